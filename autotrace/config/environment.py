@@ -49,6 +49,9 @@ ERROR_FORMS = "AUTOTRACE_ERROR_FORMS"
 """A file with regular expressions, one a line: tools' answers that match one are errors (finding
 ``AT-TOOL-ERROR-TEXT``)."""
 
+ALERT = "AUTOTRACE_ALERT"
+"""Address that gets a message when something is found. Often a secret."""
+
 LISTEN = "AUTOTRACE_LISTEN"
 """``HOST:PORT`` or ``:PORT`` where the collector takes what other nodes record; default: all interfaces, any port."""
 

@@ -92,7 +92,7 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
         complain(line)
     if program.is_python and (warning := untraced(program, environ)):
         complain(warning)
-    if options.supervise or os.getpid() == 1 or not program.is_python:
+    if options.supervise or options.delivery.get("stop_on") or os.getpid() == 1 or not program.is_python:
         supervise(program, environ, run.folder, options)
     _become(program, environ, run.folder)
 

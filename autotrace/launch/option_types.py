@@ -6,10 +6,13 @@ variable the text came from.
 
 from __future__ import annotations
 
+import difflib
+import importlib.util
 import os
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -149,6 +152,28 @@ def keep(text: str) -> tuple[str, ...]:
         KeepRules.parse(words(text))
     except ValueError as error:
         raise OptionError(str(error)) from None
+    return words(text)
+
+
+def address(text: str) -> str:
+    """``http(s)://HOST...``, for ``requests``."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:  # not shown: it may be a secret
+        raise OptionError("this is not an address; write for example https://hooks.example.com/autotrace")
+    if importlib.util.find_spec("requests") is None:
+        raise OptionError("messages need requests, which is not installed: pip install requests")
+    return text
+
+
+def findings(text: str) -> tuple[str, ...]:
+    """Codes of findings, ours or of an installed package."""
+    from autotrace.insight.registry import codes
+
+    for word in words(text):
+        if word not in codes():
+            near = difflib.get_close_matches(word.upper(), codes(), 1)
+            hint = f"did you mean {near[0]}?" if near else "autotrace help findings lists them"
+            raise OptionError(f"there is no finding {word!r}; {hint}")
     return words(text)
 
 

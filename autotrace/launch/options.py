@@ -134,6 +134,14 @@ SETTINGS = (
             goes=DELIVERY, type=types.size, metavar="SIZE"),
     Setting("--shippers", "Delivery processes; default: 1, or 2 while a backend falls behind and cores are idle.",
             goes=DELIVERY, type=types.processes, metavar="N"),
+    Setting("--alert", "Address (https://...) that gets one JSON or Slack message about each finding.",
+            type=types.address, metavar="URL"),
+    Setting("--alert-on", "Only about these findings, and once a step; default: all, once a run.",
+            goes=DELIVERY, type=types.findings, metavar="CODE,..."),
+    Setting("--alert-texts", "Messages may quote what models and tools wrote.",
+            goes=DELIVERY, type=types.flag, metavar="1"),
+    Setting("--stop-on", "End the command with SIGTERM when one of these findings is made; implies --supervise.",
+            goes=DELIVERY, type=types.findings, metavar="CODE,..."),
     Setting("--supervise", "Stay as the parent that forwards signals, instead of becoming the command.", is_flag=True),
     Setting("--quiet", "Print nothing on success.", is_flag=True),
 )  # fmt: skip
@@ -187,13 +195,13 @@ class Options:
     drain_timeout: float = 60.0
     """Seconds."""
     content: str = "full"
+    alert: str | None = None
     supervise: bool = False
     quiet: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What is recorded: further fields of ``config.plan.Settings``."""
     delivery: Mapping[str, Any] = field(default_factory=dict)
-    """What is delivered of it: ``tokenizer``, ``keep``, ``step_budget``, ``month_budget``, ``shippers`` of
-    ``RunInfo``."""
+    """How it is delivered, and where findings go: further fields of ``RunInfo``."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Setting -> ``option --backend`` | ``environment AUTOTRACE_BACKEND`` | ``default``."""
 

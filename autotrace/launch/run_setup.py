@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import autotrace
 from autotrace.config import environment as env
@@ -84,8 +84,10 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
         "MLFLOW_DISABLE_TELEMETRY": environ.get("MLFLOW_DISABLE_TELEMETRY", "true"),
         **({env.QUIET: "1"} if options.quiet else {}),
     }
-    # The URI as given, password included, is for the shipper's environment alone: run.json and Ray's pages show less.
-    shipper_process.start(folder, {**environ, **variables, **({env.TRACKING_URI: uri} if uri is not None else {})})
+    # Addresses as given, secrets included, are for the shipper's environment alone: run.json and Ray's pages show less.
+    secret = {env.TRACKING_URI: uri, env.ALERT: options.alert}
+    given = {name: value for name, value in secret.items() if value is not None}
+    shipper_process.start(folder, {**environ, **variables, **given})
     return Run(folder, plan, variables)
 
 
@@ -166,6 +168,9 @@ def _write(
 ) -> None:
     from autotrace.run.info import RunInfo
 
+    delivery: dict[str, Any] = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in options.delivery.items()
+    }
     files.replace(os.path.join(folder, layout.PLAN_JSON), text.encode())
     RunInfo(
         run_id=os.path.basename(folder),
@@ -181,11 +186,7 @@ def _write(
         plan_digest=plan.digest,
         version=autotrace.__version__,
         origins=dict(options.origins),
-        keep=list(options.delivery.get("keep", ())),
-        step_budget=options.delivery.get("step_budget"),
-        month_budget=options.delivery.get("month_budget"),
-        shippers=options.delivery.get("shippers", 0),
-        tokenizer=options.delivery.get("tokenizer"),
+        **delivery,
         tokenizers=kept_tokenizers(
             folder, [options.delivery.get("tokenizer"), *(target.tokenizer for target in plan.targets)]
         ),

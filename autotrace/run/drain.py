@@ -154,15 +154,16 @@ def summary(run_folder: str, outcome: Outcome, own: Mapping[str, int] = MappingP
 def _findings(run_folder: str, outcome: Outcome, own: Mapping[str, int]) -> list[str]:
     status = outcome.status
     found = status.get("found") or {}
+    ended = [f"autotrace: ended by --stop-on: {found['ended_run']}"] if found.get("ended_run") else []
     count, examined = int(found.get("findings", 0)), int(found.get("examined", 0))
     if not count:
         told = examined and status.get("trajectories") and outcome.reason == "done" and not lost(outcome, own)
-        return [f"autotrace: {_count(examined, status)}, nothing found"] if told else []
+        return [*ended, f"autotrace: {_count(examined, status)}, nothing found"] if told else ended
     folder, trace = _shown(run_folder), str(found.get("trace_id", ""))[:12]
     kinds = "1 finding" if count == 1 else f"{count} findings, the worst"
     example = f", for example {trace}" if trace else ""
     look = f"autotrace view {folder}{f' --trace {trace}' if trace else ''}"
-    return [f"autotrace: {kinds}: {found.get('worst', '')}{example}; to look at it: {look}"]
+    return [*ended, f"autotrace: {kinds}: {found.get('worst', '')}{example}; to look at it: {look}"]
 
 
 def _shown(run_folder: str) -> str:

@@ -43,6 +43,14 @@ class RunInfo(msgspec.Struct):
     month_budget: int | None = None
     """Bytes that may be delivered per calendar month to each backend."""
 
+    alert_on: list[str] = []
+    """Codes of findings about which a message is sent, once a step; empty: about each finding, once a run. The address
+    is a secret: it stays in the environment of the shipper."""
+    alert_texts: bool = False
+    """Messages quote what models and tools wrote."""
+    stop_on: list[str] = []
+    """Codes of findings that end the run."""
+
     tokenizer: str | None = None
     """What decodes token ids, as ``tokenizer_name.located`` has it; None: what the trainer or the engine loaded."""
     tokenizers: dict[str, str] = {}

@@ -77,6 +77,8 @@ class Summary(msgspec.Struct, frozen=True):
     """A trajectory that has it."""
     examined: int = 0
     """Trajectories of these steps."""
+    ended_run: str = ""
+    """The finding for which ``--stop-on`` ended the run, with its step."""
 
 
 class Status(msgspec.Struct):

@@ -17,6 +17,7 @@ import msgspec
 
 from autotrace.insight import profile
 from autotrace.insight.diagnose import Diagnosis, StepFound
+from autotrace.insight.finding import Finding
 from autotrace.insight.profile import Mark, Profile
 from autotrace.insight.records import Hit, Step
 from autotrace.insight.settings import Settings
@@ -49,11 +50,19 @@ _KEY = "found:"
 class LiveFindings:
     """Of one run. The indexer tells it what is complete; ``settle`` looks at the steps whose turn it is."""
 
-    def __init__(self, state: State, outbox: Outbox, report: Callable[[Report], None]) -> None:
-        """``report`` is called with what there is to say about each step of training."""
+    def __init__(
+        self,
+        state: State,
+        outbox: Outbox,
+        report: Callable[[Report], None],
+        found: Callable[[int | None, Sequence[Finding]], None],
+    ) -> None:
+        """``report`` is called with what there is to say about each step of training, ``found`` with what was found in
+        each step that was looked at."""
         self._state = state
         self._outbox = outbox
         self._report = report
+        self._found = found
         self._diagnosis = Diagnosis()
         self._due: dict[int | None, float] = {}
         """Step -> when something of it was complete last."""
@@ -154,9 +163,10 @@ class LiveFindings:
         with self._state:
             self._state.put_meta(f"{_KEY}{number}", msgspec.json.encode(found).decode())
             self._mark(hits, {row.trace_id: row for row in rows}, open_traces)
+        findings = [finding for finding in self._diagnosis.findings(number) if finding.code in found.tallies]
+        self._found(number, findings)
         if number is None or number < 0 or not step.training:
             return
-        findings = self._diagnosis.findings(number)
         title = f"step {number}: {len(rows):,} trajectories, {len(findings)} kinds of findings, most costly first"
         numbers = metrics(line(step, step.training, validate=False), findings)
         self._report(Report(number, numbers, page(title, findings)))

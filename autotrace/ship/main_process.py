@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
 import time
+from collections.abc import Collection
 
 
 class MainProcess:
@@ -40,6 +43,24 @@ class MainProcess:
             return not poll.poll(0)
         return _start_time(self._pid) == self._started
 
+    def terminate(self, recorded: Collection[int]) -> None:
+        """Ask it to end, as ``kill`` does. ``recorded``: process ids of traced processes on this machine. Those that a
+        shell stands between (``bash train.sh``) are asked too: a shell passes no signal on."""
+        for pid in {self._pid, *self._below(recorded)}:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGTERM)
+
+    def _below(self, recorded: Collection[int]) -> set[int]:
+        """The first traced processes below it, without its own children: it passes signals on to these."""
+        found = set()
+        for pid in recorded:
+            above = pid
+            while above > 1 and above != self._pid and (above == pid or above not in recorded):
+                below, above = above, _parent(above)
+            if pid != self._pid and above == self._pid and below != pid:
+                found.add(pid)
+        return found
+
     def close(self) -> None:
         """Let go of it."""
         if self._fd >= 0:
@@ -49,9 +70,19 @@ class MainProcess:
 
 def _start_time(pid: int) -> str:
     """Start of process ``pid`` in clock ticks (tells it from a later one of that number); "": dead or a zombie."""
+    fields = _fields(pid)
+    return "" if not fields or fields[0] in "ZX" else fields[19]
+
+
+def _parent(pid: int) -> int:
+    """0: it is gone."""
+    return int((_fields(pid) or ["", "0"])[1])
+
+
+def _fields(pid: int) -> list[str]:
+    """Those of ``/proc/PID/stat``, from the state on; empty: there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
+            return file.read().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]
+        return []

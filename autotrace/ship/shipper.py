@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.lock import ShipperLock
-from autotrace.run.status import Status
+from autotrace.run.status import Status, Summary
 from autotrace.ship import garbage
+from autotrace.ship.alerts import Alerts
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.backend_choice import chosen, remember
@@ -59,7 +62,8 @@ class Shipper:
         self._outbox = Outbox(self._state, self.info)
         tables = open_tables(self.run_folder, self.info.run_id, Memory(self._state, f"backend:{TABLES}:"))
         self._reporting = Reporting(self._state, self.run_folder, self.info, self.info.backends, tables)
-        self._live = LiveFindings(self._state, self._outbox, self._reporting.add)
+        self._alerts = Alerts(self._state, self.info, self.run_folder, self._stop_run)
+        self._live = LiveFindings(self._state, self._outbox, self._reporting.add, self._alerts.found)
         self._indexer = Indexer(
             self._state, self.run_folder, self.info, (self._outbox, self._live, self._reporting), AHEAD
         )
@@ -107,6 +111,7 @@ class Shipper:
         settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
         looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
         coming = self._indexer.open_traces > 0 and self._indexer.has_room
+        self._alerts.settle(self._indexer.open_traces)
         moved = self._couriers.deliver(not self.stopped, coming) | self._reporting.deliver(over)
         self._retention.make_room()
         return self._verdict(draining, living, over), bool(read or settled or looked or moved)
@@ -167,6 +172,13 @@ class Shipper:
             return "draining" if self._reporting.busy else "done"
         return "blocked" if all(courier.state == "blocked" for courier in unfinished) else "draining"
 
+    def _stop_run(self) -> bool:
+        """End the run (``--stop-on``), unless it is at its end; whether it was asked to."""
+        if self.once or self._asked_at is not None or self._main.gone_for() > 0:
+            return False
+        self._main.terminate(self._indexer.living_here())
+        return True
+
     # -- the whole life ------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
@@ -218,15 +230,17 @@ class Shipper:
 
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Write ``status.json``, about once a second and whenever the state changes."""
-        notes = [note for note in (self._decoder.problem, self._unusable_choice) if note]
+        notes = [note for note in (self._decoder.problem, self._unusable_choice, self._alerts.problem) if note]
         notes += [*self._crew.notes(), *self._listening.notes(), *self._live.notes]
-        return self._status.write(
-            state, self.info, notes, self._couriers, progress, self._crew.count, self._live.summary
-        )
+        return self._status.write(state, self.info, notes, self._couriers, progress, self._crew.count, self._found)
+
+    def _found(self) -> Summary:
+        return msgspec.structs.replace(self._live.summary(), ended_run=self._alerts.stopped_by)
 
     def close(self) -> None:
         """Commit what is on its way and let go."""
         self._crew.close()
+        self._alerts.close()
         self._reporting.close()
         self._listening.close()
         self._main.close()

@@ -37,7 +37,7 @@ class SpoolWriter:
         self._folder = layout.spool_of(run_folder)
         self._run_id = run_id
         self._plan_digest = plan_digest
-        self._stem = f"{_file_name(socket.gethostname())}-{os.getpid()}-{os.urandom(4).hex()}"
+        self._stem = f"{file_name(socket.gethostname())}-{os.getpid()}-{os.urandom(4).hex()}"
         self._sequence = 0
         self._file: files.Descriptor | None = None
         self._size = 0
@@ -168,5 +168,6 @@ def _fitting(frames: Sequence[bytes], written: int) -> tuple[int, int]:
     return size, len(frames)
 
 
-def _file_name(text: str) -> str:
+def file_name(text: str) -> str:
+    """A host's name, as the names of segments begin with it."""
     return "".join(char if char.isalnum() or char in "._" else "_" for char in text)[:64] or "host"

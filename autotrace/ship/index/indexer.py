@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,6 +44,7 @@ from autotrace.spool.records import (
     StepFacts,
     TokenFacts,
 )
+from autotrace.spool.writer import file_name
 from autotrace.trajectory.jsonable import jsonable
 
 ROUND_BYTES, LEAST_BYTES = 16 << 20, 4 << 10
@@ -103,6 +105,11 @@ class Indexer:
     def living(self) -> bool:
         """Some process may still write."""
         return bool(self._processes.living())
+
+    def living_here(self) -> set[int]:
+        """Ids of processes of this machine that may still write."""
+        names = [name.rsplit("-", 2) for name in self._processes.living()]
+        return {int(pid) for host, pid, _ in names if host == file_name(socket.gethostname())}
 
     @property
     def quiet_for(self) -> float:
