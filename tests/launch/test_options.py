@@ -30,7 +30,8 @@ EXAMPLES = {
     "redact_keys": "a*,b", "redact_patterns": "x+", "redact_hook": "m.n:f", "max_string": "10", "spool_limit": "1GB",
     "keep": "errors,random=0.1", "step_budget": "2KB", "month_budget": "3MB", "shippers": "2", "supervise": "1",
     "quiet": "yes", "token_facts": "all", "tokenizer": "Qwen/Qwen3-8B",
-    "alert": "https://hooks.example.com/x", "alert_on": "AT-HUNG,AT-REPETITION", "alert_texts": "1", "stop_on": "AT-HUNG",
+    "alert": "https://hooks.example.com/x", "alert_on": "AT-HUNG,AT-REPETITION", "alert_texts": "1",
+    "stop_on": "AT-HUNG",
 }  # fmt: skip
 
 
