@@ -31,7 +31,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 
 .PHONY: findings help demo test size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
-    scale verl-releases docs pythons compilers security view screenshots check-js
+    scale verl-releases docs pythons compilers security view screenshots recording check-js
 .DEFAULT_GOAL := help
 
 # a line `##@ Group` opens a group, `target: ## what it does` is listed in it
@@ -83,6 +83,11 @@ view: environment ## the page of `autotrace view`, driven in Chromium (on PATH, 
 # of the newest run of the demo; README shows three of them
 screenshots: environment ## each page of `autotrace view`, light and dark, into docs/screenshots (after make demo)
 	$(VENV)/bin/python -m tests.browser.screenshots
+
+# pyte is the terminal; a font of fonts-dejavu-core
+recording: environment ## the terminal recording of the first page, into docs/screenshots (demo.cast, demo.gif)
+	$(VENV)/bin/python -m uv run --quiet --no-project --isolated --with-editable '.[view]' --with pyte --with pillow \
+	    python tools/recording.py docs/screenshots
 
 # TypeScript's checker over the comments of the page's modules, out of a wheel: no node
 check-js: environment ## types of the page's JavaScript

@@ -14,6 +14,6 @@ best=$(autotrace ls --step 1 --sort reward --limit 1 --json | python -c 'import 
 say autotrace show "$best"
 say autotrace diagnose
 
-printf '\nTo see them in MLflow (http://127.0.0.1:5000, experiment autotrace-demo):\n\n    %s\n\n' \
+printf '\nTo read them in the browser, with findings, tokens, forks and timelines:\n\n    %s view %s\n\n' "$(command -v autotrace)" "$AUTOTRACE_RUN_DIR"
+printf 'To see them in MLflow (http://127.0.0.1:5000, experiment autotrace-demo):\n\n    %s\n\n' \
     "$(command -v mlflow) server --backend-store-uri sqlite:///$AUTOTRACE_RUN_DIR/mlflow.db"
-printf 'To read them in the browser, with tokens, forks and timelines:\n\n    %s view\n\n' "$(command -v autotrace)"

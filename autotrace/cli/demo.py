@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import shutil
@@ -10,15 +9,13 @@ from pathlib import Path
 
 import click
 
-from autotrace.cli import runs, terminal
-from autotrace.cli.diagnose import print_findings
+from autotrace.cli import terminal
+from autotrace.cli.diagnose import diagnose
 from autotrace.cli.show import show
 from autotrace.cli.view import view
-from autotrace.insight.diagnose import Diagnosis
-from autotrace.insight.finding import Finding
 from autotrace.run import files
 from autotrace.run.info import RunInfo
-from autotrace.tables.steps import steps
+from autotrace.run.status import Status
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _FOLDERS = (_PACKAGE / "recorded_run", _PACKAGE.parent / "examples" / "recorded_run" / "run")
@@ -48,8 +45,8 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
         f"A recorded run of a veRL agent that answers questions about jam sales with SQL: {terminal.safe(shown)}"
     )
     _say(f"autotrace diagnose {shown}")
-    found = _findings(folder)
-    worst = found[0].places[0].trace_id[:12]
+    context.invoke(diagnose, run=str(folder))
+    worst = Status.read(folder).found.trace_id[:12]
     _say(f"autotrace show {worst} {shown}")
     context.invoke(show, trace=worst, run=str(folder))
     click.echo("\nNext:")
@@ -58,17 +55,6 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
         click.echo(f"    autotrace {terminal.safe(words)}")
     if opens:
         context.invoke(view, run=str(folder), host="127.0.0.1")
-
-
-def _findings(folder: Path) -> list[Finding]:
-    """Print what is wrong. Texts are not read: that takes seconds, and no finding of this run needs them."""
-    diagnosis = Diagnosis()
-    with contextlib.closing(runs.reader(str(folder))) as reader:
-        for step in steps(reader):
-            diagnosis.add(step)
-    found = diagnosis.findings()
-    print_findings(terminal.console(), diagnosis, found)
-    return found
 
 
 def _say(command: str) -> None:

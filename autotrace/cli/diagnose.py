@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from autotrace.cli import progress, runs, terminal
@@ -51,20 +52,21 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: b
             terminal.console(stderr=True).print(terminal.line(words, "yellow"), soft_wrap=True)
     if step is not None and not diagnosis.trajectories:
         raise terminal.fail(f"there is no trajectory of step {step}; autotrace steps lists the steps")
-    found = [finding for finding in diagnosis.findings() if not codes or finding.code in codes]
+    found = [
+        replace(finding, places=[place for code, place in places if code == finding.code] or finding.places)
+        for finding in diagnosis.findings()
+        if not codes or finding.code in codes
+    ]
     if as_json and not found:
         out.file.write(terminal.json_line(
             {"code": None, "title": "nothing found", "trajectories": 0, "of": diagnosis.trajectories}
         ))  # fmt: skip
     elif as_json:
         for finding in found:
-            every = [place for code, place in places if code == finding.code] or finding.places
-            out.file.write(terminal.json_line(replace(finding, places=every).as_dict()))
+            out.file.write(terminal.json_line(finding.as_dict()))
     if as_json:
         return
     print_findings(out, diagnosis, found)
-    for _, place in places:
-        out.print(_place(place), soft_wrap=True)
 
 
 def _watched(rows: Sequence[Any]) -> Iterator[Any]:
@@ -103,9 +105,20 @@ def print_findings(out: Console, diagnosis: Diagnosis, found: Sequence[Finding])
         out.print(Text(""))
         out.print(_head(number, finding), soft_wrap=not out.is_terminal)
         for name, words in lines(finding):
-            out.print(Text(f"   {name:7}", style="dim") + Text(one_line(words)), soft_wrap=not out.is_terminal)
+            _print(out, name, Text(one_line(words)))
         for place in finding.places:
-            out.print(_place(place), soft_wrap=not out.is_terminal)
+            _print(out, "where", _place(place))
+
+
+def _print(out: Console, name: str, words: Text) -> None:
+    """In a terminal, what does not fit goes on below the first word."""
+    head = Text(f"   {name:7}", style="dim")
+    if out.is_terminal:
+        row = Table.grid()
+        row.add_row(head, words)
+        out.print(row)
+    else:
+        out.print(head + words, soft_wrap=True)
 
 
 def _head(number: int, finding: Finding) -> Text:
@@ -115,7 +128,7 @@ def _head(number: int, finding: Finding) -> Text:
 
 
 def _place(place: Place) -> Text:
-    text = Text("   where  ", style="dim") + Text(place.trace_id[:ID_LENGTH], style="cyan")
+    text = Text(place.trace_id[:ID_LENGTH], style="cyan")
     found_at = where(place)
     text += Text(f"  {found_at}" if found_at else "")
     return text + Text(f"  {one_line(place.note)}" if place.note else "", style="dim")

@@ -12,18 +12,18 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from autotrace.ship.assembly.markup import MARKUPS, prompt_messages, response_message
 from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Span, Trajectory, ancestors
 from autotrace.trajectory.span_text import answer
 
 Message = dict[str, Any]
 Tools = list[dict[str, Any]]
-_MAX_DEPTH = 1000
 
 UNDECODED = (
     "their token ids could not be decoded, and no messages were recorded; name their tokenizer with autotrace ship RUN "
@@ -74,13 +74,9 @@ def offered_tools(trajectory: Trajectory) -> list[Tools | None]:
         sent = span.inputs.get("tools") if span.role in ("llm", "engine") else None
         if not isinstance(sent, list) or not sent or not all(isinstance(tool, dict) for tool in sent):
             continue
-        above: Span | None = span
-        for _ in range(_MAX_DEPTH):
-            if above is None or above.span_id in turns:
-                break
-            above = by_id.get(above.parent_id or "")
-        if above is not None and above.span_id in turns:
-            offered[turns[above.span_id]] = sent
+        asked = next((call for call in chain([span], ancestors(span, by_id)) if call.span_id in turns), None)
+        if asked is not None:
+            offered[turns[asked.span_id]] = sent
     for number in range(1, len(offered)):
         offered[number] = offered[number] or offered[number - 1]
     return offered

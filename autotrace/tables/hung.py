@@ -12,7 +12,7 @@ from autotrace.insight.profile import Mark, Profile
 from autotrace.tables.conditions import Condition
 from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
-from autotrace.trajectory.model import OPEN, Span, Trajectory
+from autotrace.trajectory.model import OPEN, Span, Trajectory, ancestors
 from autotrace.trajectory.tool_names import tool_name
 
 SECONDS, TIMES = 60.0, 10.0
@@ -66,12 +66,8 @@ def _innermost(trajectory: Trajectory) -> Span:
 def _tool_around(trajectory: Trajectory, inside: Span) -> Span:
     """The agent's call of a tool that ``inside`` is part of; itself where there is none."""
     by_id = {span.span_id: span for span in trajectory.spans}
-    outermost, above, seen = inside, by_id.get(inside.parent_id or ""), 0
-    while above is not None and seen < len(by_id):
-        if above.role == "tool":
-            outermost = above
-        above, seen = by_id.get(above.parent_id or ""), seen + 1
-    return outermost
+    tools = [above for above in ancestors(inside, by_id) if above.role == "tool"]
+    return tools[-1] if tools else inside
 
 
 class _Usual:

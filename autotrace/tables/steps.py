@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from autotrace.insight.profile import Profile
 from autotrace.insight.records import Record, Step
 from autotrace.insight.settings import Settings
 from autotrace.tables.conditions import Condition
-from autotrace.tables.errors import Gone, QueryError
+from autotrace.tables.errors import QueryError
 from autotrace.tables.hung import hanging
 from autotrace.tables.reader import Reader, mapping
 from autotrace.trajectory.durations import PARTS
@@ -119,8 +118,7 @@ def _record(row: Any, known: Profile) -> Record:
 def _with_texts(records: list[Record], reader: Reader, settings: Settings, most: int) -> None:
     """Compare what rewards judged with what rollouts said, in at most ``most`` of them."""
     judged = [record for record in records if record.profile.judged and not record.has("AT-REWARD-MISMATCHED")]
-    for one in judged[:: max(1, -(-len(judged) // most))]:
-        with contextlib.suppress(Gone, KeyError):
-            marks = list(misread(Evidence(reader.load(one.trace_id), settings)))
-            if marks:
-                one.profile = msgspec.structs.replace(one.profile, marks=[*one.profile.marks, *marks])
+    for one, trajectory in reader.each(judged[:: max(1, -(-len(judged) // most))]):
+        marks = [] if trajectory is None else list(misread(Evidence(trajectory, settings)))
+        if marks:
+            one.profile = msgspec.structs.replace(one.profile, marks=[*one.profile.marks, *marks])

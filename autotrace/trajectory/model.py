@@ -185,10 +185,14 @@ _ANOTHERS = frozenset({"llm", "tool", "env", "reward"})
 """Roles below which an LLM call is not the agent's: a tool or a reward asks a model, too."""
 
 
+DEPTH = 1000
+"""Calls that stand around another one, at most: of deeper ones the outermost are not looked at."""
+
+
 def ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
-    """The calls around ``span``, the innermost first. Ends where parents form a circle."""
+    """The calls around ``span``, the innermost first, at most ``DEPTH``: parents may form a circle."""
     above = by_id.get(span.parent_id or "")
-    for _ in range(len(by_id)):
+    for _ in range(DEPTH):
         if above is None:
             return
         yield above

@@ -14,7 +14,7 @@ from autotrace.tables.conditions import condition
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Span, Trajectory, above, ancestors
 
 MOST = 512
 """Rollouts of a step that are read for its lanes."""
@@ -133,7 +133,7 @@ def _engines(span: Span, spans: Sequence[Span], by_id: dict[str, Span], root: Sp
     return [
         part
         for below in spans
-        if below.role == "engine" and any(above is span for above in _above(below, by_id))
+        if below.role == "engine" and any(call is span for call in ancestors(below, by_id))
         for part in _phases(below, root)
     ]
 
@@ -152,11 +152,4 @@ def _phases(span: Span, root: Span) -> list[Part]:
 
 def _within(span: Span, by_id: dict[str, Span]) -> bool:
     """It is part of another call that has a time of its own."""
-    return any(above.role in _TIMED for above in _above(span, by_id))
-
-
-def _above(span: Span, by_id: dict[str, Span]) -> Iterable[Span]:
-    above, hops = by_id.get(span.parent_id or ""), 0
-    while above is not None and hops < 1000:
-        yield above
-        above, hops = by_id.get(above.parent_id or ""), hops + 1
+    return above(span, by_id, _TIMED) is not None

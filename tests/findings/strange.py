@@ -84,7 +84,7 @@ def strange() -> list[Scenario]:
         reply=either(lambda r, t: {**answer(r), "preempted": 2}, single))  # fmt: skip
     add("no reward for some", "AT-REWARD-MISSING", reply=single, agent="single_turn_agent", misjudged="not at all",
         modes=("v0",), shares=(FAINT, 0.3), breaks=True, also=frozenset({"AT-NO-SIGNAL"}))  # fmt: skip
-    add("a step that waits for one", "AT-STEP-IDLE", reply=either(last(slow=21)), modes=("v0",))
+    add("a step that waits for many", "AT-STEP-IDLE", reply=either(last(slow=21)), modes=("v0",), shares=(0.25,))
     add("one slow call", "AT-TOOL-SLOW", reply=either(tool(9005)))
     return made
 

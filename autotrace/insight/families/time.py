@@ -59,8 +59,8 @@ def stragglers(step: Step, history: History) -> Iterator[Hit]:
 
 
 def idle(step: Step, history: History) -> Iterator[Hit]:
-    """Time in which the places for rollouts were empty."""
-    if step.number is None or step.number < 0:
+    """Time in which the places for rollouts were empty, and not because of a few stragglers."""
+    if step.number is None or step.number < 0 or any(stragglers(step, history)):
         return
     known = [
         (record, record.start_ns, record.end_ns)

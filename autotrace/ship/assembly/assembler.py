@@ -18,7 +18,7 @@ from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
 from autotrace.trajectory.bounds import DEEPEST, TOO_MANY, Allowance, flattened
 from autotrace.trajectory.deferred import Deferred, Packed
 from autotrace.trajectory.jsonable import jsonable, text
-from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, with_names
+from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, ancestors, with_names
 from autotrace.trajectory.titles import entitle
 
 _STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT"})
@@ -265,10 +265,7 @@ def _name_calls(spans: Iterable[Span]) -> None:
         if span.role == "llm" or (span.role == "engine" and (span.prompt_tokens or span.response_tokens) is not None)
     }
     for id in requests:
-        above, hops = by_id[id].parent_id, 0
-        while above is not None and above not in requests and hops < 1000:
-            above, hops = by_id[above].parent_id if above in by_id else None, hops + 1
-        if above is None:
+        if not any(above.span_id in requests for above in ancestors(by_id[id], by_id)):
             by_id[id].role = "llm"
 
 
@@ -278,11 +275,9 @@ def _cover_children(spans: Iterable[Span], interrupted: set[str]) -> None:
         return
     by_id = {span.span_id: span for span in spans}
     for span in sorted(by_id.values(), key=lambda span: span.end_ns or 0):
-        end, parent, hops = span.end_ns, by_id.get(span.parent_id or ""), 0
-        while parent is not None and end is not None and hops < 1000:
+        for parent in ancestors(span, by_id):
             if parent.span_id in interrupted and parent.end_ns is not None:
-                parent.end_ns = max(parent.end_ns, end)
-            parent, hops = by_id.get(parent.parent_id or ""), hops + 1
+                parent.end_ns = max(parent.end_ns, span.end_ns or 0)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

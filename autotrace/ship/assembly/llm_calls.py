@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from autotrace.ship.assembly import chat
 from autotrace.spool.records import OF
-from autotrace.trajectory.model import Span
-
-_MAX_DEPTH = 1000
+from autotrace.trajectory.model import Span, ancestors
 
 
 def read_llm_calls(spans: Sequence[Span]) -> None:
@@ -88,12 +87,9 @@ def _has_tokens(span: Span) -> bool:
 
 def _outermost(span: Span, by_id: dict[str, Span]) -> Span | None:
     """The highest LLM call above ``span`` with no tool or reward in between, which would be another's."""
-    outer, depth = None, 0
-    above = by_id.get(span.parent_id or "")
-    while above is not None and above.role in ("llm", "engine", "span", "agent") and depth < _MAX_DEPTH:
-        if above.role == "llm":
-            outer = above
-        above, depth = by_id.get(above.parent_id or ""), depth + 1
+    outer = None
+    for above in takewhile(lambda call: call.role in ("llm", "engine", "span", "agent"), ancestors(span, by_id)):
+        outer = above if above.role == "llm" else outer
     return outer
 
 
