@@ -67,6 +67,8 @@ def steps(
         out.print(_nothing(step, validate))
     else:
         listing.show(out, columns(lines))
+        if out.is_terminal:
+            out.print(terminal.line("what the columns are: autotrace steps --help", "dim"))
     if follow and living:
         seen = {_key(each) for each in lines if not each.open}
         out.file.flush()

@@ -5,6 +5,7 @@ Arguments get their names, secrets are taken out, token lists become "what was w
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -222,7 +223,8 @@ class RecordEncoder:
             message = str(self._clean("message", arguments[0]))
         else:
             message = str(self._clean("message", arguments) or "")
-        stack = "\n".join(f'  File "{file}", line {line}, in {name}' for file, line, name in frames)
+        # a wrapper's frame stands in the file of its original, by a way through our own folder (``template``)
+        stack = "\n".join(f'  File "{os.path.normpath(file)}", line {line}, in {name}' for file, line, name in frames)
         return kind, message, stack
 
     def _clean_all(self, values: dict[str, Any]) -> dict[str, Any]:

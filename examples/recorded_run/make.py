@@ -68,6 +68,10 @@ def publish(run: Path, to: Path) -> None:
     commit = Commit(1, time.time_ns(), added, supersedes=committed.superseded, trajectories=count)
     (to / FOLDER / FILE).write_bytes(commit.line())
     info = RunInfo.read(run)
+    ((name, kept),) = ((path.name, path) for path in (run / layout.BLOBS).glob("tokenizer-*"))
+    (to / layout.BLOBS / name).mkdir(parents=True)
+    shutil.copy(kept / "tokenizer.json", to / layout.BLOBS / name)
+    info.tokenizer, info.tokenizers = "/home/you/model", {"/home/you/model": name}
     info.command, info.host = ["python", "examples/recorded_run/program.py"], "trainer"
     info.write(to)
     (to / STATUS).write_text(neutral((run / STATUS).read_text()).replace(f'"{platform.node()}"', '"trainer"'))

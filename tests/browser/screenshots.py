@@ -18,10 +18,12 @@ ROWS = ".scroller .row:not([hidden])"
 
 def take(page: Page, base: str, run: str, theme: str) -> None:
     """All pages in one theme."""
+    page.goto(f"{base}#/run/{run}/table")
     page.wait_for_selector(ROWS)
     worst = page.locator(ROWS).nth(3).get_attribute("href") or ""
     best = (page.locator(ROWS).first.get_attribute("href") or "").rsplit("/", 1)[1]
     pages = {
+        "overview": (f"#/run/{run}", ".found-list li"),
         "trajectories": (f"#/run/{run}/table", ROWS),
         "group": (f"#/run/{run}/group/{best}", ".fork"),
         "conversation": (f"#/run/{run}/trace/{best}", ".item"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import shlex
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from autotrace.cli.main import main
+from autotrace.ship.readers import of_run
 
 PLANTED = {
     "AT-RETOKENIZED", "AT-TOOL-RAISES", "AT-NO-SIGNAL-ERRORS", "AT-TRUNCATED-CONTEXT", "AT-STRAGGLER", "AT-MISMATCH",
@@ -62,6 +66,19 @@ def test_every_trajectory_has_what_the_token_view_colours(demo: tuple[Path, str]
     assert '"n": 0' in run(
         "sql", "--json", sql.replace("count(*)", "count(*) AS n") + " OR mismatch_mean IS NULL)", folder
     )
+
+
+def test_its_tokens_have_texts_where_no_tokenizer_library_is_installed(
+    demo: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tokenizers" else found(name))
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with contextlib.closing(of_run(demo[0])) as reader:
+        (row,) = reader.select(limit=1)
+        first = reader.load(row.trace_id).llm_spans[0]
+        said = reader.run.decode(first.response_ids or [])
+        assert said and said == first.response_text
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

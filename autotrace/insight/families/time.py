@@ -30,8 +30,8 @@ PARTS = {
 }  # fmt: skip
 
 CODES = (
-    Code.of("AT-STRAGGLER", 0.5),
-    Code.of("AT-STEP-IDLE", 0.3),
+    Code.of("AT-STRAGGLER", 0.2),
+    Code.of("AT-STEP-IDLE", 0.2),
     Code.of("AT-CACHE-LOST", 0.3),
     Code.of("AT-PREEMPTED", 0.3),
     Code.of("AT-HUNG", 1.0),

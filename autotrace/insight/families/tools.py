@@ -32,7 +32,7 @@ CODES = (
     Code.of("AT-TOOL-ARGUMENTS", 0.3),
     Code.of("AT-CALL-NOT-PARSED", 0.7),
     Code.of("AT-CALL-REPEATED", 0.4),
-    Code.of("AT-TOOL-SLOW", 0.3),
+    Code.of("AT-TOOL-SLOW", 0.2),
 )
 
 _EXECUTES = re.compile(r"python|code|bash|shell|exec|compil|run|test|sandbox|terminal|sql", re.IGNORECASE)

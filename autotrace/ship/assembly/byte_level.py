@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -53,7 +53,7 @@ class ByteLevel:
         self._tokenizer = tokenizer
         vocabulary = tokenizer.get_vocab(with_added_tokens=True)
         tokens = dict(zip(vocabulary.values(), vocabulary, strict=True))
-        if len(tokens) < len(vocabulary):  # two of them have the same id
+        if len(tokens) < len(vocabulary) and hasattr(tokenizer, "id_to_token"):  # two of them have the same id
             tokens = {number: tokenizer.id_to_token(number) for number in tokens}
         if max(tokens, default=-1) > MAX_ID:
             raise TooLarge
@@ -108,6 +108,30 @@ def decoder(tokenizer: Any, samples: Iterable[list[int]], *, much: bool = False)
     at_once = decode.each([array("i", ids) for ids, _ in known])
     same = all(decode(ids) == text for ids, text in known) and at_once in (None, [text for _, text in known])
     return decode if same else None
+
+
+def of_file(written: bytes, longest: int) -> ByteLevel:
+    """What a ``tokenizer.json`` decodes to, where ``tokenizers`` is not installed. Raises ``ValueError`` for another
+    kind of tokenizer and for one with a token of more than ``longest`` characters, and whatever else comes of a file
+    that is damaged."""
+    spec = json.loads(written)
+    vocabulary = spec["model"]["vocab"] | {one["content"]: one["id"] for one in spec["added_tokens"]}
+    if [part.get("type") for part in parts(spec["decoder"])] != ["ByteLevel"] or max(map(len, vocabulary)) > longest:
+        raise ValueError("it needs tokenizers, which is not installed")
+    return ByteLevel(_Written(vocabulary))
+
+
+class _Written:
+    """A vocabulary that stands for its tokenizer; an id that is not in it has no text."""
+
+    def __init__(self, vocabulary: Mapping[str, int]) -> None:
+        self._vocabulary = vocabulary
+
+    def get_vocab(self, with_added_tokens: bool) -> Mapping[str, int]:
+        return self._vocabulary
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
+        raise ValueError(f"no such tokens: {ids[:3]}")
 
 
 def _is_byte_level(decoder: Any) -> bool:

@@ -38,7 +38,10 @@ def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, trusted: boo
     key = _key(Path(source).name if Path(source).parent == blobs else source, bind)
     kept = blobs / f"decoding-{key}.json"
     if not trusted:
-        return _decode_with(_of_a_stranger(run_folder, kept.name, source, bind), much)
+        written = _of_a_stranger(run_folder, kept.name, source, bind)
+        if importlib.util.find_spec("tokenizers") is None:
+            return byte_level.of_file(written, LONGEST)
+        return _decode_with(_harmless(written), much)
     with contextlib.suppress(Exception):  # none, or written by a later release of `tokenizers`
         return _decode_with(_from_file(kept), much)
     if is_plain(Path(source)):
@@ -64,25 +67,28 @@ _HARMLESS = frozenset({"ByteLevel", "Metaspace", "WordPiece", "BPEDecoder", "Byt
 """Decoders that run no pattern and add next to nothing."""
 
 
-def _of_a_stranger(run_folder: Path, kept: str, source: str, bind: Mapping[str, Any]) -> Any:
-    """The Rust tokenizer in the run folder, through no link, or of that name in the user's own cache of the hub. Raises
-    ``ValueError`` unless decoding with it takes time and memory in proportion to the ids."""
-    from tokenizers import Tokenizer
-
+def _of_a_stranger(run_folder: Path, kept: str, source: str, bind: Mapping[str, Any]) -> bytes:
+    """``tokenizer.json`` in the run folder, through no link, or of that name in the user's own cache of the hub."""
     parent, name = os.path.split(source)
     if parent == str(run_folder / layout.BLOBS):
         try:
-            written = files.read(run_folder, layout.BLOBS, kept)
+            return files.read(run_folder, layout.BLOBS, kept)
         except FileNotFoundError:
-            written = files.read(run_folder, layout.BLOBS, name, "tokenizer.json")
-    else:
-        from huggingface_hub import try_to_load_from_cache
+            return files.read(run_folder, layout.BLOBS, name, "tokenizer.json")
+    from huggingface_hub import try_to_load_from_cache
 
-        revision = str(bind.get("revision"))
-        path = try_to_load_from_cache(source, "tokenizer.json", revision=revision if revision.isalnum() else None)
-        if not isinstance(path, str):
-            raise FileNotFoundError("not in the cache of the hub; name another: autotrace ship RUN --tokenizer NAME")
-        written = Path(path).read_bytes()
+    revision = str(bind.get("revision"))
+    path = try_to_load_from_cache(source, "tokenizer.json", revision=revision if revision.isalnum() else None)
+    if not isinstance(path, str):
+        raise FileNotFoundError("not in the cache of the hub; name another: autotrace ship RUN --tokenizer NAME")
+    return Path(path).read_bytes()
+
+
+def _harmless(written: bytes) -> Any:
+    """The Rust tokenizer. Raises ``ValueError`` unless decoding with it takes time and memory in proportion to the
+    ids."""
+    from tokenizers import Tokenizer
+
     tokenizer = Tokenizer.from_str(written.decode())
     if max(map(len, tokenizer.get_vocab(with_added_tokens=True)), default=0) > LONGEST:
         raise ValueError(f"it has a token of more than {LONGEST} characters")

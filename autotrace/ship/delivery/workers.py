@@ -151,11 +151,6 @@ class Workers:
         self._admit = admit
 
     @property
-    def pids(self) -> list[int]:
-        """Of the processes that run."""
-        return [worker.pid for worker in self._all if worker.pid is not None]
-
-    @property
     def broken(self) -> bool:
         """They die again and again."""
         return any(worker.deaths >= GIVE_UP for worker in self._all)

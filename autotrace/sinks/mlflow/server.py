@@ -23,8 +23,6 @@ from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.protocol import Refused, Unavailable
 
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
-ANSWER_TIMEOUT = 10.0
-"""Seconds, where a person waits for the answer."""
 _HERE = ("127.0.0.1", "::1", "localhost")
 """Hosts to which nothing goes over a network: to pack it costs 35 us a span, and the server the rest."""
 _TRUE = ("1", "true", "yes")
@@ -54,12 +52,6 @@ class ServerStore:
             match = re.match(r"(\d+)\.(\d+)", self._ask("GET", "/version").text)
             self._version = tuple(map(int, match.groups())) if match else (0,)
         return self._version
-
-    def check_answers(self) -> None:
-        """Ask for the release. Raises ``Unavailable`` or ``Refused``."""
-        answer = self._ask("GET", "/version", timeout=ANSWER_TIMEOUT)
-        if not answer.is_success:
-            raise Refused(f"{self.url} is not an MLflow server: it answers {answer.status_code} to /version")
 
     def experiment_id(self, name: str) -> str:
         """See ``Store``. Two processes that create it at once both get the same."""

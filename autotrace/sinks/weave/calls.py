@@ -118,11 +118,6 @@ class Calls:
         return call
 
 
-def call_of(trajectory: Trajectory, span: Span, project_id: str, run: str | None) -> dict[str, Any]:
-    """``Calls.of`` for one call alone."""
-    return Calls(trajectory, project_id, run).of(span)
-
-
 def add_facts(call: dict[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """The root call with the trajectory's facts: ``output.reward``, ``output.facts``, ``summary.reward``."""
     if not facts:

@@ -17,7 +17,7 @@ from autotrace.insight.settings import Settings
 from autotrace.sinks.mlflow.info import previews
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.otlp.spans import otel_span
-from autotrace.sinks.weave.calls import call_of
+from autotrace.sinks.weave.calls import Calls
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.openai.program import WAYS
 from tests.agent_frameworks.server import ARGUMENTS, TEXT
@@ -141,7 +141,7 @@ def test_mlflow_is_given_the_chat_as_its_own_tracing_gives_it(trajectories: dict
 def test_weave_and_otlp_are_given_the_chat_too(trajectories: dict[str, Trajectory]) -> None:
     trajectory = trajectories["stream"]
     first = trajectory.llm_spans[0]
-    call = call_of(trajectory, first, "entity/project", None)
+    call = Calls(trajectory, "entity/project", None).of(first)
     assert (call["display_name"], call["inputs"]["messages"]) == ("turn 1", ASKED)
     assert call["output"]["choices"] == [{"index": 0, "message": CALLED, "finish_reason": "tool_calls"}]
     assert call["summary"]["usage"]["tiny-1"]["prompt_tokens"] == 7

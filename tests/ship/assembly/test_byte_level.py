@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from autotrace.ship.assembly import byte_level
-from autotrace.ship.assembly.byte_level import REPLACED, ByteLevel, decoder
+from autotrace.ship.assembly.byte_level import REPLACED, ByteLevel, decoder, of_file
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,6 +44,26 @@ ids = st.lists(st.one_of(st.integers(0, SIZE - 1), st.integers(SIZE, SIZE + 3)),
 def test_any_sequence_is_the_text_that_the_library_gives(ids: list[int]) -> None:
     assert ByteLevel(MADE)(ids) == MADE.decode(ids, skip_special_tokens=False)
     assert ByteLevel(MADE)(array("i", ids)) == ByteLevel(MADE)(ids)
+
+
+@given(ids=ids)
+def test_a_file_alone_decodes_alike(ids: list[int]) -> None:
+    decode = of_file(MADE.to_str().encode(), longest=20)
+    if all(number < SIZE for number in ids):
+        assert decode(ids) == MADE.decode(ids, skip_special_tokens=False)
+    else:
+        with pytest.raises(ValueError, match="no such tokens"):
+            decode(ids)
+
+
+def test_a_file_of_another_kind_or_with_long_tokens_needs_the_library() -> None:
+    made = Tokenizer(models.BPE({"a": 0, "b": 1}, []))
+    for kind in (decoders.Metaspace(), decoders.Sequence([decoders.ByteLevel(), decoders.Fuse()])):
+        made.decoder = kind
+        with pytest.raises(ValueError, match="needs tokenizers"):
+            of_file(made.to_str().encode(), longest=20)
+    with pytest.raises(ValueError, match="needs tokenizers"):
+        of_file(MADE.to_str().encode(), longest=3)
 
 
 @given(sequences=st.lists(ids, max_size=6))

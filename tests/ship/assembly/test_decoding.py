@@ -119,9 +119,9 @@ def _as_mlflow(one: Trajectory) -> str:
 
 
 def _as_weave(one: Trajectory) -> str:
-    from autotrace.sinks.weave.calls import call_of
+    from autotrace.sinks.weave.calls import Calls
 
-    return json.dumps([call_of(one, span, "team/project", None) for span in one.spans])
+    return json.dumps([Calls(one, "team/project", None).of(span) for span in one.spans])
 
 
 def _as_otlp(one: Trajectory) -> str:
