@@ -235,6 +235,6 @@ def _delivery(out: Console, current: Status) -> None:
         if backend.error:
             text += Text("\n") + line(f"           {backend.state}: {backend.error}", "red")
         out.print(text, soft_wrap=True)
-    ended = [f"ended by --stop-on: {current.found.ended_run}"] if current.found.ended_run else []
+    ended = [f"--stop-on asked the command to end: {current.found.ended_run}"] if current.found.ended_run else []
     for note in [*ended, *current.notes, *([current.error] if current.error else [])]:
         out.print(line(f"  {note}", "yellow"), soft_wrap=True)

@@ -7,7 +7,6 @@ variable the text came from.
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import os
 import re
 from collections.abc import Callable
@@ -156,12 +155,14 @@ def keep(text: str) -> tuple[str, ...]:
 
 
 def address(text: str) -> str:
-    """``http(s)://HOST...``, for ``requests``."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:  # not shown: it may be a secret
+    """``http(s)://HOST...``."""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:
+        usable = False
+    if not usable or not (text.isascii() and text.isprintable()) or " " in text:  # not shown: it may be a secret
         raise OptionError("this is not an address; write for example https://hooks.example.com/autotrace")
-    if importlib.util.find_spec("requests") is None:
-        raise OptionError("messages need requests, which is not installed: pip install requests")
     return text
 
 

@@ -5,6 +5,7 @@ Forwards every signal, collects orphans as process 1 must, ends as the command e
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -16,6 +17,7 @@ from autotrace.config import exit_codes
 from autotrace.config.stderr import say
 from autotrace.launch.command import Command
 from autotrace.launch.options import Options
+from autotrace.run import files, layout
 from autotrace.run.drain import summary, wait_for_delivery
 from autotrace.run.losses import losses
 
@@ -31,6 +33,8 @@ _OWN = {
 _FORWARDED = signal.valid_signals() - _OWN
 _FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH}
 """What a terminal sends to all its foreground processes (its hang-up goes to the first process of the session)."""
+_ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+"""With which a person ends a command."""
 _FROM_KERNEL = 0x80
 """``si_code`` SI_KERNEL: not sent by a process."""
 
@@ -43,7 +47,7 @@ def supervise(program: Command, environ: Mapping[str, str], run_folder: str, opt
     if not child:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL if on_child is None else on_child)
         _be_the_command(program, environ, before)
-    status, terminated = _forward_until_exit(child)
+    status, terminated = _forward_until_exit(child, run_folder)
 
     def interrupted() -> bool:
         return bool(signal.sigpending() & {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
@@ -71,7 +75,7 @@ def _be_the_command(program: Command, environ: Mapping[str, str], mask: set[int 
         os._exit(exit_codes.NOT_EXECUTABLE)
 
 
-def _forward_until_exit(child: int) -> tuple[int, bool]:
+def _forward_until_exit(child: int, run_folder: str) -> tuple[int, bool]:
     """The command's wait status, and whether it was sent a request to terminate."""
     terminated = False
     while True:
@@ -86,7 +90,11 @@ def _forward_until_exit(child: int) -> tuple[int, bool]:
                     return status, terminated
                 if pid == 0:
                     break
-        elif not from_terminal:
+            continue
+        if number in _ENDING:
+            with contextlib.suppress(OSError):
+                files.touch(os.path.join(run_folder, layout.ENDING))
+        if not from_terminal:
             terminated = terminated or number == signal.SIGTERM
             os.kill(child, number)
 

@@ -154,7 +154,7 @@ def summary(run_folder: str, outcome: Outcome, own: Mapping[str, int] = MappingP
 def _findings(run_folder: str, outcome: Outcome, own: Mapping[str, int]) -> list[str]:
     status = outcome.status
     found = status.get("found") or {}
-    ended = [f"autotrace: ended by --stop-on: {found['ended_run']}"] if found.get("ended_run") else []
+    ended = [f"autotrace: --stop-on asked the command to end: {found['ended_run']}"] if found.get("ended_run") else []
     count, examined = int(found.get("findings", 0)), int(found.get("examined", 0))
     if not count:
         told = examined and status.get("trajectories") and outcome.reason == "done" and not lost(outcome, own)

@@ -78,7 +78,7 @@ class Summary(msgspec.Struct, frozen=True):
     examined: int = 0
     """Trajectories of these steps."""
     ended_run: str = ""
-    """The finding for which ``--stop-on`` ended the run, with its step."""
+    """The finding for which ``--stop-on`` asked the command to end, with its step."""
 
 
 class Status(msgspec.Struct):

@@ -1,7 +1,7 @@
-"""What a finding does while the run goes on: it sends a message (``--alert``) or ends the run (``--stop-on``).
+"""What a finding does while the run goes on: it sends a message (``--alert``) or asks the run to end (``--stop-on``).
 
-A message is sent at most once: it is noted before it goes out. It is tried again only where the other end cannot have
-taken it (no connection, 429, 5xx).
+A message is a row of the state, written together with what was found. It is sent at most once: before it goes out it is
+marked as on its way. It is tried again only where the other end has not taken it (nobody listens, 429, 503).
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ import logging
 import os
 import queue
 import shlex
+import socket
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from autotrace.config import environment as env
 from autotrace.insight.finding import Finding, Place
@@ -33,61 +38,92 @@ from autotrace.tables.reader import Reader
 _log = logging.getLogger("autotrace.ship")
 MOST = 200
 """Messages of a run."""
-TRIES = 7
+TRIES, LONGEST_PAUSE = 8, 60.0
 """With pauses of 1, 2, 4, ... seconds between them."""
-TIMEOUT = 5.0, 10.0
-"""Seconds to connect, and to wait for an answer."""
+PATIENCE = 10.0
+"""Seconds for one try. A thread that takes longer is left behind: whether its message arrived is not known."""
 LAST = 30.0
-"""Seconds after the end of the run for what is on its way."""
+"""Seconds after the end of the run for what is to be sent."""
 HUNG, LOOK_EVERY = "AT-HUNG", 30.0
 _KEY, _STOPPED = "alert:", "stopped-on"
+WANTED, ON_ITS_WAY, ARRIVED = "wanted", "on its way", "arrived"
+
+
+class Alert(msgspec.Struct):
+    """One message."""
+
+    body: dict[str, Any]
+    state: str = WANTED
+    """``WANTED`` | ``ON_ITS_WAY`` | ``ARRIVED`` | why it did not arrive."""
+    tries: int = 0
 
 
 class Alerts:
-    """Only the run's own shipper sends messages and ends the run; ``stop`` ends it, and returns whether it could."""
+    """Only the run's own shipper sends messages and ends the run; ``stop`` asks it to end, and returns whether it
+    could."""
 
     def __init__(self, state: State, info: RunInfo, run_folder: Path, stop: Callable[[], bool]) -> None:
         self._state = state
         self._info = info
+        self._run_folder = run_folder
         self._stop = stop
         own = env.is_own(run_folder)
         self._url = os.environ.get(env.ALERT, "") if own else ""
         self._stop_on = frozenset(info.stop_on if own else ())
-        self._sent = set(state.metas(_KEY))
-        self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
-        self._thread: threading.Thread | None = None
-        self._run_folder = run_folder
+        self._all = {key: msgspec.json.decode(text, type=Alert) for key, text in state.metas(_KEY).items()}
+        self._post: _Post | None = None
+        self._not_before = 0.0
         self._watches = HUNG in self._stop_on or (bool(self._url) and HUNG in (info.alert_on or [HUNG]))
         self._hung: queue.SimpleQueue[Finding] = queue.SimpleQueue()
         self._look: threading.Thread | None = None
         self._look_at = time.monotonic() + LOOK_EVERY
-        self.problem = ""
-        """Why a message did not arrive."""
+        self._full = False
 
     def found(self, step: int | None, findings: Sequence[Finding]) -> None:
-        """A step has these findings now. Each is said once a step if ``--alert-on`` names it, else once a run."""
+        """A step has these findings now. Each is said once a step if ``--alert-on`` names it, else once a run. Inside a
+        transaction."""
         for finding in findings:
-            if finding.code in self._stop_on:
-                self._end(step, finding)
+            if finding.code in self._stop_on and self._state.meta(_STOPPED) is None and self._stop():
+                self._state.put_meta(_STOPPED, f"{finding.code}{'' if step is None else f' in step {step}'}")
+                _log.warning("asked the run to end: %s", self.stopped_by)
             if not self._url or (self._info.alert_on and finding.code not in self._info.alert_on):
                 continue
             key = f"{_KEY}{finding.code}:{step if self._info.alert_on else ''}"
-            if key not in self._sent and len(self._sent) < MOST:
-                self._sent.add(key)
-                with self._state:
-                    self._state.put_meta(key, "1")
-                self._send(message(self._info, self._run_folder, step, finding))
+            self._full |= key not in self._all and len(self._all) >= MOST
+            if key not in self._all and not self._full:
+                self._put(key, Alert(message(self._info, self._run_folder, step, finding)))
+
+    def _put(self, key: str, alert: Alert) -> None:
+        self._all[key] = alert
+        self._state.put_meta(key, msgspec.json.encode(alert).decode())
 
     def settle(self, open_traces: int) -> None:
-        """Look at what hangs, if it is time; the looking is done by a thread."""
+        """Send what is to be sent, and look at what hangs, if it is time; waits for neither."""
         while not self._hung.empty():
             finding = self._hung.get()
-            self.found(finding.since_step, [finding])
+            with self._state:
+                self.found(finding.since_step, [finding])
+        self._deliver()
         if not self._watches or not open_traces or time.monotonic() < self._look_at:
             return
         if self._look is None or not self._look.is_alive():
             self._look = threading.Thread(target=self._look_for_hung, daemon=True)
             self._look.start()
+
+    def _deliver(self) -> None:
+        if self._post is not None and (said := self._post.answer()) is not None:
+            key, alert = self._post.key, self._all[self._post.key]
+            again = said in NOT_TAKEN and alert.tries < TRIES
+            self._not_before = time.monotonic() + min(LONGEST_PAUSE, 2.0 ** (alert.tries - 1)) * again
+            self._post = None
+            with self._state:
+                self._put(key, msgspec.structs.replace(alert, state=WANTED if again else said))
+        wanted = next((key for key, alert in self._all.items() if alert.state == WANTED), None)
+        if self._post is None and self._url and wanted is not None and time.monotonic() >= self._not_before:
+            alert = self._all[wanted]
+            with self._state:
+                self._put(wanted, msgspec.structs.replace(alert, state=ON_ITS_WAY, tries=alert.tries + 1))
+            self._post = _Post(wanted, self._url, alert.body)
 
     def _look_for_hung(self) -> None:
         begin = time.monotonic()
@@ -99,55 +135,81 @@ class Alerts:
             _log.exception("what hangs could not be looked for")
         self._look_at = time.monotonic() + max(LOOK_EVERY, 20 * (time.monotonic() - begin))
 
-    def _end(self, step: int | None, finding: Finding) -> None:
-        if self._state.meta(_STOPPED) is None and self._stop():
-            where = "" if step is None else f" in step {step}"
-            with self._state:
-                self._state.put_meta(_STOPPED, f"{finding.code}{where}")
-            _log.warning("ended the run: %s", self.stopped_by)
-
     @property
     def stopped_by(self) -> str:
-        """The finding that ended the run, ``AT-REWARD-CONSTANT in step 3``; empty: none did."""
+        """The finding for which the run was asked to end, ``AT-REWARD-CONSTANT in step 3``; empty: it was not."""
         return self._state.meta(_STOPPED) or ""
 
-    def _send(self, text: dict[str, Any]) -> None:
-        self._messages.put(text)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._post_all, daemon=True)
-            self._thread.start()
+    @property
+    def notes(self) -> list[str]:
+        """What became of messages that did not arrive, for the status; of the address its host alone: it may be a
+        secret."""
+        host = urlsplit(self._url).hostname or "nobody"
+        reasons = Counter(
+            UNKNOWN if alert.state == ON_ITS_WAY else alert.state
+            for key, alert in self._all.items()
+            if alert.state != ARRIVED and not (self._post is not None and self._post.key == key)
+        )
+        said = [f"alerts to {host}: {count} {reason}" for reason, count in reasons.items()]
+        return said + [f"alerts to {host}: no more than {MOST} are sent"] * self._full
 
-    def _post_all(self) -> None:
-        import requests
-        from requests.adapters import HTTPAdapter
-        from urllib3.util import Retry
-
-        retry = Retry(
-            TRIES, read=0, other=0, redirect=0, status_forcelist=(429, 500, 502, 503, 504), allowed_methods=None,
-            backoff_factor=1, respect_retry_after_header=False, raise_on_status=False,
-        )  # fmt: skip
-        with requests.Session() as session:
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, HTTPAdapter(max_retries=retry))
-            host = str(urlsplit(self._url).hostname)  # of the rest nothing is said: it may be a secret
-            while True:
-                text = self._messages.get()
-                try:
-                    body = {"text": text["text"]} if wants_slack(self._url) else text
-                    with session.post(
-                        self._url, json=body, timeout=TIMEOUT, allow_redirects=False, stream=True
-                    ) as answer:
-                        said = "" if answer.status_code < 300 else f"answered {answer.status_code}"
-                except (OSError, ValueError) as error:  # a library's own are OSError
-                    said = f"could not be asked ({type(error).__name__})"
-                self.problem = f"{host} {said}: the alert about {text['code']} did not arrive" if said else ""
-                self._messages.task_done()
+    @property
+    def _busy(self) -> bool:
+        return self._post is not None or (bool(self._url) and any(one.state == WANTED for one in self._all.values()))
 
     def close(self) -> None:
-        """Wait for what is on its way, ``LAST`` seconds at most."""
+        """Wait for what is to be sent, ``LAST`` seconds at most."""
         until = time.monotonic() + LAST
-        while self._messages.unfinished_tasks and time.monotonic() < until:
+        self._watches = False
+        while self._busy and time.monotonic() < until:
+            self.settle(0)
             time.sleep(0.05)
+
+
+UNKNOWN = "were not answered: it is not known whether they arrived"
+_SAID: dict[type, str] = {
+    ConnectionRefusedError: "were refused: nobody listens", socket.gaierror: "were refused: the host has no address",
+    TimeoutError: UNKNOWN,
+}  # fmt: skip
+NOT_TAKEN = frozenset({
+    _SAID[ConnectionRefusedError], _SAID[socket.gaierror], "were answered with 429", "were answered with 503",
+})  # fmt: skip
+"""After which a message may be sent again."""
+
+
+class _Post:
+    """One message on its way, in a thread of its own."""
+
+    def __init__(self, key: str, url: str, body: dict[str, Any]) -> None:
+        self.key = key
+        self._request = urllib.request.Request(
+            url,
+            msgspec.json.encode({"text": body["text"]} if wants_slack(url) else body),
+            {"Content-Type": "application/json", "User-Agent": "autotrace"},
+        )
+        self._until = time.monotonic() + PATIENCE
+        self._said: str | None = None
+        threading.Thread(target=self._send, daemon=True).start()
+
+    def answer(self) -> str | None:
+        """``ARRIVED``, or why not; None: not yet."""
+        return self._said or (UNKNOWN if time.monotonic() > self._until else None)
+
+    def _send(self) -> None:
+        try:
+            with urllib.request.build_opener(_NoRedirect).open(self._request, timeout=PATIENCE):
+                self._said = ARRIVED  # what the answer holds is not read
+        except urllib.error.HTTPError as error:
+            self._said = f"were answered with {error.code}"
+            error.close()
+        except Exception as error:
+            reason: object = getattr(error, "reason", error)
+            self._said = _SAID.get(type(reason), f"failed ({type(reason).__name__})")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """A message goes to the address that a person gave, and to no other."""
 
 
 def wants_slack(url: str) -> bool:

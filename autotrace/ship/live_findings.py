@@ -58,7 +58,7 @@ class LiveFindings:
         found: Callable[[int | None, Sequence[Finding]], None],
     ) -> None:
         """``report`` is called with what there is to say about each step of training, ``found`` with what was found in
-        each step that was looked at."""
+        each step that was looked at, inside the transaction that remembers it."""
         self._state = state
         self._outbox = outbox
         self._report = report
@@ -160,11 +160,11 @@ class LiveFindings:
         step = Step(number, records, settings, live, said.get("metrics", {}), said.get("token_facts", {}))
         hits = self._diagnosis.add(step)
         found = self._diagnosis.of_step(number)
+        findings = [finding for finding in self._diagnosis.findings(number) if finding.code in found.tallies]
         with self._state:
             self._state.put_meta(f"{_KEY}{number}", msgspec.json.encode(found).decode())
             self._mark(hits, {row.trace_id: row for row in rows}, open_traces)
-        findings = [finding for finding in self._diagnosis.findings(number) if finding.code in found.tallies]
-        self._found(number, findings)
+            self._found(number, findings)
         if number is None or number < 0 or not step.training:
             return
         title = f"step {number}: {len(rows):,} trajectories, {len(findings)} kinds of findings, most costly first"

@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Set
 
 
 class MainProcess:
@@ -43,21 +43,21 @@ class MainProcess:
             return not poll.poll(0)
         return _start_time(self._pid) == self._started
 
-    def terminate(self, recorded: Collection[int]) -> None:
-        """Ask it to end, as ``kill`` does. ``recorded``: process ids of traced processes on this machine. Those that a
-        shell stands between (``bash train.sh``) are asked too: a shell passes no signal on."""
+    def terminate(self, recorded: Set[int]) -> None:
+        """Ask it to end, as ``kill`` does. ``recorded``: process ids of traced processes on this machine. Those below
+        a shell (``bash train.sh``) are asked too: it dies and passes nothing on."""
         for pid in {self._pid, *self._below(recorded)}:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGTERM)
 
-    def _below(self, recorded: Collection[int]) -> set[int]:
-        """The first traced processes below it, without its own children: it passes signals on to these."""
+    def _below(self, recorded: Set[int]) -> set[int]:
+        """The traced processes that no signal reaches through those between; its own children get it from it."""
         found = set()
-        for pid in recorded:
-            above = pid
-            while above > 1 and above != self._pid and (above == pid or above not in recorded):
-                below, above = above, _parent(above)
-            if pid != self._pid and above == self._pid and below != pid:
+        for pid in recorded - {self._pid}:
+            above = _parent(pid)
+            while above > 1 and above != self._pid and _just_dies(above):
+                above = _parent(above)
+            if above == self._pid != _parent(pid):
                 found.add(pid)
         return found
 
@@ -77,6 +77,16 @@ def _start_time(pid: int) -> str:
 def _parent(pid: int) -> int:
     """0: it is gone."""
     return int((_fields(pid) or ["", "0"])[1])
+
+
+def _just_dies(pid: int) -> bool:
+    """Of a SIGTERM: it handles none, so it passes none on."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            caught = next(line for line in file if line.startswith("SigCgt:"))
+    except (OSError, StopIteration):
+        return False
+    return not int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1
 
 
 def _fields(pid: int) -> list[str]:

@@ -174,7 +174,8 @@ class Shipper:
 
     def _stop_run(self) -> bool:
         """End the run (``--stop-on``), unless it is at its end; whether it was asked to."""
-        if self.once or self._asked_at is not None or self._main.gone_for() > 0:
+        ending = self._asked_at is not None or (self.run_folder / layout.ENDING).exists()
+        if self.once or ending or self._main.gone_for() > 0:
             return False
         self._main.terminate(self._indexer.living_here())
         return True
@@ -226,12 +227,13 @@ class Shipper:
     def _end(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Say how it ended. The sinks are closed before: some put their files in order then, which are read next."""
         self._crew.close()
+        self._alerts.close()
         return self.write("done" if state == "done" else "blocked", progress)
 
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Write ``status.json``, about once a second and whenever the state changes."""
-        notes = [note for note in (self._decoder.problem, self._unusable_choice, self._alerts.problem) if note]
-        notes += [*self._crew.notes(), *self._listening.notes(), *self._live.notes]
+        notes = [note for note in (self._decoder.problem, self._unusable_choice) if note]
+        notes += [*self._crew.notes(), *self._listening.notes(), *self._live.notes, *self._alerts.notes]
         return self._status.write(state, self.info, notes, self._couriers, progress, self._crew.count, self._found)
 
     def _found(self) -> Summary:
@@ -240,7 +242,6 @@ class Shipper:
     def close(self) -> None:
         """Commit what is on its way and let go."""
         self._crew.close()
-        self._alerts.close()
         self._reporting.close()
         self._listening.close()
         self._main.close()

@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from autotrace.config import environment as env
+from autotrace.run import layout
 from autotrace.run.lock import ShipperLock
 from autotrace.ship import alerts, live_findings
+from autotrace.ship.log import log_to_file
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.tables import hung
 from tests.places import Place, installation, place  # noqa: F401 - fixtures
@@ -85,13 +87,13 @@ def a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, steps: int 
     return run
 
 
-def shipped(run: Path, steps: int = 1) -> str:
-    """A shipper lives until it has looked at so many steps; its note about messages."""
+def shipped(run: Path, steps: int = 1) -> list[str]:
+    """A shipper lives until it has looked at so many steps; its notes about messages."""
     shipper = Shipper(run)
     try:
         until(lambda: shipper._live.summary().examined == 4 * steps or not shipper.step())
         shipper._alerts.close()
-        return shipper._alerts.problem
+        return shipper._alerts.notes
     finally:
         shipper.close()
 
@@ -102,7 +104,7 @@ def test_each_finding_is_said_once_a_run_with_its_place_and_without_texts(
 ) -> None:
     with listening() as address:
         run = a_run(tmp_path, monkeypatch, address.url, steps=3)
-        assert shipped(run, 3) == "" and shipped(run, 3) == ""
+        assert shipped(run, 3) == [] and shipped(run, 3) == []
     (failed,) = address.got
     assert failed["code"] == "AT-ROLLOUT-FAILED"
     assert (failed["run"], failed["step"], failed["count"], failed["of"], failed["share"]) == ("run", 1, 1, 4, 0.25)
@@ -125,14 +127,50 @@ def test_named_findings_are_said_once_a_step_and_may_quote(tmp_path: Path, monke
 
 @pytest.mark.usefixtures("quick")
 def test_what_was_not_taken_is_tried_again_and_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alerts, "TIMEOUT", (1.0, 0.5))
+    monkeypatch.setattr(alerts, "PATIENCE", 0.5)
     on = ["AT-ROLLOUT-FAILED"]
-    with listening(503, 429, 200, 3.0, 302, 404) as address:
-        run = a_run(tmp_path, monkeypatch, address.url, steps=4, alert_on=on)
-        problem = shipped(run, 4)
-    # step 1 at the third try; of step 2 nobody knows whether it was taken; 302 is not followed; 404 is an answer
-    assert [one["step"] for one in address.got] == [1, 1, 1, 2, 3, 4] and not address.elsewhere
-    assert problem == "127.0.0.1 answered 404: the alert about AT-ROLLOUT-FAILED did not arrive"
+    with listening(503, 429, 200, 3.0, 302, 504) as address:
+        run = a_run(tmp_path, monkeypatch, address.url, steps=5, alert_on=on)
+        notes = shipped(run, 5)
+        assert shipped(run, 5) == notes, "remembered"
+    # step 1 at the third try; of steps 2 and 4 nobody knows whether they were taken; 302 is not followed
+    assert [one["step"] for one in address.got] == [1, 1, 1, 2, 3, 4, 5] and not address.elsewhere
+    assert notes == [
+        "alerts to 127.0.0.1: 1 were not answered: it is not known whether they arrived",
+        "alerts to 127.0.0.1: 1 were answered with 302",
+        "alerts to 127.0.0.1: 1 were answered with 504",
+    ]
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_next_shipper_sends_what_a_killed_one_did_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening(503, 503) as address:
+        run = a_run(tmp_path, monkeypatch, address.url)
+        with closing(Shipper(run)) as shipper:  # ends between two tries, as by SIGKILL
+            until(lambda: address.got or not shipper.step())
+            until(lambda: shipper._alerts._post is None or not shipper.step())
+        assert shipped(run) == []
+    assert [one["code"] for one in address.got] == ["AT-ROLLOUT-FAILED"] * 3
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_found_and_what_is_to_be_said_of_it_are_remembered_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening() as address:
+        run = a_run(tmp_path, monkeypatch, address.url)
+        with monkeypatch.context() as failing, closing(Shipper(run)) as shipper:
+            failing.setattr(shipper._live, "_found", lambda *_: 1 / 0)  # between the two, as SIGKILL might
+            until(lambda: not shipper._live.waiting or not shipper.step())
+        assert shipped(run) == [] and len(address.got) == 1
+
+
+@pytest.mark.usefixtures("quick")
+def test_no_more_than_so_many_are_sent_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts, "MOST", 2)
+    with listening() as address:
+        run = a_run(tmp_path, monkeypatch, address.url, steps=3, alert_on=["AT-ROLLOUT-FAILED"])
+        assert shipped(run, 3) == ["alerts to 127.0.0.1: no more than 2 are sent"] and len(address.got) == 2
 
 
 @pytest.mark.usefixtures("quick")
@@ -143,8 +181,8 @@ def test_an_address_that_nobody_listens_at_holds_nothing_up_and_is_not_told(
     with listening() as address:
         pass
     run = a_run(tmp_path, monkeypatch, address.url)
-    problem = shipped(run)
-    assert problem.startswith("127.0.0.1 could not be asked (ConnectionError): the alert about AT-")
+    log_to_file(run)
+    assert shipped(run) == ["alerts to 127.0.0.1: 1 were refused: nobody listens"]
     assert (run / "trajectories.jsonl").exists(), "delivered meanwhile"
     written = [file for file in run.rglob("*") if file.is_file() and SECRET.encode() in file.read_bytes()]
     assert not written
@@ -205,6 +243,15 @@ if __name__ == "__main__":
     print("solved", flush=True)
     time.sleep(300)
 """
+COUNTING = """import signal, sys, time
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+def ended():
+    while not asked:
+        time.sleep(0.05)
+    time.sleep(1)
+    print("asked", len(asked), flush=True)
+"""
 LIST = "- target: __main__.solve\n  role: trajectory\n"
 
 
@@ -214,17 +261,37 @@ def test_a_finding_ends_the_run_and_says_why(place: Place, way: list[str]) -> No
     place.write("traced.yaml", LIST)
     done = place.launch(way, options=["--spec", "traced.yaml", "--stop-on", "AT-ROLLOUT-FAILED"])
     assert done.returncode == -signal.SIGTERM and done.stdout == "solved\n", (done.returncode, done.stdout, done.stderr)
-    assert "autotrace: ended by --stop-on: AT-ROLLOUT-FAILED" in done.stderr
+    assert "autotrace: --stop-on asked the command to end: AT-ROLLOUT-FAILED" in done.stderr
     assert "4 trajectories -> " in done.stderr, "delivered"
     (status,) = place.cwd.glob("autotrace-runs/*/status.json")
     assert json.loads(status.read_text())["found"]["ended_run"] == "AT-ROLLOUT-FAILED"
+
+
+def test_it_is_asked_once_also_below_a_program_that_passes_signals_on(place: Place) -> None:  # noqa: F811
+    place.write("program.py", FAILING.replace("import sys, time", COUNTING).replace("time.sleep(300)", "ended()"))
+    place.write("traced.yaml", LIST)
+    way = ["sh", "-c", "python program.py & trap 'kill $!' TERM; wait; wait"]
+    done = place.launch(way, options=["--spec", "traced.yaml", "--stop-on", "AT-ROLLOUT-FAILED"])
+    assert done.stdout == "solved\nasked 1\n", (done.stdout, done.stderr)
+
+
+def test_who_is_ending_already_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda pid, _number: asked.append(pid))
+    with listening() as address:
+        run = a_run(tmp_path, monkeypatch, address.url, stop_on=["AT-ROLLOUT-FAILED"])
+        with closing(Shipper(run)) as shipper:
+            (run / layout.ENDING).touch()  # as the launcher does when a person interrupts the command
+            assert not shipper._stop_run() and not asked
+            (run / layout.ENDING).unlink()
+            assert shipper._stop_run() and asked == [os.getpid()]
 
 
 def test_what_is_at_its_end_is_not_ended(place: Place) -> None:  # noqa: F811
     place.write("program.py", FAILING.replace("time.sleep(300)", "sys.exit(3)"))
     place.write("traced.yaml", LIST)
     done = place.launch(["python", "program.py"], options=["--spec", "traced.yaml", "--stop-on", "AT-ROLLOUT-FAILED"])
-    assert done.returncode == 3 and "ended by" not in done.stderr, done.stderr
+    assert done.returncode == 3 and "asked the command" not in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(
