@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shlex
 import shutil
@@ -67,7 +69,7 @@ def _copied(source: Path, run_dir: Path | None) -> Path:
     run_dir = Path(run_dir or files.temporary_folder("autotrace-demo-"))
     files.folder(run_dir)
     folder = (run_dir / name).absolute()
-    if not folder.is_dir():
+    if not os.path.lexists(folder):
         making = files.temporary_folder(f".{name}-", run_dir)
         try:
             for path in source.rglob("*"):
@@ -75,7 +77,13 @@ def _copied(source: Path, run_dir: Path | None) -> Path:
                     to = Path(making, path.relative_to(source))
                     files.folder(to.parent)
                     files.replace(to, path.read_bytes())
-            os.rename(making, folder)
+            with contextlib.suppress(OSError):  # another one was quicker, which is looked at next
+                os.rename(making, folder)
         finally:
             shutil.rmtree(making, ignore_errors=True)
+    there = files.is_own(folder) and {path.name for path in folder.iterdir()} >= {
+        path.name for path in source.iterdir()
+    }
+    if not there:
+        raise FileExistsError(errno.EEXIST, "is not the recorded run; choose another --run-dir", str(folder))
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -85,6 +86,12 @@ class Commands(click.Group):
                 raise fail(error) from None
             closed = not os.access(error.filename, os.R_OK)
             raise fail(not_readable(error.filename) if closed else f"{error.filename}: permission denied") from None
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            from autotrace.cli.terminal import fail
+
+            raise fail(f"what was to be printed was not written: {error.strerror}") from None
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:

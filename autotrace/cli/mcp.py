@@ -6,6 +6,7 @@ the text that people read. Answers come in pages.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from autotrace.ship.readers import of_run, places
 
 PAGE = 16_000
 """Characters of one answer."""
+REFUSAL = 1_000
+"""Characters of a refusal."""
 A_TOKEN = 4
 """Characters of a token, about."""
 MOST = 64 << 20
@@ -115,14 +118,12 @@ class Questions:
         """Where a person looks at a trajectory: its page in the backend, if any, and the command that opens it."""
         path = self._run(run)
         try:
-            reader = of_run(path)
-            trace_id = reader.resolve(trace)
-        except (KeyError, OSError) as error:
+            with contextlib.closing(of_run(path)) as reader:
+                trace_id = reader.resolve(trace)
+                words = ["autotrace", "view", str(reader.run.path), "--trace", trace_id]
+                return json_line({"page": reader.run.pages().get(trace_id), "command": words})
+        except Exception as error:  # a run of somebody else may hold anything
             raise _refused(str(error.args[0] if isinstance(error, KeyError) else error)) from None
-        page = reader.run.pages().get(trace_id)
-        path = str(reader.run.path)
-        reader.close()
-        return json_line({"page": page, "command": ["autotrace", "view", path, "--trace", trace_id]})
 
     async def help(self, topic: str = "questions", page: int = 1) -> str:
         """A page of autotrace's documentation, or of a finding (topic AT-...)."""
@@ -134,7 +135,7 @@ class Questions:
             return str(self._at)
         try:
             known = {place.path.name: place.path for place in places(self._at)}
-        except OSError as error:
+        except Exception as error:
             raise _refused(str(error)) from None
         if name not in known:
             raise _refused(f"there is no run {name!r} here; the tool `runs` lists them")
@@ -147,13 +148,17 @@ class Questions:
             for name, value in options.items()
             if value is not None and value is not False and value != ""
         ]
-        return paged(*await _output(command, *given, "--", *words), page)
+        try:
+            output = await _output(command, *given, "--", *words)
+        except (OSError, ValueError) as error:  # a NUL, half a character, or more than a command line holds
+            raise _refused(f"this cannot be asked: {error}") from None
+        return paged(*output, page)
 
 
 def _refused(why: str) -> Exception:
     from mcp.server.mcpserver.exceptions import ToolError
 
-    return ToolError(why)
+    return ToolError(why if len(why) <= REFUSAL else f"{why[:REFUSAL]} ...")
 
 
 async def _output(*words: str) -> tuple[str, bool]:

@@ -56,7 +56,7 @@ def _pairs(trajectories: Iterable[Trajectory], written: Written) -> Iterator[Row
 def _row(best: Answered, worst: Answered) -> Any:
     """The pair as one row, or why it cannot be made."""
     (better, chosen), (worse, rejected) = best, worst
-    if better["reward"] == worse["reward"]:
+    if better["reward"] <= worse["reward"]:
         return "all rollouts of their group have the same reward, or there is only one"
     prompt, answer = _parted(chosen)
     if (prompt, chosen.tools) != (_parted(rejected)[0], rejected.tools):

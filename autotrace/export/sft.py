@@ -8,6 +8,7 @@ others, empty. So tools and calls are in the text, as the model saw and wrote th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from autotrace.export.staging import Row, Staging, write_lines
 from autotrace.tables.rollout import word
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.numbers import number
 
 FILE = "train.jsonl"
 PARQUET = ".parquet"
@@ -43,12 +45,12 @@ def row_of(trajectory: Trajectory) -> Row | str:
 def identity(trajectory: Trajectory) -> dict[str, Any]:
     """Where a row comes from, and what people filter by."""
     attributes, facts = trajectory.attributes, trajectory.facts
-    step, index, reward = attributes.get("step"), attributes.get("sample_index"), facts.get("reward")
+    step, index, reward = attributes.get("step"), attributes.get("sample_index"), number(facts.get("reward"))
     return {
         "trace_id": trajectory.trace_id,
         "step": step if isinstance(step, int) else None,
         "sample_index": None if index is None else str(index),
-        "reward": float(reward) if isinstance(reward, (int, float)) else None,
+        "reward": reward if reward is not None and math.isfinite(reward) else None,
         "label": word(facts.get("label")),
     }
 

@@ -199,6 +199,13 @@ def read(top: AnyPath, *names: str) -> bytes:
         return file.read()
 
 
+def write_all(fd: int, data: bytes) -> None:
+    """Write ``data``, in parts where the file takes parts. Raises ``OSError`` where it does not take all."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
 def readable_by_others(path: AnyPath) -> int:
     """The mode of a folder whose names others than its owner can list; 0: nobody can, or it is not there."""
     try:

@@ -226,21 +226,14 @@ def message(info: RunInfo, run_folder: Path, step: int | None, finding: Finding)
         f"{finding.code}: {finding.title}; {amount(finding)}",
         f"on {info.host}: {look}",
     ]
-    texts = [f"{note} ({count:,})" for note, count in finding.notes.items()] if info.alert_texts else []
-    return {
-        "text": "\n".join(map(plain, [*lines, *texts])),
-        "code": finding.code, "title": finding.title, "step": step, "share": round(finding.share, 6),
-        "count": finding.trajectories, "of": finding.of, "unit": finding.unit, "since_step": finding.since_step,
-        "what": finding.what, "try": finding.remedy, "run": info.run_id, "host": info.host,
-        "project": info.project, "experiment": info.experiment,
-        "places": [_place(place, info.alert_texts) for place in finding.places],
-        **({"notes": finding.notes} if info.alert_texts else {}),
-    }  # fmt: skip
-
-
-def _place(place: Place, texts: bool) -> dict[str, Any]:
-    named = {"trace_id": place.trace_id, "step": place.step, "turn": place.turn, "token": place.token}
-    return {**named, **({"note": plain(place.note)} if texts else {})}
+    told = {"run": info.run_id, "host": info.host, "project": info.project, "experiment": info.experiment, "step": step}
+    body = {**told, **finding.as_dict()}
+    if info.alert_texts:
+        lines += [f"{note} ({count:,})" for note, count in finding.notes.items()]
+    else:
+        del body["notes"]
+        body["places"] = [{name: value for name, value in place.items() if name != "note"} for place in body["places"]]
+    return {"text": "\n".join(map(plain, lines)), **body}
 
 
 def _of_hung(reader: Reader) -> Finding | None:

@@ -52,14 +52,20 @@ def places(path: Path) -> list[Place]:
     Raises as ``open``."""
     if is_run(path):
         return [_run(path)]
-    if stored := stored_places(path):
-        return stored
-    found, errors = [], []
-    for folder in find_runs(path)[0]:
+    stored, found, errors = stored_places(path), list[Place](), list[Exception]()
+    try:
+        folders = find_runs(path)[0]
+    except OSError:
+        if not stored:
+            raise
+        folders = []
+    for folder in folders:
         try:
             found.append(_run(folder))
         except (OSError, msgspec.MsgspecError) as error:
             errors.append(error)
+    known = {place.info.run_id for place in found}
+    found[:0] = [place for place in stored if place.info.run_id not in known]  # a copy of a run is not another one
     if not found:
         raise errors[0]
     return found

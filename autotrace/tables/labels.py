@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -38,23 +39,30 @@ def read(folder: Path) -> Mapping[str, Label]:
     for line in lines:
         try:
             one = _decode(line)
-        except (msgspec.MsgspecError, RecursionError):
+        except (ValueError, RecursionError):  # msgspec's errors are of the first kind
             continue
-        found[one.trace_id] = one
+        if len(one.label or "") <= MOST and len(one.why or "") <= MOST:
+            found[one.trace_id] = one
     return found
 
 
 def write(folder: Path, trace_id: str, label: str | None, why: str | None) -> None:
     """Label a trajectory of this user's run. Raises ``ValueError`` with a sentence, and ``OSError``."""
+    folder = folder.resolve()  # a person named it, perhaps by a link
     if not (folder / layout.RUN_JSON).exists():
         raise ValueError(f"{folder} is not a run folder; labels are kept there")
     if not files.is_own(folder):
         raise ValueError(f"{folder} is another user's, or others may write there: only its owner labels trajectories")
     if len(label or "") > MOST or len(why or "") > MOST:
         raise ValueError(f"a label and its reason have at most {MOST} characters each")
-    line = msgspec.json.encode(Label(trace_id, label or None, why or None, time.time_ns()))
+    try:
+        line = msgspec.json.encode(Label(trace_id, label or None, why or None, time.time_ns()))
+    except UnicodeEncodeError:
+        raise ValueError("a label and its reason are text that UTF-8 can hold") from None
+    with contextlib.suppress(FileNotFoundError):
+        files.read(folder, layout.LABELS)  # a label is kept where it will be read
     fd = files.append(folder / layout.LABELS)
     try:
-        os.write(fd, b"\n" + line + b"\n")  # a line that was torn before ends here
+        files.write_all(fd, b"\n" + line + b"\n")  # a line that was torn before ends here
     finally:
         os.close(fd)

@@ -169,5 +169,5 @@ def _explained(error: Exception) -> QueryError:
 
 
 def first_line(error: Exception) -> str:
-    """What it says, without where in the query."""
-    return str(error).strip().partition("\n")[0] or "there is too little memory"
+    """What it says, without where in the query, and without more of the data than a line of it."""
+    return str(error).strip().partition("\n")[0][:500] or "there is too little memory"

@@ -155,9 +155,7 @@ class Tables:
         fd = files.append(self.folder / FILE)
         try:
             os.ftruncate(fd, found.size)
-            rest = memoryview(line)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
+            files.write_all(fd, line)
             os.fsync(fd)
         finally:
             os.close(fd)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Iterator
 
@@ -13,10 +12,6 @@ from autotrace.trajectory.span_text import input_text, output_text
 
 MAX_TEXT = 20_000
 """Characters shown of one text."""
-MAX_TOKENS = 4_000
-"""Tokens shown of one response."""
-UNLIKELY = -6.0
-"""Log-probabilities from here down have the strongest colour, as on the page of ``autotrace view``."""
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 """What acts on a reader's eyes or screen."""
 _PROSE = "white-space:pre-wrap;overflow-wrap:anywhere;font:13px/1.5 monospace;unicode-bidi:isolate"
@@ -24,7 +19,7 @@ _IDENTITY = ("step", "sample_index", "rollout_n", "uid", "data_source")
 
 
 def as_html(trajectory: Trajectory) -> str:
-    """The conversation turn by turn, each with its tokens, tool calls and errors."""
+    """The conversation turn by turn, each with its tool calls and errors."""
     return "\n".join(["<div>", *_parts(trajectory), "</div>"])
 
 
@@ -38,8 +33,6 @@ def _parts(trajectory: Trajectory) -> Iterator[str]:
         yield _text("prompt" if turn == 1 else f"before turn {turn}", input_text(span) or "", "#999", folded=turn == 1)
         error = f"\n{span.error_text}" if span.error_text else ""
         yield _text(f"turn {turn}{_tokens(span)}", (output_text(span) or "") + error, "#3b82c4")
-        if span.response_ids:
-            yield _folded("tokens, the darker the less likely", "".join(_coloured(span)))
         for call in made:
             if call.turn == turn:
                 yield _text(f"{call} {'' if call.status == 'OK' else call.status}", call.result, "#e08e1b")
@@ -53,27 +46,6 @@ def _tokens(span: Span) -> str:
     if known:
         said += f" · mean log-probability {sum(known) / len(known):.3g}, lowest {min(known):.3g}"
     return said
-
-
-def _coloured(span: Span) -> Iterator[str]:
-    """Each token of a response as its number, over its colour; the value is its title."""
-    ids = span.response_ids or ()
-    values = span.logprobs or ()
-    for at, id in enumerate(ids[:MAX_TOKENS]):
-        value = values[at] if at < len(values) else None
-        if value is None or not math.isfinite(value):
-            yield f"<span>{id}</span> "
-        else:
-            share = min(1.0, max(0.0, value / UNLIKELY))
-            colour = f"background:rgba(236,130,34,{share:.2f})" if share >= 0.05 else ""
-            yield f'<span title="log-probability {value:.4g}" style="{colour}">{id}</span> '
-    if len(ids) > MAX_TOKENS:
-        yield f"… {len(ids) - MAX_TOKENS:,} tokens more"
-
-
-def _folded(title: str, inner: str) -> str:
-    body = f'<div style="{_PROSE}">{inner}</div>'
-    return f'<details style="padding-left:13px;color:#777"><summary>{_escaped(title)}</summary>{body}</details>'
 
 
 def _text(title: str, text: str, colour: str, *, folded: bool = False) -> str:

@@ -28,6 +28,9 @@ from autotrace.view import columns, detail, group, perfetto, search, steps, toke
 from autotrace.view.assets import STATIC, bundle, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
 
+LONGEST_NUMBER = 18
+"""Characters of a step in an address."""
+
 T = TypeVar("T")
 
 
@@ -113,11 +116,11 @@ def application(folder: Path) -> Starlette:
         )
 
     def rollouts(request: Request) -> Response:
-        ids = [id for id in request.query_params.get("ids", "").split(",") if id]
+        ids = list(dict.fromkeys(id for id in request.query_params.get("ids", "").split(",") if id))
         base = request.query_params.get("base")
         if not ids:
             raise HTTPException(400, "name the trajectories: ids=A,B,...")
-        return as_json(asked(request, lambda reader: group.beside([reader.load(id) for id in ids], base)))
+        return as_json(asked(request, lambda reader: group.of_ids(reader, ids, base)))
 
     def label(request: Request) -> Response:
         """Keep a label; it is part of the address, whose length is bounded."""
@@ -134,7 +137,7 @@ def application(folder: Path) -> Starlette:
 
     def one_step(request: Request) -> Response:
         number = request.path_params["step"]
-        if not number.removeprefix("-").isdecimal():
+        if not number.removeprefix("-").isdecimal() or len(number) > LONGEST_NUMBER:
             raise HTTPException(404, f"a step is a number, not {number}")
         return as_json(asked(request, lambda reader: steps.lanes(reader, int(number))))
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from autotrace.tables.conditions import Condition
+from autotrace.tables.reader import Reader
 from autotrace.trajectory.divergence import UNKNOWN, Divergence, calls, calls_parted, parted
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
@@ -21,7 +23,16 @@ MAX_TEXT = 4000
 """Characters of an answer or a result; the trajectory's own page has all of it."""
 
 
-def beside(trajectories: Sequence[Trajectory], base: str | None = None, *, every: bool = False) -> dict[str, Any]:
+def of_ids(reader: Reader, ids: Sequence[str], base: str | None) -> dict[str, Any]:
+    """``beside`` for the first ``MOST`` of ``ids``, which may be beginnings of ids. Raises ``KeyError``."""
+    whole = Condition("list_contains(?, trace_id)", (list(ids[:MOST]),), frozenset({"trace_id"}))
+    found = {row.trace_id: one for row, one in reader.each(reader.select(whole, ("trace_id",), roots=True))}
+    return beside([found.get(id) or reader.load(id) for id in ids[:MOST]], base, left_out=len(ids[MOST:]))
+
+
+def beside(
+    trajectories: Sequence[Trajectory], base: str | None = None, *, every: bool = False, left_out: int = 0
+) -> dict[str, Any]:
     """All of them with turns and tool calls; ``forks``: id of the one they are compared with -> id -> where it leaves
     that. ``base``: this id, else the best reward; ``every``: each of them with all others."""
     rollouts = list(trajectories)[:MOST]
@@ -30,7 +41,7 @@ def beside(trajectories: Sequence[Trajectory], base: str | None = None, *, every
     plain: dict[str, Any] = jsonable({
         "base": chosen.trace_id,
         "asked": question(chosen)[:MAX_TEXT],
-        "left_out": len(trajectories) - len(rollouts),
+        "left_out": len(trajectories) - len(rollouts) + left_out,
         "rollouts": [_rollout(one) for one in rollouts],
         "forks": {one.trace_id: {other.trace_id: _fork(one, other) for other in rollouts} for one in bases},
     })  # fmt: skip

@@ -7,11 +7,13 @@ import importlib.util
 import shlex
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from autotrace.cli.demo import _copied
 from autotrace.cli.main import main
 from autotrace.ship.readers import of_run
 
@@ -58,6 +60,20 @@ def test_the_copy_is_private_and_made_once(demo: tuple[Path, str]) -> None:
     (folder / "mine").touch()
     run("demo", "--run-dir", folder.parent)
     assert list(folder.parent.iterdir()) == [folder] and (folder / "mine").exists()
+
+
+def test_several_at_once_and_what_is_there_already(demo: tuple[Path, str], tmp_path: Path) -> None:
+    folder = demo[0]
+    with ThreadPoolExecutor(4) as at_once:
+        made = list(at_once.map(lambda _: _copied(folder, tmp_path / "runs"), range(4)))
+    assert set(made) == {tmp_path / "runs" / folder.name} and len(list((tmp_path / "runs").iterdir())) == 1
+    half, linked = tmp_path / "half", tmp_path / "linked"
+    (half / folder.name).mkdir(parents=True)
+    linked.mkdir()
+    (linked / folder.name).symlink_to(folder)
+    for runs in (half, linked):
+        done = CliRunner().invoke(main, ["demo", "--run-dir", str(runs)])
+        assert done.exit_code == 2 and "is not the recorded run; choose another --run-dir" in done.output
 
 
 def test_every_trajectory_has_what_the_token_view_colours(demo: tuple[Path, str]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from starlette.testclient import TestClient
 
 import autotrace
 from autotrace.cli.main import main
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.ship.shipper import ship
 from autotrace.tables import labels
 from autotrace.view.app import application
@@ -73,7 +75,9 @@ def test_the_last_label_counts_and_can_be_taken_away(run: Path) -> None:
 
 def test_what_was_torn_or_is_not_ours_is_passed_over(run: Path) -> None:
     first = ids(run)[0]
-    (run / layout.LABELS).write_bytes(b'[1]\n{"trace_id": "x"}\n\xff\n{"trace_id": "ab')
+    strange = b'{"trace_id":"a","label":"\xff","why":null,"at_ns":1}\n'
+    long = b'{"trace_id":"a","label":"%s","why":null,"at_ns":1}\n' % (b"x" * 501)
+    (run / layout.LABELS).write_bytes(b'[1]\n{"trace_id": "x"}\n\xff\n' + strange + long + b'{"trace_id": "ab')
     call("label", first, "good", "--run", run)
 
     assert {name: one.label for name, one in labels.read(run).items()} == {first: "good"}
@@ -88,7 +92,7 @@ def test_only_a_run_folder_of_ones_own_is_written_to(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("untouched")
     (folder / layout.LABELS).symlink_to(elsewhere)
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(OSError, match="is a link, which is not followed"):
         labels.write(folder, first, "good", None)
     assert elsewhere.read_text() == "untouched" and not labels.read(folder)
     (folder / layout.LABELS).unlink()
@@ -122,3 +126,24 @@ def test_what_cannot_be_kept_is_one_sentence(run: Path) -> None:
     (run / layout.LABELS).mkdir()
     done = call("label", ids(run)[0], "good", "--run", run)
     assert done.exit_code == 2 and "the label was not kept" in done.output and done.output.count("\n") == 1
+
+
+def test_a_label_is_kept_where_it_is_read_again_or_not_at_all(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ids(run)[0]
+    monkeypatch.setattr(files, "MOST", 20_000)
+    (run / layout.LABELS).write_bytes(b"\n" * 20_001)
+    assert "the label was not kept" in call("label", first, "good", "--run", run).output
+    (run / layout.LABELS).unlink()
+    assert call("label", first, "half a character: \udcff", "--run", run).output.endswith("text that UTF-8 can hold\n")
+    latest = run.parent / "latest"
+    latest.symlink_to(run)
+    assert call("label", first, "good", "--run", latest).exit_code == 0 and labels.read(run)[first].label == "good"
+
+
+def test_a_full_disk_is_said(run: Path) -> None:
+    first, room = ids(run)[0], 30
+    limit = "import resource as r, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
+    limit += f"; r.setrlimit(r.RLIMIT_FSIZE, ({room}, {room}))"
+    words = f"from autotrace.cli.main import main; main(['label', {first!r}, 'good', '--run', {str(run)!r}])"
+    done = subprocess.run([sys.executable, "-c", f"{limit}; {words}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "the label was not kept" in done.stderr and not labels.read(run)

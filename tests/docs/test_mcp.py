@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.server.mcpserver.exceptions import ToolError
 
 from autotrace.cli import mcp as server
 from tests.docs.test_questions import COMMANDS, PAGE
@@ -208,6 +209,21 @@ def test_a_command_that_takes_too_long_or_prints_too_much_ends(monkeypatch: pyte
     monkeypatch.setattr(server, "SECONDS", 1.0)
     with pytest.raises(Exception, match="took more than 1 s"):
         asyncio.run(questions.sql("SELECT sum(a.range * b.range) AS n FROM range(1000000) a, range(1000000) b"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("trajectory", {"trace": "a\0b"}),
+        ("trajectory", {"trace": "\ud800"}),
+        ("trajectories", {"where": "a" * 200_000}),
+        ("sql", {"query": "SELECT CAST(repeat('x', 3000000) AS INT)"}),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_a_few_words(runs: Path, tool: str, words: dict[str, str]) -> None:
+    with pytest.raises(ToolError) as refused:
+        asyncio.run(getattr(server.Questions(runs), tool)(**words))
+    assert len(str(refused.value)) < 1_100
 
 
 def test_the_skill_names_commands_that_exist() -> None:

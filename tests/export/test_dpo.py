@@ -56,6 +56,22 @@ def test_a_group_is_its_best_and_its_worst_rollout(call: Call, groups: Path, tmp
     assert "wrote 2 trajectories" in done.stdout
 
 
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), "good"])
+def test_a_reward_that_is_no_number_pairs_nothing(
+    call: Call, runs: Path, model: Path, tmp_path: Path, reward: Any
+) -> None:
+    folder = new_run(runs, "groups")
+    process = Process(folder)
+    process.bind("tokenizer", path=str(model), trust_remote_code=False)
+    for number, given in enumerate((reward, 0.5, 1.0)):
+        chatml.rollout(process, model, answered("Köln", f"{number}"), given, uid="a", rollout=number)
+    process.exit()
+    done = call("export", folder, "--format", "dpo", "--out", tmp_path / "pairs.jsonl")
+    (row,) = rows(tmp_path / "pairs.jsonl")
+    assert (row["reward_chosen"], row["reward_rejected"]) == (1.0, 0.5)
+    assert "1 trajectory left out: they have no reward" in done.stderr
+
+
 def test_trls_trainer_takes_the_pairs_as_they_are(call: Call, groups: Path, model: Path) -> None:
     import datasets
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM

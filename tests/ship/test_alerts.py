@@ -107,7 +107,13 @@ def test_each_finding_is_said_once_a_run_with_its_place_and_without_texts(
         assert shipped(run, 3) == [] and shipped(run, 3) == []
     (failed,) = address.got
     assert failed["code"] == "AT-ROLLOUT-FAILED"
-    assert (failed["run"], failed["step"], failed["count"], failed["of"], failed["share"]) == ("run", 1, 1, 4, 0.25)
+    assert (failed["run"], failed["step"], failed["trajectories"], failed["of"], failed["share"]) == (
+        "run",
+        1,
+        1,
+        4,
+        0.25,
+    )
     (at,) = failed["places"]
     assert at["step"] == 1 and failed["text"].startswith("AT-ROLLOUT-FAILED: ")
     assert f"autotrace view {run} --trace {at['trace_id'][:12]}" in failed["text"]
@@ -226,7 +232,7 @@ def test_what_hangs_is_said_while_it_hangs(tmp_path: Path, monkeypatch: pytest.M
             until(lambda: address.got or not shipper.step())
             shipper.step()
     (one,) = address.got
-    assert (one["code"], one["step"], one["count"]) == ("AT-HUNG", 5, 1)
+    assert (one["code"], one["step"], one["trajectories"]) == ("AT-HUNG", 5, 1)
     assert one["places"][0]["trace_id"] == trace.hex()
 
 

@@ -561,6 +561,28 @@ def test_findings_are_issues_that_mlflows_client_reads_back(
     assert reference.span_id == one.llm_spans[1].span_id and reference.span_id in {s.span_id for s in read.data.spans}
 
 
+@pytest.mark.parametrize(
+    "error", [Refused("HTTP 403"), Unavailable("HTTP 503"), StoreError("HTTP 500"), AttributeError("a list")], ids=repr
+)
+def test_a_server_that_takes_no_issues_gets_the_traces_all_the_same(
+    uri: str, project: str, rollout: Callable[..., Trajectory], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    asked: list[str] = []
+
+    def issue(_: object, name: str, __: object) -> str:
+        asked.append(name)
+        raise error
+
+    sink = make(uri, project)
+    monkeypatch.setattr(type(sink._opened()), "issue", issue)
+    for number in range(3):
+        sent = rollout(rollout=number)
+        sent.profile = profile.encode(Profile("1", marks=[Mark("AT-RETOKENIZED", 2), Mark("AT-NO-EOS")]))
+        sink.deliver([sent])
+    assert len(traces(project, "feedback.finding = 'AT-RETOKENIZED'")) == 3
+    assert len(asked) == 1, "not for each trajectory again"
+
+
 def test_an_mlflow_without_issues_gets_the_feedback_alone(
     uri: str, project: str, rollout: Callable[..., Trajectory], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +93,18 @@ def test_a_folder_of_tables_says_the_same_as_the_run_folder(folder: Path) -> Non
         assert found.sort_by(order).to_pylist() == table.select(columns).sort_by(order).to_pylist()
     query = "SELECT run_id, count(*) AS n FROM turns JOIN trajectories USING (run_id, trace_id) GROUP BY ALL"
     assert files.sql(query)["n"].to_pylist() == [16]
+
+
+def test_runs_and_tables_of_other_runs_in_one_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other")
+    recorded(other, "20261120-000000-bbbbbb", backends=["parquet"])
+    for place in (folder, other):
+        assert ship(autotrace.open(place).latest.folder, once=True).state == "done"
+    (stored,) = (other / "parquet").glob("*/*/")
+    shutil.copytree(stored, folder / "of-a-colleague")
+    shutil.copytree(autotrace.open(folder).latest.folder / "tables", folder / "a-copy" / "tables")
+    found = sorted(run.run_id for run in autotrace.open(folder))
+    assert found == ["20261120-000000-bbbbbb", "20261121-064412-3f9c1a"], "and its copy not once more"
 
 
 def test_wrong_names_say_what_there_is(folder: Path, tmp_path: Path) -> None:

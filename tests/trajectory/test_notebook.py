@@ -50,12 +50,3 @@ def test_a_very_long_text_is_cut_and_says_so() -> None:
     turn = Span("1" * 16, root.span_id, "g", "llm", "k", 1, 2, "OK", response_text="x" * 10_000_000)
     shown = Trajectory("a" * 32, "run", [root, turn])._repr_html_()
     assert len(shown) < 30_000 and "9,980,000 characters more" in shown
-
-
-def test_tokens_have_the_colour_of_their_probability() -> None:
-    root = Span("1" * 16, None, "run", "trajectory", "", 1, 2, "OK")
-    turn = Span("2" * 16, root.span_id, "generate", "llm", "", 1, 2, "OK", response_ids=[11, 12, 13],
-                logprobs=[-3.0, 0.0, float("nan")])  # fmt: skip
-    shown = Trajectory("a" * 32, "run", [root, turn])._repr_html_()
-    assert '<span title="log-probability -3" style="background:rgba(236,130,34,0.50)">11</span>' in shown
-    assert '<span title="log-probability 0" style="">12</span>' in shown and "<span>13</span>" in shown

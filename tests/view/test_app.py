@@ -178,6 +178,8 @@ def test_a_group_says_where_its_rollouts_part(tmp_path: Path) -> None:
         forks = group["forks"][rollouts[1]]
         assert forks[rollouts[0]]["fork"] is None
         assert (forks[rollouts[2]]["fork"]["turn"], forks[rollouts[2]]["fork"]["token"]) == (1, 1)
+        many = client.get(f"/api/runs/{NAME}/group?ids={','.join([*rollouts, rollouts[2][:14], *rollouts])}").json()
+        assert len(many["rollouts"]) == 4 and many["left_out"] == 0, "each that is named, also by its beginning, once"
         other = client.get(f"/api/runs/{NAME}/group?ids={','.join(rollouts)}&base={rollouts[2]}").json()
         assert other["base"] == rollouts[2] and other["forks"][rollouts[2]][rollouts[0]]["fork"]["token"] == 1
 
@@ -199,6 +201,8 @@ def trajectory_saying(process: Process, answer: list[int], **who: object) -> byt
         ("/api/runs/%2e%2e%2f%2e%2e/columns", 404, ""),
         (f"/api/runs/{NAME}/traces/ffff", 404, "no trace of this run begins with 'ffff'"),
         (f"/api/runs/{NAME}/traces/ffff/tokens", 404, "no trace of this run begins with 'ffff'"),
+        (f"/api/runs/{NAME}/steps/{'9' * 5000}", 404, "a step is a number"),
+        (f"/api/runs/{NAME}/group?ids=ffff", 404, "no trace of this run begins with 'ffff'"),
         (f"/api/runs/{NAME}/group", 400, "name the trajectories"),
         (f"/api/runs/{NAME}/columns?names=nothing", 404, "there is no column nothing"),
         (f"/api/runs/{NAME}/search", 400, "what is searched for"),

@@ -96,7 +96,7 @@ def test_listening_elsewhere_addresses_and_the_own_name_are_let_in() -> None:
     assert mine.get(API, session, host="10.0.0.8")[0] == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://["])
 def test_pages_of_other_origins_are_refused(origin: str) -> None:
     mine = Mine()
     session = mine.session()

@@ -85,11 +85,20 @@ class ServerStore:
         answer = self._ask("POST", f"{_ISSUES}/search", json=wanted)
         if answer.status_code in (404, 405, 501):  # a store without them
             return None
-        for known in self._json(answer).get("issues", []):
-            if known.get("name") == issue.name and known.get("created_by") == SOURCE:
-                return str(known["issue_id"])
+        if (known := self._oldest(answer, issue)) is not None:
+            return known
         body = {**asdict(issue), "experiment_id": experiment_id, "status": "pending", "created_by": SOURCE}
-        return str(self._json(self._ask("POST", _ISSUES, json=body))["issue"]["issue_id"])
+        made = self._json(self._ask("POST", _ISSUES, json=body))["issue"]["issue_id"]
+        # two that made it at once use the same: the first one that is listed
+        return self._oldest(self._ask("POST", f"{_ISSUES}/search", json=wanted), issue) or str(made)
+
+    def _oldest(self, answer: httpx.Response, issue: Issue) -> str | None:
+        same = [
+            (int(known.get("created_timestamp") or 0), str(known["issue_id"]))
+            for known in self._json(answer).get("issues", [])
+            if known.get("name") == issue.name and known.get("created_by") == SOURCE
+        ]
+        return min(same)[1] if same else None
 
     @property
     def adds_usage(self) -> bool:

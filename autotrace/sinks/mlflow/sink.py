@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -23,6 +23,10 @@ from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.uri import check_uri, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.trajectory.model import Trajectory
+
+_log = logging.getLogger("autotrace.ship")
+ISSUES_AGAIN = 300.0
+"""Seconds until a server that refused to make an issue is asked again."""
 
 PAGE = "autotrace/findings-step-{step:06d}.txt"
 """Artifact of the trainer's run: what was found in a step."""
@@ -46,6 +50,7 @@ class MlflowSink:
         self._store: Store | None = None
         self._uri = ""
         self._experiment_of: dict[str, str] = {}
+        self._no_issues_before = 0.0
         self._issues_of: dict[str, dict[str, str]] = {}
         """Experiment -> code of a finding -> id of its issue."""
         self._sender = Sender()
@@ -162,11 +167,16 @@ class MlflowSink:
     def _issues(self, store: Store, experiment: str, group: Iterable[Trajectory]) -> Mapping[str, str]:
         """Code of each finding of ``group`` -> id of its issue; empty where this MLflow has none, or takes none."""
         known = self._issues_of.setdefault(experiment, {})
-        for code in {code for trajectory in group for code in shown_codes(trajectory)} - known.keys():
-            with contextlib.suppress(StoreError):  # the feedback says the same
-                if (issue := store.issue(experiment, Issue.of(code))) is None:
-                    break
-                known[code] = issue
+        missing = {code for trajectory in group for code in shown_codes(trajectory)} - known.keys()
+        if time.monotonic() >= self._no_issues_before:
+            try:
+                for code in missing:
+                    if (issue := store.issue(experiment, Issue.of(code))) is None:
+                        break
+                    known[code] = issue
+            except Exception as error:  # of any kind: the feedback says the same, and traces do not wait for it
+                self._no_issues_before = time.monotonic() + ISSUES_AGAIN
+                _log.info("no issues are made for findings: %s", type(error).__name__)
         return known
 
     def size(self, trajectory: Trajectory) -> int:
