@@ -70,7 +70,8 @@ class Alerts:
         own = env.is_own(run_folder)
         self._url = os.environ.get(env.ALERT, "") if own else ""
         self._stop_on = frozenset(info.stop_on if own else ())
-        self._all = {key: msgspec.json.decode(text, type=Alert) for key, text in state.metas(_KEY).items()}
+        known = state.metas(_KEY) if own else {}
+        self._all = {key: msgspec.json.decode(text, type=Alert) for key, text in known.items()}
         self._post: _Post | None = None
         self._not_before = 0.0
         self._watches = HUNG in self._stop_on or (bool(self._url) and HUNG in (info.alert_on or [HUNG]))
