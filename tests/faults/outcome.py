@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,17 @@ def ledger(run: Path) -> dict[int, int]:
                 number, at = line.split()
                 found[int(number)] = int(at)
     return found
+
+
+def slowness(run: Path, ends: Mapping[int, int]) -> float:
+    """Seconds for which a thread that wanted to run every 0.2 s had to wait, at the longest, in the programs of these
+    process ids until they ended (monotonic ns)."""
+    longest = 0
+    for pid, end_ns in ends.items():
+        lines = (ledgers(run) / f"{run.name}.beats-{pid}").read_text().splitlines(keepends=True)
+        beats = [int(line) for line in lines if line.endswith("\n")]
+        longest = max([longest, *(after - before for before, after in pairwise([*beats, end_ns]))])
+    return longest / 1e9
 
 
 def in_spool(run: Path) -> tuple[Counter[int], int, dict[str, int]]:
