@@ -10,6 +10,10 @@ import time
 from collections.abc import Set
 
 
+SHELLS_DIE = 1.0
+"""Seconds within which the shells of a command end after a SIGTERM."""
+
+
 class MainProcess:
     """Watches process ``pid`` of machine ``host``; on another machine it counts as gone."""
 
@@ -46,9 +50,13 @@ class MainProcess:
     def terminate(self, recorded: Set[int]) -> None:
         """Ask it to end, as ``kill`` does. ``recorded``: process ids of traced processes on this machine. Those below
         a shell (``bash train.sh``) are asked too: it dies and passes nothing on."""
-        for pid in {self._pid, *self._below(recorded)}:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGTERM)
+        parents = {pid: _parent(pid) for pid in self._below(recorded)}
+        _terminate(self._pid)
+        until = time.monotonic() + SHELLS_DIE
+        while any(_parent(pid) == shell for pid, shell in parents.items()) and time.monotonic() < until:
+            time.sleep(0.01)  # else a shell would go on with its next command
+        for pid in parents:
+            _terminate(pid)
 
     def _below(self, recorded: Set[int]) -> set[int]:
         """The traced processes that no signal reaches through those between; its own children get it from it."""
@@ -66,6 +74,11 @@ class MainProcess:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _terminate(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGTERM)
 
 
 def _start_time(pid: int) -> str:
