@@ -137,6 +137,8 @@ def test_the_filter_means_what_where_means(tmp_path: Path, visit: Open) -> None:
             expected = None
         found = tab.page.evaluate(ON_THE_PAGE, [folder.name, expression])
         assert found == expected, expression
+    assert tab.wrong and all("400" in line for line in tab.wrong), "what the browser logs of a refused condition"
+    tab.wrong.clear()
 
 
 ON_THE_PAGE = """async ([run, expression]) => {
