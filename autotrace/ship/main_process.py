@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Set
 
-
 SHELLS_DIE = 1.0
 """Seconds within which the shells of a command end after a SIGTERM."""
 
