@@ -86,12 +86,6 @@ class Commands(click.Group):
                 raise fail(error) from None
             closed = not os.access(error.filename, os.R_OK)
             raise fail(not_readable(error.filename) if closed else f"{error.filename}: permission denied") from None
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            from autotrace.cli.terminal import fail
-
-            raise fail(f"what was to be printed was not written: {error.strerror}") from None
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:
@@ -100,6 +94,8 @@ class Commands(click.Group):
 
             if isinstance(error, QueryError):
                 raise fail(error) from None
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise fail(f"what was to be printed was not written: {error.strerror}") from None
             *_, place = traceback.extract_tb(error.__traceback__)
             what = f"{type(error).__name__}: {str(error)[:500]} ({place.filename}:{place.lineno})"
             raise fail(f"the run is damaged, or not one of autotrace's, or this is a bug: {what}") from None

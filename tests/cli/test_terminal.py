@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import subprocess
@@ -10,7 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from autotrace.cli import runs
+from autotrace.cli.main import main
 from tests.ship.spools import Process, new_run, trajectory
 
 HOSTILE = "\x1b]0;owned\x07 \x9b2J \u202e"
@@ -49,3 +53,23 @@ def test_what_other_programs_read_does_nothing_to_a_terminal(runs: Path, words: 
     assert "owned" in shown and not [mark for mark in ACTS if mark in shown]
     if "--csv" not in words:
         assert HOSTILE in str([json.loads(line) for line in shown.splitlines()]).encode().decode("unicode_escape")
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(errno.ENOSPC, "what was to be printed was not written"), (errno.EIO, "the run is damaged")]
+)
+def test_an_error_of_the_system_is_one_sentence(number: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(runs, "reader", fails)
+    done = CliRunner().invoke(main, ["diagnose"], catch_exceptions=False)
+    assert done.exit_code == 2 and said in done.output and done.output.count("\n") == 1
+
+
+def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "autotrace", "skill"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2 and done.stderr.endswith("not written: No space left on device\n")
