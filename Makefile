@@ -13,7 +13,9 @@ BENCH ?= --results
 PYTEST ?= -q
 PYTHONS ?= python3.10 python3.12 python3.13
 AGENTS_VENVS ?= .venv-agents
-FRAMEWORKS ?= $(patsubst tests/agent_frameworks/%/requirements.txt,%,$(wildcard tests/agent_frameworks/*/requirements.txt))
+EVERY_FRAMEWORK = $(patsubst tests/agent_frameworks/%/requirements.txt,%,$(wildcard tests/agent_frameworks/*/requirements.txt))
+# on no index: UNI_AGENT names a checkout of verl-project/uni-agent, RLLM one of rllm-org/rllm
+FRAMEWORKS ?= $(filter-out $(if $(UNI_AGENT),,uni_agent) $(if $(RLLM),,rllm),$(EVERY_FRAMEWORK))
 # of these the development environment has the newest release, so `make test` runs them too
 FRAMEWORKS_HERE = openai anthropic mcp httpx
 HOOKS = tests/conformance tests/faults
@@ -22,7 +24,7 @@ PROGRAMS = $(addprefix tests/,verl adapters launch bootstrap agent_frameworks pa
 HOSTILE_INPUT = $(addprefix tests/,hostile findings secrets security)
 # what runs in an environment of its own
 APART = $(addprefix --ignore=tests/,browser e2e engines harbor multinode weave_server backends host torch compilers \
-    $(addprefix agent_frameworks/,$(filter-out $(FRAMEWORKS_HERE),$(FRAMEWORKS))))
+    $(addprefix agent_frameworks/,$(filter-out $(FRAMEWORKS_HERE),$(EVERY_FRAMEWORK))))
 
 # the table of the backends, printed a line a row; VERL_TABLE=0.8.0 runs the part of it about that release
 TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_facts.py verl/test_extension_points.py \
@@ -198,10 +200,12 @@ pythons: environment ## what wraps and records, on other Pythons (PYTHONS="pytho
 	done
 
 ##@ Speed
+# ONE_FORM="--scale 0.1 --rows short,calls": the run folder as a dataset, beside the commit before it
 # BENCH="--json FILE --only small,llm" for less or for machines to read
 bench: environment ## every budget beside the other tracers, delivery beside what it was (45 minutes; BENCH="--only small,llm" for less)
 	./benchmarks/setup.sh $(BENCH_VENV)
 	BENCH_VERL_PYTHON=$(abspath $(VENV))/bin/python $(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
+	$(VENV)/bin/python benchmarks/one_form.py $(ONE_FORM)
 
 # SCALE="--seconds 60 --rate 800 --backend mlflow --tracking-uri ..." for something else
 scale: environment ## the relays of 64 nodes at 1,640 calls a second for ten minutes: rates and lag of the collector

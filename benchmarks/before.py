@@ -10,10 +10,11 @@ from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-DELIVERY, CALLS = "delivery", "calls"
+DELIVERY, CALLS, ONE_FORM = "delivery", "calls", "one form"
 COMMITS = {
     DELIVERY: "8d4fcdb1eba1bfc0412fbdd499a25c687eb61788",  # before delivery was made faster
     CALLS: "f44a4d64c407ee7e45460435660eceb5a1515104",  # no call is to cost more than there
+    ONE_FORM: "211d7652fe0dfeed396c1364dce80f5f6ddf8cef",  # the last one whose readers assembled segments
 }
 """Table -> the commit that stands beside this one in it."""
 HISTORY, NONE = "history", "none"

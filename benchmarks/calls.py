@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import before, report  # noqa: E402
 from benchmarks.bench import Bench, Missing  # noqa: E402
-from benchmarks.call_rows import FLOOR, LIMIT, MORE, NOT_SAMPLED, OFF, RECORDED, ROWS, TELLS, dearer  # noqa: E402
+from benchmarks.call_rows import FLOOR, LIMIT, LIMITS, NOT_SAMPLED, OFF, RECORDED, ROWS, TELLS, dearer  # noqa: E402
 
 Result = dict[str, Any]
 STARTS, ROUNDS, MOST = 2, 12, 6
@@ -119,7 +119,7 @@ def played(against: Path, rows: Sequence[str] = tuple(ROWS), environ: dict[str, 
         play.start()
         made = play.measured()
         unclear = [
-            row for row, each in made.items() if each["noise"] > TELLS or each["x_before"] > MORE.get(row, LIMIT)
+            row for row, each in made.items() if each["noise"] > TELLS or each["x_before"] > LIMITS.get(row, LIMIT)
         ]
         if start + 1 >= STARTS and not unclear:
             break

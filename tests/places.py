@@ -64,8 +64,8 @@ class Place:
     def launch(
         self, argv: Sequence[str], options: Sequence[str] = (), env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run ``argv`` under ``autotrace-run``."""
-        return self.run(self.command(argv, options), env)
+        """Run ``argv`` under ``autotrace-run``, which waits for delivery: the shipper has the lowest priority."""
+        return self.run(self.command(argv, options), {"AUTOTRACE_DRAIN_TIMEOUT": "300", **(env or {})})
 
     def write(self, name: str, text: str, mode: int = 0o644) -> Path:
         path = self.cwd / name

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-DEADLINE = 240.0
+DEADLINE = 600.0
 """Seconds; less than ``timeout`` in ``pyproject.toml``, so that what was waited for is reported."""
 
 

@@ -8,7 +8,8 @@ from autotrace.insight import registry
 from autotrace.insight.finding import FAMILY_OF
 
 FAMILIES = {
-    "tokens": "Tokens", "responses": "The response that is trained on", "signal": "Learning signal",
+    "tokens": "Tokens", "responses": "The response that is trained on", "chains": "Branches",
+    "signal": "Learning signal",
     "rewards": "Rewards", "format": "Rewards for the form",
     "ending": "How it ended",
     "engine": "Engine against trainer", "mismatch": "Log-probabilities against the engine's",

@@ -25,8 +25,9 @@ _WORDS = {
 HEAD = """# Libraries
 
 `autotrace-run` records these libraries without configuration, from the lists that it ships with. A process that does
-not import a library pays nothing for its list. Calls *inside of a trajectory* are recorded only if your own target,
-veRL or another framework opened a trajectory, because many programs also use these clients beside their agent.
+not import a library pays nothing for its list. Calls *inside of a trajectory* are recorded if your own target, veRL or
+another framework opened a trajectory. If no list names one in a process, questions to models are trajectories of their
+own, [made from their conversations](your-agent.md#no-list-at-all).
 `make packs` checks each list with the releases below. Other releases are traced as far as they have the same
 functions, and `autotrace status` says which functions were not found.
 
@@ -53,6 +54,8 @@ def row(path: Path) -> str:
     inside = text.count("\n  inside: true") == len(re.findall(r"^- ", text, re.MULTILINE))
     where = "inside of a trajectory" if inside else "always"
     ranges = f"{versions[0]} to {versions[-1]} ({len(versions)})"
+    if "/archive/{version}" in text:  # commits, where a library has no releases
+        ranges = f"{', '.join(version[:7] for version in versions)} ({len(versions)})"
     return f"| `{path.stem}` | {ranges} | {what} ({', '.join(roles)}) | {where} |"
 
 

@@ -37,6 +37,7 @@ def install() -> None:
             probe.follower = follower
     adapting.when_imported(_AGENT, _hook)
     adapting.when_imported("pydantic_ai.exceptions", _hook_exceptions)
+    adapting.when_imported("pydantic_ai._display", _hook_display)
 
 
 def _hook(module: Any) -> None:
@@ -44,6 +45,13 @@ def _hook(module: Any) -> None:
     original = getattr(kind, "_infer_name", None)
     if callable(original) and not hasattr(original, _MARK):
         adapting.put(kind, "_infer_name", _past_ours(original))
+
+
+def _hook_display(module: Any) -> None:
+    """It asks whether an installed package began the run: our frames count as its own."""
+    own = getattr(module, "_OWN_PACKAGES", None)
+    if isinstance(own, (set, frozenset)) and "autotrace" not in own:
+        adapting.put(module, "_OWN_PACKAGES", own | {"autotrace"})
 
 
 def _hook_exceptions(module: Any) -> None:

@@ -14,8 +14,7 @@ from autotrace.run.process import program
 from autotrace.run.status import Status
 from autotrace.ship import pace
 from autotrace.sinks import registry
-from autotrace.spec.compiler import SHIPPED
-from autotrace.spool.reader import segments
+from autotrace.spec.compiler import watched_modules
 from autotrace.spool.records import CALLED_BY
 
 SHOWN = 3
@@ -24,7 +23,7 @@ SINGLE_TURN = "single_turn_agent"
 
 
 def advice(
-    folder: Path, info: RunInfo, status: Status, plan: Plan | None, rows: Sequence[Any], learned: Mapping[str, Any]
+    info: RunInfo, status: Status, plan: Plan | None, rows: Sequence[Any], learned: Mapping[str, Any]
 ) -> list[str]:
     """Sentences, the most useful first. ``learned``: what the run reported, by name (``config``, ...)."""
     config = learned.get("config", {})
@@ -37,7 +36,7 @@ def advice(
         *_targets(status, plan),
         *absences(status.absent),
         *_delivery(info, status),
-        *_hosts(folder, config),
+        *_hosts(status, config),
         *_losses(status),
     ]
 
@@ -56,7 +55,7 @@ def _tracers(info: RunInfo, trace: Mapping[str, Any]) -> list[str]:
         return []
     return [
         f"veRL's rollout trace into {backend} is veRL's own and goes on as it is; autotrace does not deliver to "
-        f"{backend}: what it recorded is in {', '.join(info.backends)} "
+        f"{backend}: what it recorded is in {', '.join(info.backends) or 'the run folder'} "
         f"(choose another with --backend: {', '.join(registry.names())})"
     ]
 
@@ -157,7 +156,8 @@ def clients(plan: Plan | None) -> list[str]:
     """Libraries whose calls are recorded only inside of others."""
     targets = plan.targets if plan is not None else ()
     alone = {library(target.key) for target in targets if not target.inside}
-    return sorted({library(target.key) for target in targets if target.inside} - alone)
+    watched = set(watched_modules(plan)) if plan is not None else set()  # others get a root from their conversation
+    return sorted({library(target.key) for target in targets if target.inside} - alone - watched)
 
 
 def _targets(status: Status, plan: Plan | None) -> list[str]:
@@ -176,9 +176,7 @@ def _targets(status: Status, plan: Plan | None) -> list[str]:
 def own_targets(plan: Plan | None) -> dict[str, str]:
     """Keys of the targets of the user's own spec files -> where each stands."""
     targets = plan.targets if plan is not None else ()
-    return {
-        target.key: target.where for target in targets if target.where and not target.where.startswith(f"{SHIPPED}/")
-    }
+    return {target.key: target.where for target in targets if target.where and not target.is_shipped}
 
 
 def gated(status: Status, plan: Plan | None) -> set[str]:
@@ -186,7 +184,7 @@ def gated(status: Status, plan: Plan | None) -> set[str]:
     versions = {
         target.key: target.versions
         for target in (plan.targets if plan is not None else ())
-        if target.versions and target.where.startswith(f"{SHIPPED}/")
+        if target.versions and target.is_shipped
     }
     return {
         target.key
@@ -206,17 +204,15 @@ def _delivery(info: RunInfo, status: Status) -> list[str]:
     if behind := pace.warnings(status):
         return behind
     if any(backend.rejected_count for backend in status.backends.values()):
-        return ["a backend rejected trajectories for good; autotrace show TRACE says why, the spool keeps them"]
+        return ["a backend rejected trajectories for good; autotrace show TRACE says why, the run folder keeps them"]
     return []
 
 
-def _hosts(folder: Path, config: Mapping[str, Any]) -> list[str]:
-    # A segment is named HOST-PID-RAND-N.seg; a host name may itself hold dashes.
-    hosts = {file.process.rsplit("-", 2)[0] for file in segments(folder)}
+def _hosts(status: Status, config: Mapping[str, Any]) -> list[str]:
     nodes = config.get("nnodes")
-    if isinstance(nodes, int) and nodes > 1 and len(hosts) == 1:
+    if isinstance(nodes, int) and nodes > 1 and len(status.hosts) == 1:
         return [
-            f"trainer.nnodes={nodes}, and only {next(iter(hosts))} wrote into this run folder: if rollouts run on "
+            f"trainer.nnodes={nodes}, and only {status.hosts[0]} wrote into this run folder: if rollouts run on "
             "the other nodes, install autotrace for their interpreter and let them reach this one (the driver's log "
             "says which cannot; autotrace help clusters)"
         ]

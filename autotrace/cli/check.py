@@ -17,7 +17,7 @@ from autotrace.cli import terminal
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.spec import names, verdict
-from autotrace.spec.compiler import SHIPPED, compile_plan, shown
+from autotrace.spec.compiler import compile_plan, shown
 from autotrace.spec.document import SpecError
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Archive, Installed, Source, folders_of
@@ -59,7 +59,7 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
         for problem in error.problems:
             click.echo(terminal.safe(problem), err=True)
         raise click.exceptions.Exit(exit_codes.USAGE) from error
-    own = {target.key for target in plan.targets if not target.where.startswith(f"{SHIPPED}/")}
+    own = {target.key for target in plan.targets if not target.is_shipped}
     absent = "is not installed" if archive is None else f"is not in {archive.name}"
     verdicts = verdict.judge(plan, Resolver(source), expected=own if archive is None else frozenset(), absent=absent)
     if files:

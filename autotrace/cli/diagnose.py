@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -17,7 +16,6 @@ from autotrace.cli.terminal import counted, one_line
 from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding, Place
-from autotrace.insight.records import Step
 from autotrace.insight.words import lines, where
 from autotrace.run.losses import losses
 from autotrace.tables.steps import steps
@@ -45,18 +43,16 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: b
     with contextlib.closing(runs.reader(run)) as reader:
         for loss in losses(reader.run.status().drops):
             terminal.console(stderr=as_json).print(terminal.line(f"! {loss}", "bold red"), soft_wrap=True)
-        diagnosis, places = _diagnosed(steps(reader, step, _watched, texts=True), codes)
+        diagnosis = Diagnosis(codes)
+        for each in steps(reader, step, _watched, texts=True):
+            diagnosis.add(each)
     for detector in registry.own():
         if detector.problem:
             words = f"! the detector {detector.name} of another package cannot be used: {detector.problem}"
             terminal.console(stderr=True).print(terminal.line(words, "yellow"), soft_wrap=True)
     if step is not None and not diagnosis.trajectories:
         raise terminal.fail(f"there is no trajectory of step {step}; autotrace steps lists the steps")
-    found = [
-        replace(finding, places=[place for code, place in places if code == finding.code] or finding.places)
-        for finding in diagnosis.findings()
-        if not codes or finding.code in codes
-    ]
+    found = [finding for finding in diagnosis.findings() if not codes or finding.code in codes]
     if as_json and not found:
         out.file.write(terminal.json_line(
             {"code": None, "title": "nothing found", "trajectories": 0, "of": diagnosis.trajectories}
@@ -74,24 +70,10 @@ def _watched(rows: Sequence[Any]) -> Iterator[Any]:
 
 
 def _known(given: Sequence[str]) -> tuple[str, ...]:
-    for code in given:
-        if code.upper() not in registry.codes():
-            import difflib
-
-            near = difflib.get_close_matches(code.upper(), registry.codes(), 1, 0.3)
-            hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(registry.codes())}"
-            raise click.BadParameter(f"there is no finding {code}; {hint}")
-    return tuple(code.upper() for code in given)
-
-
-def _diagnosed(found: Iterable[Step], codes: Sequence[str]) -> tuple[Diagnosis, list[tuple[str, Place]]]:
-    """With all places of ``codes``."""
-    diagnosis, places = Diagnosis(), list[tuple[str, Place]]()
-    for step in found:
-        for hit in diagnosis.add(step):
-            if hit.code in codes:
-                places.append((hit.code, Place(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note)))
-    return diagnosis, places
+    try:
+        return registry.chosen(given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def print_findings(out: Console, diagnosis: Diagnosis, found: Sequence[Finding]) -> None:

@@ -89,6 +89,8 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
     except run_setup.RunSetupError as error:
         yield Finding("fail", "backends", str(error))
         return
+    if not backends:
+        yield Finding("ok", "backends", "none: MLflow is not installed, so a run is its folder")
     for backend in backends:
         health = backend.health(Destination(options.tracking_uri, options.origins))
         yield Finding("ok" if health.ok else "fail", backend.name, health.text)

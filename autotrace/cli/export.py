@@ -18,7 +18,7 @@ from autotrace.tables.lean import arrow_without_pandas
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Trajectory
 
-GONE = "their segments were removed from the run folder (--spool-limit)"
+GONE = "their segments and tables were removed from the run folder"
 TWICE = "the same conversation was exported already (--dedup)"
 
 

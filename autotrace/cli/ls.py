@@ -19,6 +19,7 @@ from autotrace.run.losses import losses
 from autotrace.ship import pace
 from autotrace.tables.conditions import Condition, equals
 from autotrace.tables.reader import LINE, SORTS, Reader
+from autotrace.tables.trajectories import HEADED
 from autotrace.tables.words import OF_FINDINGS
 from autotrace.trajectory.durations import PARTS
 
@@ -27,7 +28,7 @@ ID_LENGTH = 12
 TREE_LIMIT = 100
 """Rows of ``--tree`` unless ``--limit`` says otherwise: each is read from its segments."""
 
-COLUMNS = (*LINE, "is_trajectory")
+COLUMNS = tuple(dict.fromkeys((*LINE, *(column.name for column in HEADED), "is_trajectory")))
 """Columns of a row that is shown, besides those of its form."""
 
 
@@ -109,7 +110,7 @@ def columns(rows: Sequence[Any], pages: Mapping[str, str]) -> list[Column]:
 
     def words(name: str) -> list[str]:
         values = list(map(attrgetter(name), rows))
-        return [one_line(value) if value else "" for value in values]
+        return [one_line(str(value)) if value not in (None, "") else "" for value in values]
 
     def numbers(name: str) -> list[str]:
         return ["" if value is None else str(value) for value in map(attrgetter(name), rows)]
@@ -134,7 +135,7 @@ def columns(rows: Sequence[Any], pages: Mapping[str, str]) -> list[Column]:
         Column("duration", cells(lambda row: seconds(nanoseconds(row))), True),
         Column("status", statuses, styles=lambda n: terminal.STATUS_STYLE.get(statuses[n], "")),
         Column("error", words("error"), styles=lambda n: "red"),
-        *([Column("label", given)] if any(given := words("label")) else []),
+        *(Column(column.head, given) for column in HEADED if any(given := words(column.name))),
         *([Column("findings", found, styles=lambda n: "red")] if any(found) else []),
     ]
 

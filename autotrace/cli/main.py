@@ -17,6 +17,7 @@ from autotrace.cli.escaping import escaped
 
 COMMANDS = {
     "demo": ("autotrace.cli.demo", "demo"),
+    "open": ("autotrace.cli.open", "open_path"),
     "runs": ("autotrace.cli.list_runs", "runs"),
     "ls": ("autotrace.cli.ls", "ls"),
     "show": ("autotrace.cli.show", "show"),

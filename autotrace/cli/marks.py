@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.text import Text
 
 from autotrace.cli.terminal import line, one_line
-from autotrace.insight import registry
-from autotrace.insight.profile import Mark, decode
+from autotrace.insight.profile import Mark
+from autotrace.insight.words import of_turns as said_of_turns
 from autotrace.trajectory.divergence import shared
 from autotrace.trajectory.model import Trajectory
 
@@ -18,18 +18,13 @@ _FORKS = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED")
 
 def of_turns(trajectory: Trajectory) -> dict[int | None, list[Text]]:
     """Turn (None: the whole trajectory) -> lines."""
-    profile = decode(trajectory.profile)
     lines: dict[int | None, list[Text]] = {}
-    for mark in (*profile.marks, *profile.found) if profile is not None else ():
-        turn = mark.turn if mark.turn is not None and mark.turn <= trajectory.turns else None
-        lines.setdefault(turn, []).extend(_lines(trajectory, mark))
+    for turn, mark, words in said_of_turns(trajectory):
+        lines.setdefault(turn, []).extend(_lines(trajectory, mark, words))
     return lines
 
 
-def _lines(trajectory: Trajectory, mark: Mark) -> list[Text]:
-    code = registry.codes().get(mark.code)
-    at = "" if mark.token is None else f", token {mark.token:,}"
-    words = f"{code.title if code else ''}{at}{': ' if mark.note else ''}{mark.note}"
+def _lines(trajectory: Trajectory, mark: Mark, words: str) -> list[Text]:
     lines = [line(f"! {mark.code}  ", "bold red") + line(words, "red")]
     if mark.code in _FORKS and mark.turn is not None and (sides := _parted(trajectory, mark.turn)):
         lines += [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,7 +189,7 @@ async def _output(*words: str) -> tuple[str, bool]:
 
 def paged(text: str, whole: bool, page: int) -> str:
     """Page ``page`` of ``text``, with a sentence if there are others."""
-    pages = list(_pages(text)) or ["nothing found"]
+    pages = _pages(text) or ["nothing found"]
     if not 1 <= page <= len(pages):
         raise _refused(f"there is no page {page}; the answer has {len(pages)}")
     if len(pages) == 1:
@@ -199,16 +198,12 @@ def paged(text: str, whole: bool, page: int) -> str:
     return f"{pages[page - 1]}\n[cut: page {page} of {len(pages)}, {tokens}; ask for another page, or for less]"
 
 
-def _pages(text: str) -> Iterator[str]:
+def _pages(text: str) -> list[str]:
     """Whole lines, where one fits."""
-    current = ""
+    pages: list[str] = []
     for line in text.splitlines(keepends=True):
-        if len(current) + len(line) > PAGE and current:
-            yield current
-            current = ""
-        while len(line) > PAGE:
-            yield line[:PAGE]
-            line = line[PAGE:]
-        current += line
-    if current:
-        yield current
+        for part in (line[at : at + PAGE] for at in range(0, len(line), PAGE)):
+            if not pages or len(pages[-1]) + len(part) > PAGE:
+                pages.append("")
+            pages[-1] += part
+    return pages

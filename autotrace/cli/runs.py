@@ -16,7 +16,8 @@ from autotrace.ship.readers import of_run, opened, stored_places
 from autotrace.tables.reader import Reader
 
 run_argument = click.argument("run", required=False, metavar="[RUN]")
-"""A run folder, a folder of runs, a run's name, a folder of tables or a file of lines; without it the newest run."""
+"""A run folder, a folder of runs, a run's name, a folder of tables, a file of lines, or what ``autotrace open`` takes;
+without it the newest run."""
 
 
 def reader(run: str | None) -> Reader:
@@ -70,7 +71,10 @@ def chosen(run: str | None) -> Path:
     if is_there(run):
         if os.path.isdir(run):
             return Path(run)
-        raise fail(f"{run} is a file: name a run folder, a folder of runs, or a run by its name")
+        raise fail(
+            f"{run} is a file, and none that autotrace open takes: name a run folder, a folder of runs, or a run by "
+            "its name"
+        )
     if os.sep in run:
         raise fail(f"{run}: no such folder")
     try:

@@ -92,6 +92,9 @@ def _report(folder: Path, status: Status) -> None:
         click.echo(terminal.safe(f"{name}: {backend.delivered} delivered, {backend.pending} left{rejected}{where}"))
         if backend.error:
             click.echo(terminal.safe(f"  {backend.error}"), err=True)
+    if not status.backends:
+        there = terminal.counted(status.trajectories, "trajectory is", "trajectories are")
+        click.echo(terminal.safe(f"{there} in {folder}; the run has no backend (--backend NAME adds one)"))
     if status.error and all(status.error != backend.error for backend in status.backends.values()):
         click.echo(terminal.safe(status.error), err=True)  # the run folder itself takes nothing more
     if status.state in ("running", "draining"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import defaultdict
 from dataclasses import fields
 from typing import Any
@@ -17,8 +18,10 @@ from autotrace.cli.time_breakdown import sentence
 from autotrace.insight.families.mismatch import by_token, mean_mismatch
 from autotrace.tables.conditions import equals
 from autotrace.tables.reader import Reader
+from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.receipt import words as receipt_words
 from autotrace.trajectory.span_text import (
     answered_ids,
     asked_ids,
@@ -29,6 +32,7 @@ from autotrace.trajectory.span_text import (
     thoughts,
 )
 
+_HTML = '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;line-height:normal">{code}</pre>'
 LINES, WIDTH = 6, 160
 """What is shown of one text without ``--full``."""
 
@@ -110,7 +114,10 @@ def tree(trajectory: Trajectory, full: bool = False) -> Tree:
 
     def grow(branch: Tree, span: Span) -> None:
         said = found.get(turns.get(span.span_id, 0), [])
-        node = branch.add(Group(*_span(span, trajectory.root, full), *said))
+        lines = _span(span, trajectory.root, full)
+        if (turn := turns.get(span.span_id)) and (chain := tree_of(trajectory).words(turn)):
+            lines[0] += line(f"  {chain}", "bold yellow" if tree_of(trajectory).begins(turn) else "dim")
+        node = branch.add(Group(*lines, *said))
         for child in children[span.span_id]:
             grow(node, child)
 
@@ -123,6 +130,13 @@ def tree(trajectory: Trajectory, full: bool = False) -> Tree:
     return top
 
 
+def as_html(trajectory: Trajectory) -> str:
+    """What is printed, for a notebook."""
+    out = terminal.SafeConsole(file=io.StringIO(), record=True, width=WIDTH, highlight=False, force_jupyter=False)
+    out.print(tree(trajectory))
+    return out.export_html(inline_styles=True, code_format=_HTML)
+
+
 def _heading(trajectory: Trajectory) -> Text:
     text = Text("trajectory ", style="dim") + Text(trajectory.trace_id, style="bold")
     for name in IDENTITY:
@@ -130,6 +144,10 @@ def _heading(trajectory: Trajectory) -> Text:
             text += Text(f"  {name} ", style="dim") + line(trajectory.attributes[name])
     if shown := sentence(times(trajectory)):
         text += Text("\ntime ", style="dim") + Text(shown)
+    if len(tree_of(trajectory).chains) > 1:
+        text += Text("\nchains ", style="dim") + Text(str(len(tree_of(trajectory).chains)))
+        if shown := receipt_words(trajectory):
+            text += Text("\ntokens ", style="dim") + Text(shown)
     for name, value in sorted(trajectory.facts.items(), key=lambda fact: (fact[0] != "reward", fact[0])):
         text += Text("\n") + line(f"{name} ", "dim") + line(one_line(value), "green" if name == "reward" else "")
     return text
@@ -197,12 +215,13 @@ def as_dict(trajectory: Trajectory) -> dict[str, Any]:
     """The trajectory as one plain value."""
     from msgspec import structs
 
-    from autotrace.insight.profile import decode
+    from autotrace.insight.profile import Profile, decode
 
-    profile = decode(trajectory.profile)
-    found = [] if profile is None else [structs.asdict(mark) for mark in (*profile.marks, *profile.found)]
+    found = [structs.asdict(mark) for mark in (decode(trajectory.profile) or Profile()).all_marks]
     value = {**_fields(trajectory), "spans": [_fields(span) for span in trajectory.spans]}
     value |= {"status": trajectory.status, "turns": trajectory.turns, "findings": found}
+    if len(tree_of(trajectory).chains) > 1:
+        value["chains"] = [structs.asdict(chain) for chain in tree_of(trajectory).chains]
     del value["profile"], value["settings"]
     return value
 

@@ -56,7 +56,7 @@ def status(run: str | None, everything: bool, as_json: bool) -> None:
     current, plan = source.status(), plan_of(source)
     sentences = hung.sentences(hung.hanging(reader))
     rows = reader.select(columns=("step", "uid", "sample_index", "validate"))
-    sentences += advice(source.path, source.info, current, plan, rows, latest_of(source.binds()))
+    sentences += advice(source.info, current, plan, rows, latest_of(source.binds()))
     if as_json:
         whole = {"run": msgspec.to_builtins(source.info), "status": msgspec.to_builtins(current), "advice": sentences}
         sys.stdout.write(terminal.json_line(whole))
@@ -146,7 +146,8 @@ def _about(out: Console, source: Source, current: Status, plan: Plan | None) -> 
     binds = dict(source.binds())
     config, trace = binds.get("config", {}), binds.get("verl_trace", {})
     for name, value in (
-        ("backends", ", ".join(info.backends)), ("tracking_uri", info.tracking_uri), ("project", info.project),
+        ("backends", ", ".join(info.backends) or "none: a run is its folder"),
+        ("tracking_uri", info.tracking_uri), ("project", info.project),
         ("experiment", info.experiment), ("drain_timeout", f"{info.drain_timeout:g} s"),
     ):  # fmt: skip
         origin = info.origins.get(name, "")

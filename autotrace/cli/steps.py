@@ -12,7 +12,7 @@ import click
 from autotrace.cli import listing, progress, runs, terminal
 from autotrace.cli.listing import Column
 from autotrace.cli.terminal import one_line
-from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.diagnose import Diagnosis, counts
 from autotrace.insight.families.time import PARTS
 from autotrace.insight.records import Record, Step
 from autotrace.insight.step_lines import StepLine, line
@@ -113,11 +113,8 @@ def _read(opened: Reader, number: int | None, validate: bool | None, by: str | N
             hits = diagnosis.add(step)
             for records, is_validation, source in _parts(step, validate, by):
                 ids = {record.trace_id for record in records}
-                found: dict[str, set[str]] = {}
-                for hit in hits:
-                    if hit.record.trace_id in ids:
-                        found.setdefault(hit.code, set()).add(hit.record.trace_id)
-                counted = sorted(((code, len(those)) for code, those in found.items()), key=lambda each: -each[1])
+                found = counts(hit for hit in hits if hit.record.trace_id in ids)
+                counted = sorted(found.items(), key=lambda each: -each[1])
                 lines.append(line(step, records, validate=is_validation, data_source=source, findings=counted))
         return lines, reader.run.living
 

@@ -106,7 +106,7 @@ def seconds(duration_ns: int | None) -> str:
         return ""
     value = duration_ns / 1e9
     if value < 1:
-        return f"{value * 1e3:.3g} ms"
+        return f"{round(value * 1e3, 5):.3g} ms"
     if value < 120:
         return f"{value:.1f} s"
     minutes, rest = divmod(round(value), 60)

@@ -123,6 +123,8 @@ def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: 
             with contextlib.suppress(Exception):  # there is none on this machine
                 webbrowser.open(_leading_to(link, ending))
         server.run(sockets=[listening])
+    sys.stderr.flush()
+    os._exit(0)  # the interpreter would wait for threads that read a run
 
 
 def _leading_to(link: str, ending: contextlib.ExitStack) -> str:

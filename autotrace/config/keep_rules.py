@@ -1,4 +1,4 @@
-"""Keep-rules as a person writes them (``--keep errors,slowest=5``): which groups of trajectories are delivered.
+"""Keep-rules as a person writes them (``--keep errors,random=0.1``): which groups of trajectories are delivered.
 
 What they decide, group by group: ``ship.delivery.tail_sampling``.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-WORDS = "errors, spread, slowest=PERCENT, extremes=PERCENT, random=SHARE"
+WORDS = "errors, spread, random=SHARE"
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,6 @@ class KeepRules:
     """Groups with a trajectory that did not end OK."""
     spread: bool = False
     """Groups whose rewards differ (the others teach GRPO nothing)."""
-    slowest: float | None = None
-    """Groups whose longest trajectory is among the slowest so many percent."""
-    extremes: float | None = None
-    """Groups with a reward among the lowest or highest so many percent."""
     random: float = 0.0
     """Share of all other groups, between 0 and 1."""
 
@@ -35,19 +31,18 @@ class KeepRules:
             name, equals, text = word.strip().partition("=")
             if name in ("errors", "spread") and not equals:
                 given[name] = True
-            elif name in ("slowest", "extremes", "random") and equals:
-                given[name] = _number(name, text)
+            elif name == "random" and equals:
+                given[name] = _share(text)
             else:
                 raise ValueError(f"there is no keep-rule {word.strip()!r}; write one of {WORDS}")
         return cls(**given) if given else None
 
 
-def _number(name: str, text: str) -> float:
-    top = 1.0 if name == "random" else 100.0
+def _share(text: str) -> float:
     try:
-        number = float(text)
+        share = float(text)
     except ValueError:
-        number = -1.0
-    if not 0 <= number <= top:
-        raise ValueError(f"the keep-rule {name} has no value {text!r}; write a number between 0 and {top:g}")
-    return number
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError(f"the keep-rule random has no value {text!r}; write a number between 0 and 1")
+    return share

@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 import msgspec
 
 PLAN_VERSION = 1
+SHIPPED = "patch_specs"
+"""Folder of the shipped lists: inside the package when installed, beside it in a source checkout."""
 ROLES = ("trajectory", "agent", "llm", "tool", "parser", "env", "reward", "engine", "trainer", "span")
 
 
@@ -86,6 +88,11 @@ class Target:
     places: dict[str, str] = field(default_factory=dict)
     """Where the user's own lists give its paths: ``facts.reward``, ``capture.include`` -> ``file.yaml:14``."""
 
+    @property
+    def is_shipped(self) -> bool:
+        """It comes with autotrace."""
+        return self.where.startswith(f"{SHIPPED}/")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -114,6 +121,8 @@ class Settings:
     """Bytes of not yet written records a process may hold."""
     spool_limit: int = 0
     """Bytes of the whole spool; 0: no limit."""
+    keep_spool: bool = False
+    """Segments stay when their trajectories are in the tables."""
     flush_interval: float = 0.2
     """Seconds between two writes of the flusher."""
 

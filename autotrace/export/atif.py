@@ -2,7 +2,8 @@
 
 ``{step}/{trace_id}.json``, or lines of a file that was named. A step of source ``agent`` is one LLM call, with its
 tokens, log-probabilities and the results of the tools it called; a message that a later prompt brought is one of source
-``user`` or ``system``. Each call has its whole prompt in ``metrics.prompt_token_ids``, as the format has it.
+``user`` or ``system``. Each call has its whole prompt in ``metrics.prompt_token_ids``, as the format has it. Sub-agents
+are embedded trajectories, to which the step refers that waited for them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from autotrace.export.conversation import Message, conversation_of, offered_tools
 from autotrace.export.format import Format, Written
 from autotrace.export.staging import Row, write_lines
+from autotrace.trajectory.chains import SUB_AGENT, Chain, Tree, tree_of
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import one_line
@@ -33,17 +35,20 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 def row_of(trajectory: Trajectory) -> Row | str:
     """File name and value, or why it cannot be exported."""
-    steps, tools = _steps(trajectory)
+    agents, tools = _steps(trajectory)
+    steps = agents.pop(None, [])
     if not steps:
         return "no LLM call was recorded"
     outermost = next((span for span in trajectory.spans if span.role == "agent"), trajectory.root)
     agent = {"name": outermost.name, "version": "unknown", "model_name": _model(trajectory), "tool_definitions": tools}
     value = {
-        "schema_version": VERSION,
-        "session_id": trajectory.run_id,
-        "trajectory_id": trajectory.trace_id,
-        "agent": _present(agent),
-        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
+        **_of_agent(trajectory, trajectory.trace_id, agent, steps),
+        "subagent_trajectories": [
+            _of_agent(trajectory, _sub_agent_id(trajectory, chain), {"name": SUB_AGENT, "version": "unknown"}, own)
+            for chain, own in agents.items()
+            if chain is not None
+        ]
+        or None,
         "notes": "\n".join(trajectory.notes) or None,
         "final_metrics": _totals(trajectory, len(steps)),
         "extra": {
@@ -58,20 +63,55 @@ def row_of(trajectory: Trajectory) -> Row | str:
     return f"{folder}/{trajectory.trace_id}.json", jsonable(_present(value))
 
 
-def _steps(trajectory: Trajectory) -> tuple[list[Step], list[dict[str, Any]] | None]:
-    """The steps without their numbers, and the tools that were offered."""
-    steps: list[Step] = []
+def _of_agent(trajectory: Trajectory, id: str, agent: dict[str, Any], steps: list[Step]) -> dict[str, Any]:
+    return {
+        "schema_version": VERSION,
+        "session_id": trajectory.run_id,
+        "trajectory_id": id,
+        "agent": _present(agent),
+        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
+    }
+
+
+def _sub_agent_id(trajectory: Trajectory, chain: int) -> str:
+    return f"{trajectory.trace_id}-{chain}"
+
+
+def _steps(trajectory: Trajectory) -> tuple[dict[int | None, list[Step]], list[dict[str, Any]] | None]:
+    """The steps of the agent (None) and of each sub-agent (the chain that it begins), without their numbers, and the
+    tools that were offered. The step that waits for a sub-agent refers to it."""
+    agents: dict[int | None, list[Step]] = {None: []}
+    made: dict[int, Step] = {}
     tools = None
     offered = offered_tools(trajectory)
+    tree = tree_of(trajectory)
     for turn, span in enumerate(trajectory.llm_spans, 1):
+        steps = agents.setdefault(_sub_agent(tree, turn), [])
         said = conversation_of(span, offered[turn - 1])
-        if said is None:
-            steps.append(_agent_step(span, {"content": ""}, turn))
-            continue
-        tools = tools or said.tools
-        _add_prompt(steps, _news(said.messages[:-1]), span)
-        steps.append(_agent_step(span, said.messages[-1], turn))
-    return steps, tools
+        if said is not None:
+            tools = tools or said.tools
+            _add_prompt(steps, _news(said.messages[:-1]), span)
+        answer = {"content": ""} if said is None else said.messages[-1]
+        made[turn] = _agent_step(span, answer, turn, _chain(tree, turn))
+        steps.append(made[turn])
+    for number in (number for number in agents if number is not None):
+        if (caller := made.get(tree.chains[number].after)) is not None:
+            results = caller.setdefault("observation", {"results": []})["results"]
+            result = next((one for one in results if "subagent_trajectory_ref" not in one), None)
+            if result is None:
+                results.append(result := {})
+            result["subagent_trajectory_ref"] = [{"trajectory_id": _sub_agent_id(trajectory, number)}]
+    return agents, tools
+
+
+def _sub_agent(tree: Tree, turn: int) -> int | None:
+    """The chain with which the sub-agent begins that a turn is of; None: it is of the agent itself."""
+    chain: Chain | None = tree.chains[tree.of[turn]]
+    for _ in tree.chains:
+        if chain is None or chain.kind == SUB_AGENT:
+            break
+        chain = None if chain.parent is None else tree.chains[chain.parent]
+    return None if chain is None else chain.number
 
 
 def _news(prompt: list[Message]) -> list[Message]:
@@ -99,7 +139,11 @@ def _add_prompt(steps: list[Step], messages: list[Message], span: Span) -> None:
         steps.append(step)
 
 
-def _agent_step(span: Span, answer: Message, turn: int) -> Step:
+def _chain(tree: Tree, turn: int) -> int | None:
+    return tree.of[turn] if len(tree.chains) > 1 else None
+
+
+def _agent_step(span: Span, answer: Message, turn: int, chain: int | None) -> Step:
     reasoning, message = _thought(_text(answer.get("content")))
     calls = [
         {
@@ -116,7 +160,10 @@ def _agent_step(span: Span, answer: Message, turn: int) -> Step:
         "completion_token_ids": span.response_ids,
         "logprobs": span.logprobs,
     })  # fmt: skip
-    extra = {"span_id": span.span_id, "status": span.status, "duration_ns": span.duration_ns, "error": span.error_text}
+    extra = {
+        "span_id": span.span_id, "status": span.status, "duration_ns": span.duration_ns, "error": span.error_text,
+        "chain": chain,
+    }  # fmt: skip
     return _present({
         "timestamp": _time(span.start_ns),
         "source": "agent",

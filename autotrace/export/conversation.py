@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import msgspec
 
-from autotrace.ship.assembly.markup import MARKUPS, prompt_messages, response_message
+from autotrace.trajectory.chains import Chain, tree_of
 from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.markup import MARKUPS, prompt_messages, response_message
 from autotrace.trajectory.model import Span, Trajectory, ancestors
 from autotrace.trajectory.span_text import answer
 
@@ -47,15 +48,36 @@ class Conversation:
 
 def conversation(trajectory: Trajectory) -> Conversation | str:
     """The conversation of ``trajectory``, or why it has no conversation."""
-    calls = trajectory.llm_spans
+    return _last(trajectory, range(1, trajectory.turns + 1))
+
+
+def conversations(trajectory: Trajectory) -> list[tuple[Chain | None, Conversation]] | str:
+    """The conversation of each chain, where it branches; else its own, with None. Or why it has none."""
+    chains = tree_of(trajectory).chains
+    if len(chains) < 2:
+        whole = conversation(trajectory)
+        return whole if isinstance(whole, str) else [(None, whole)]
+    told, why = list[tuple[Chain | None, Conversation]](), ""
+    for one in chains:
+        said = _last(trajectory, one.turns)
+        if isinstance(said, str):
+            why = said
+        else:
+            told.append((one, said))
+    return told or why
+
+
+def _last(trajectory: Trajectory, turns: Sequence[int]) -> Conversation | str:
+    """That of the last of ``turns`` that was answered."""
+    calls = [(turn - 1, trajectory.llm_spans[turn - 1]) for turn in turns]
     if not calls:
         return "no LLM call was recorded"
     tools = offered_tools(trajectory)
-    for number, span in reversed([*enumerate(calls)]):
+    for number, span in reversed(calls):
         said = conversation_of(span, tools[number])
         if said is not None:
             return said
-    tokens = any(span.response_tokens for span in calls)
+    tokens = any(span.response_tokens for _, span in calls)
     return UNDECODED if tokens else "no answer of the model was recorded"
 
 

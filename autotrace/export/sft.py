@@ -1,4 +1,5 @@
-"""``sft``: rows for supervised fine-tuning, one a trajectory: ``messages``, ``tools``, and who it is.
+"""``sft``: rows for supervised fine-tuning, one a trajectory: ``messages``, ``tools``, and who it is. A trajectory that
+branches is a row a chain.
 
 In ``train.jsonl``, or the file that was named, for ``datasets`` and TRL: calls of tools are in ``tool_calls``, their
 arguments an object, tools are JSON schemas. In a file that ends with ``.parquet``, for veRL's
@@ -13,10 +14,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from autotrace.export.conversation import conversation
+from autotrace.export.conversation import conversations
 from autotrace.export.format import ExportError, Format, Written
 from autotrace.export.staging import Row, Staging, write_lines
 from autotrace.tables.rollout import word
+from autotrace.trajectory.chains import Chain
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import number
@@ -31,15 +33,23 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
     """See ``Format.write``."""
     if out.endswith(PARQUET):
         return _write_parquet(trajectories, Path(out))
-    return write_lines(trajectories, out, row_of, one_file=True)
+    return write_lines(trajectories, out, rows_of, one_file=True)
 
 
-def row_of(trajectory: Trajectory) -> Row | str:
-    """File name and row, or why it cannot be exported."""
-    said = conversation(trajectory)
+def rows_of(trajectory: Trajectory) -> list[Row] | str:
+    """File name and row of each chain, or why it cannot be exported."""
+    said = conversations(trajectory)
     if isinstance(said, str):
         return said
-    return FILE, jsonable({"messages": said.messages, "tools": said.tools or [], **identity(trajectory)})
+    who = identity(trajectory)
+    return [
+        (FILE, jsonable({"messages": each.messages, "tools": each.tools or [], **who, **_chain(chain)}))
+        for chain, each in said
+    ]
+
+
+def _chain(chain: Chain | None) -> dict[str, Any]:
+    return {} if chain is None else {"chain": chain.number, "kind": chain.kind}
 
 
 def identity(trajectory: Trajectory) -> dict[str, Any]:
@@ -73,7 +83,6 @@ def _write_parquet(trajectories: Iterable[Trajectory], path: Path) -> Written:
             for batch in _batches(trajectories, written):
                 writer = writer or parquet.ParquetWriter(staging.path(path.name), schema, compression="zstd")
                 writer.write_table(arrow.Table.from_pylist(batch, schema))
-                written.trajectories += len(batch)
         finally:
             if writer is not None:
                 writer.close()
@@ -84,12 +93,14 @@ def _write_parquet(trajectories: Iterable[Trajectory], path: Path) -> Written:
 def _batches(trajectories: Iterable[Trajectory], written: Written) -> Iterator[list[dict[str, Any]]]:
     batch: list[dict[str, Any]] = []
     for trajectory in trajectories:
-        said = conversation(trajectory)
-        if isinstance(said, str) or not all(isinstance(message["content"], str) for message in said.text):
+        said = conversations(trajectory)
+        texts = [] if isinstance(said, str) else [each.text for _, each in said]
+        if not texts or not all(isinstance(message["content"], str) for text in texts for message in text):
             written.left_out[said if isinstance(said, str) else "their messages are not text alone"] += 1
             continue
-        batch.append({"messages": jsonable(said.text), **identity(trajectory)})
-        if len(batch) == BATCH:
+        written.trajectories += 1
+        batch += [{"messages": jsonable(text), **identity(trajectory)} for text in texts]
+        if len(batch) >= BATCH:
             yield batch
             batch = []
     if batch:

@@ -86,10 +86,14 @@ class Staging:
 
 
 def write_lines(
-    trajectories: Iterable[Trajectory], out: str, row_of: Callable[[Trajectory], Row | str], *, one_file: bool
+    trajectories: Iterable[Trajectory],
+    out: str,
+    row_of: Callable[[Trajectory], Row | list[Row] | str],
+    *,
+    one_file: bool,
 ) -> Written:
-    """Write one line of JSON a trajectory. ``row_of`` gives a file's name and the line, or says why it cannot. See
-    ``write_rows``."""
+    """Write one line of JSON a trajectory, or several. ``row_of`` gives a file's name and each line, or says why it
+    cannot. See ``write_rows``."""
     written = Written()
     return write_rows(_rows(trajectories, row_of, written), out, written, one_file=one_file)
 
@@ -120,12 +124,12 @@ def write_rows(rows: Iterable[Row], out: str, written: Written, *, one_file: boo
 
 
 def _rows(
-    trajectories: Iterable[Trajectory], row_of: Callable[[Trajectory], Row | str], written: Written
+    trajectories: Iterable[Trajectory], row_of: Callable[[Trajectory], Row | list[Row] | str], written: Written
 ) -> Iterable[Row]:
     for trajectory in trajectories:
         row = row_of(trajectory)
         if isinstance(row, str):
             written.left_out[row] += 1
             continue
-        yield row
+        yield from row if isinstance(row, list) else [row]
         written.trajectories += 1

@@ -27,18 +27,18 @@ class Tally(msgspec.Struct):
     kinds: dict[str, int] = {}
     """Causes and classes of messages -> how many."""
     places: list[Place] = []
-    """At most ``PLACES``."""
+    """At most ``PLACES``, unless all were asked for."""
 
     @classmethod
-    def of(cls, step: Step, hits: list[Hit], unit: str) -> Tally:
-        """The hits of one step, that reach the code's threshold."""
+    def of(cls, step: Step, hits: list[Hit], unit: str, every: bool) -> Tally:
+        """The hits of one step, that reach the code's threshold; ``every``: with all places."""
         kinds = Counter(hit.kind for hit in hits if hit.kind)
         seconds = [hit.seconds for hit in hits if hit.seconds is not None]
         return cls(
             len({hit.record.group if unit == GROUPS else hit.record.trace_id for hit in hits}),
             sum(seconds) if seconds else None,
             dict(kinds.most_common(MAX_KINDS)),
-            _places(step, hits),
+            [_place(step, hit) for hit in hits] if every else _places(step, hits),
         )
 
 
@@ -57,8 +57,20 @@ def _places(step: Step, hits: list[Hit]) -> list[Place]:
                 continue
             seen.add(hit.kind)
             named.add(hit.record.trace_id)
-            places.append(Place(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note))
+            places.append(_place(step, hit))
     return places
+
+
+def _place(step: Step, hit: Hit) -> Place:
+    return Place(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note)
+
+
+def counts(hits: Iterable[Hit]) -> dict[str, int]:
+    """Code -> how many trajectories have it."""
+    found: dict[str, set[str]] = {}
+    for hit in hits:
+        found.setdefault(hit.code, set()).add(hit.record.trace_id)
+    return {code: len(ids) for code, ids in found.items()}
 
 
 class StepFound(msgspec.Struct):
@@ -76,7 +88,9 @@ class Diagnosis:
     """Takes steps in order and keeps only what findings are made of. A step that is given again replaces what was found
     in it before."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: Collection[str] = ()) -> None:
+        """``every``: codes whose findings have all their places."""
+        self._every = frozenset(every)
         self._steps: dict[int | None, StepFound] = {}
         self._history = History()
         self._codes = registry.codes()
@@ -116,7 +130,7 @@ class Diagnosis:
             concerned = len({hit.record.trace_id for hit in those})
             if concerned < max(code.count, code.share * len(step.records)):
                 continue
-            found.tallies[name] = Tally.of(step, those, code.unit)
+            found.tallies[name] = Tally.of(step, those, code.unit, name in self._every)
             kept += those
         self.put(found)
         return kept
@@ -158,7 +172,7 @@ class Diagnosis:
             steps=len(tallies),
             why=code.why,
             remedy=code.remedy,
-            places=tuple(place for _, tally in tallies for place in tally.places)[:PLACES],
+            places=[place for _, tally in tallies for place in tally.places][: None if name in self._every else PLACES],
             seconds=round(sum(waited), 3) if waited else None,
             notes=dict(kinds.most_common(5)),
             unit=code.unit,

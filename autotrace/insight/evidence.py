@@ -5,16 +5,16 @@ from __future__ import annotations
 import bisect
 import hashlib
 import re
-from array import array
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.deferred import cached
-from autotrace.trajectory.model import Span, Trajectory, above, finish_reason, packed_ids
+from autotrace.trajectory.model import Span, Trajectory, above, finish_reason
 from autotrace.trajectory.numbers import integer
-from autotrace.trajectory.pieces import whole_response
+from autotrace.trajectory.pieces import answered_path, whole_response
+from autotrace.trajectory.token_ids import WIDTH, tokens, unpacked
 from autotrace.trajectory.tool_calls import ToolCall, tool_calls
 
 CUT = frozenset({"length", "max_tokens", "max_length"})
@@ -25,7 +25,6 @@ ABORTED = frozenset({"abort", "aborted", "cancelled"})
 JUDGED = ("reward", "reward_extra_info")
 """Facts that a look at one trajectory reads. The others, which a trainer reports of each of them later, change no
 profile."""
-_WIDTH = 4
 
 
 @dataclass
@@ -55,7 +54,7 @@ class LLMCall:
     def last(self) -> int | None:
         """The last token of the response; None: there is none."""
         ids = self.ids
-        return unpacked(ids[-_WIDTH:])[0] if ids else None
+        return unpacked(ids[-WIDTH:])[0] if ids else None
 
     @property
     def total(self) -> int | None:
@@ -101,6 +100,11 @@ class Evidence:
         return whole_response(self.trajectory.spans)
 
     @cached
+    def final(self) -> list[LLMCall]:
+        """The turns of the chain whose answers the agent returned: all of them, where there is one."""
+        return [self.turns[turn - 1] for turn in answered_path(self.trajectory, self.agent)]
+
+    @cached
     def tools(self) -> list[ToolCall]:
         """Calls of tools, in order."""
         return tool_calls(self.trajectory)
@@ -114,7 +118,7 @@ class Evidence:
     def out_of_turns(self) -> bool:
         """It made as many turns as it may."""
         limits = (self.settings.max_assistant_turns, self.settings.max_user_turns)
-        return any(limit is not None and len(self.turns) >= limit for limit in limits)
+        return any(limit is not None and len(self.final) >= limit for limit in limits)
 
     @cached
     def unparsed(self) -> str | None:
@@ -162,48 +166,6 @@ def _server(span: Span) -> str:
 def judged(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Of the facts about a trajectory those of ``JUDGED``."""
     return {name: facts[name] for name in JUDGED if name in facts}
-
-
-def packed(ids: Sequence[int] | None) -> bytes | None:
-    """Token ids, four bytes each; None for what are none."""
-    return None if ids is None else packed_ids(ids)
-
-
-def unpacked(ids: bytes) -> list[int]:
-    """The inverse of ``packed``."""
-    return array("i", ids).tolist()
-
-
-def find(ids: bytes, part: bytes, start: int = 0) -> int:
-    """The index of the token at which ``part`` begins in ``ids``, at ``start`` or behind; -1: nowhere."""
-    at = ids.find(part, start * _WIDTH)
-    while at >= 0 and at % _WIDTH:
-        at = ids.find(part, at + 1)
-    return at // _WIDTH if at >= 0 else -1
-
-
-def tokens(ids: bytes) -> int:
-    """How many there are."""
-    return len(ids) // _WIDTH
-
-
-def piece(ids: bytes, begin: int, end: int | None = None) -> bytes:
-    """Tokens ``begin`` to ``end``."""
-    return ids[begin * _WIDTH : None if end is None else end * _WIDTH]
-
-
-def common(one: bytes, other: bytes) -> int:
-    """How many tokens both begin with."""
-    low, high = 0, min(len(one), len(other)) // _WIDTH
-    if one[: high * _WIDTH] == other[: high * _WIDTH]:
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low * _WIDTH : middle * _WIDTH] == other[low * _WIDTH : middle * _WIDTH]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def fingerprint(parts: Iterator[bytes]) -> str:

@@ -6,14 +6,16 @@ import operator
 from itertools import islice
 
 from autotrace.insight import registry
-from autotrace.insight.evidence import Evidence, LLMCall, fingerprint, piece, unpacked, whole
+from autotrace.insight.evidence import Evidence, LLMCall, fingerprint, whole
 from autotrace.insight.families.responses import is_rendered_anew
 from autotrace.insight.families.tokens import shared_prefix
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
+from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import number
+from autotrace.trajectory.token_ids import piece, unpacked
 from autotrace.trajectory.tool_calls import ToolCall
 
 _REWRITTEN, _CHANGED = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED"), "AT-RESPONSE-CHANGED"
@@ -43,6 +45,7 @@ def _profile(evidence: Evidence) -> Profile:
         head=unpacked(piece(first, 0, HEAD)) if first else [],
         answers=fingerprint(ids for ids in said if ids is not None) if None not in said else "",
         returned=evidence.agent.response_tokens if evidence.agent is not None else None,
+        chains=chains if len(chains := tree_of(evidence.trajectory).chains) > 1 else [],
         judged=any(isinstance(span.inputs.get("solution_str"), str) for span in evidence.rewards),
     )
 

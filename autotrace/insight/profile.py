@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-VERSION = 3
+from autotrace.trajectory.chains import Chain
+
+VERSION = 4
 """Counts up when a profile made before no longer says what it should."""
 MAX_MARKS = 40
 """Kept of one trajectory."""
@@ -84,6 +86,13 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What its group and its step showed of it, once they were complete."""
     basis: str = ""
     """Digest of all that it was made of: equal ones make equal profiles. Empty: that may still change."""
+    chains: list[Chain] = []
+    """Where its turns branch; empty: it is one chain."""
+
+    @property
+    def all_marks(self) -> tuple[Mark, ...]:
+        """Those of the trajectory itself before those of its group and its step."""
+        return (*self.marks, *self.found)
 
 
 def encode(profile: Profile) -> str:
@@ -93,7 +102,12 @@ def encode(profile: Profile) -> str:
 
 def codes(profile: Profile | None) -> list[str] | None:
     """What is wrong with a trajectory, each code once; None: it was not examined."""
-    return None if profile is None else list(dict.fromkeys(mark.code for mark in (*profile.marks, *profile.found)))
+    return None if profile is None else list(dict.fromkeys(mark.code for mark in profile.all_marks))
+
+
+def chains(profile: Profile | None) -> int | None:
+    """How many chains its turns are, where it branches; None: it is one, or was not examined."""
+    return (len(profile.chains) or None) if profile is not None else None
 
 
 def is_truncated(profile: Profile | None) -> bool | None:
@@ -122,10 +136,8 @@ def decode(text: str | None) -> Profile | None:
 
 
 def marks(text: str | None) -> list[Mark]:
-    """Of what ``encode`` made: the first mark of each code, those of the trajectory itself before those of its group
-    and its step."""
-    profile = decode(text)
+    """Of what ``encode`` made: the first mark of each code."""
     by_code: dict[str, Mark] = {}
-    for mark in (*profile.marks, *profile.found) if profile is not None else ():
+    for mark in (decode(text) or Profile()).all_marks:
         by_code.setdefault(mark.code, mark)
     return list(by_code.values())

@@ -7,6 +7,7 @@ attribute ``codes`` (a tuple of ``Code``), takes a ``Trajectory`` and yields ``M
 
 from __future__ import annotations
 
+import difflib
 import functools
 import logging
 from collections import Counter
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.families import (
+    chains,
     ending,
     engine,
     format,
@@ -41,7 +43,7 @@ _log = logging.getLogger("autotrace")
 GROUP = "autotrace.findings"
 """Entry points of other packages."""
 FAMILIES: tuple[ModuleType, ...] = (
-    tokens, responses, signal, rewards, format, ending, engine, mismatch, tools, time, trainer, text,
+    tokens, responses, chains, signal, rewards, format, ending, engine, mismatch, tools, time, trainer, text,
 )  # fmt: skip
 OfTrajectory = Callable[[Evidence], Iterable[Mark]]
 OfGroup = Callable[[Group, Step], Iterable[Hit]]
@@ -72,6 +74,16 @@ def codes() -> dict[str, Code]:
         for code in detector.codes:
             known.setdefault(code.code, code)
     return known
+
+
+def chosen(given: Iterable[str]) -> tuple[str, ...]:
+    """Codes that a person wrote. Raises ``ValueError`` with a sentence."""
+    for word in given:
+        if word.upper() not in codes():
+            near = difflib.get_close_matches(word.upper(), codes(), 1, 0.3)
+            hint = f"did you mean {near[0]}?" if near else "autotrace help findings lists them"
+            raise ValueError(f"there is no finding {word!r}; {hint}")
+    return tuple(word.upper() for word in given)
 
 
 @functools.cache

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from autotrace.insight.finding import Finding, Place
-from autotrace.insight.profile import Mark
+from autotrace.insight.profile import Mark, Profile, decode
+from autotrace.insight.registry import codes
 from autotrace.insight.step_lines import StepLine
+from autotrace.trajectory.model import Trajectory
 
 METRICS = "autotrace"
 """Before the names of ``metrics``."""
@@ -89,6 +91,17 @@ def metrics(line: StepLine, findings: Iterable[Finding]) -> dict[str, float]:
     named |= {f"finding/{code}": share for code, share in shares.items()}
     named["findings"] = float(len(shares))
     return {f"{METRICS}/{name}": float(value) for name, value in named.items() if value is not None}
+
+
+def of_turns(trajectory: Trajectory) -> list[tuple[int | None, Mark, str]]:
+    """What is wrong with a trajectory: the turn (None: all of it), the mark, and its words."""
+    found = []
+    for mark in (decode(trajectory.profile) or Profile()).all_marks:
+        code = codes().get(mark.code)
+        at = "" if mark.token is None else f", token {mark.token:,}"
+        turn = mark.turn if mark.turn is not None and mark.turn <= trajectory.turns else None
+        found.append((turn, mark, f"{code.title if code else ''}{at}{': ' if mark.note else ''}{mark.note}"))
+    return found
 
 
 def at(mark: Mark) -> str:

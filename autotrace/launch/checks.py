@@ -39,11 +39,10 @@ def _complaints(plan: Plan, command: Command, environ: Mapping[str, str], folder
     if interpreter is None or _folder(interpreter) != _folder(sys.executable):
         return
     from autotrace.spec import verdict
-    from autotrace.spec.compiler import SHIPPED
     from autotrace.spec.resolve import Resolver
     from autotrace.spec.sources import Installed
 
-    own = [one for one in plan.targets if not one.where.startswith(f"{SHIPPED}/")]
+    own = [one for one in plan.targets if not one.is_shipped]
     own = [one for one in own if not any(name.startswith("__main__") for name in one.names)]
     if not own:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -51,6 +52,8 @@ class Command:
 
     def execute(self, environ: Mapping[str, str]) -> NoReturn:
         """Become the command. Returns never; raises ``OSError``."""
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them for itself; a program expects the default
+            signal.signal(number, signal.SIG_DFL)
         try:
             os.execve(self.path, list(self.argv), dict(environ))
         except OSError as error:

@@ -98,9 +98,6 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
 
 
 def _become(program: Command, environ: dict[str, str], run_folder: str | None = None) -> NoReturn:
-    # Python ignores these two for itself; a program expects the default.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
     try:
         program.execute(environ)
     except OSError as error:

@@ -6,7 +6,6 @@ variable the text came from.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable
@@ -168,14 +167,12 @@ def address(text: str) -> str:
 
 def findings(text: str) -> tuple[str, ...]:
     """Codes of findings, ours or of an installed package."""
-    from autotrace.insight.registry import codes
+    from autotrace.insight.registry import chosen
 
-    for word in words(text):
-        if word not in codes():
-            near = difflib.get_close_matches(word.upper(), codes(), 1)
-            hint = f"did you mean {near[0]}?" if near else "autotrace help findings lists them"
-            raise OptionError(f"there is no finding {word!r}; {hint}")
-    return words(text)
+    try:
+        return chosen(words(text))
+    except ValueError as error:
+        raise OptionError(str(error)) from None
 
 
 def one_of(what: str, *words: str) -> Callable[[str], str]:

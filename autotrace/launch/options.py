@@ -124,9 +124,11 @@ SETTINGS = (
             goes=RECORDING, type=types.count, metavar="CHARACTERS"),
     Setting("--spool-limit", "Largest spool: delivered data is removed, then no new trajectory is recorded.",
             goes=RECORDING, type=types.size, metavar="SIZE"),
+    Setting("--keep-spool", "Keep segments when their trajectories are in the tables and delivered.",
+            goes=RECORDING, type=types.flag, metavar="1"),
     Setting("--tokenizer", "Tokenizer for token ids: a folder or a name on the hub; default: the trainer's.",
             goes=DELIVERY, type=types.tokenizer, metavar="NAME"),
-    Setting("--keep", "Deliver only these groups: errors, spread, slowest=5, extremes=5, random=0.1.",
+    Setting("--keep", "Deliver only these groups: errors, spread, random=0.1.",
             goes=DELIVERY, type=types.keep, metavar="RULE,..."),
     Setting("--step-budget", "Deliver at most this much per training step and backend.",
             goes=DELIVERY, type=types.size, metavar="SIZE"),
@@ -179,7 +181,7 @@ def _default_backends() -> tuple[str, ...]:
     # Imported only now: a nested or switched off launch makes no Options and shall not pay for it.
     from autotrace.sinks import registry
 
-    return (registry.DEFAULT,)
+    return registry.default()
 
 
 @dataclass(frozen=True)

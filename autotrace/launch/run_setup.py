@@ -104,7 +104,7 @@ def checked_backends(options: Options) -> list[Backend]:
     Raises ``RunSetupError``.
     """
     backends = []
-    for name in options.backends:
+    for name in options.backends or (registry.DEFAULT,) * (options.tracking_uri is not None):
         try:
             backends.append(registry.usable(name))
         except registry.BackendError as error:

@@ -64,9 +64,6 @@ def supervise(program: Command, environ: Mapping[str, str], run_folder: str, opt
 
 def _be_the_command(program: Command, environ: Mapping[str, str], mask: set[int | signal.Signals]) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    # Python ignores these two for itself; a program expects the default.
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
     try:
         program.execute(environ)
     except OSError as error:

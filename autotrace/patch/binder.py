@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -101,8 +102,8 @@ class Binder:
         *path, attribute = spelling.qualname.split(".")
         for word in path:
             value = member(owner, word)
-            if isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{word}":
-                return None  # the name means that submodule; it has an occasion of its own
+            if owner is module and not isinstance(value, type) and f"{module.__name__}.{word}" in sys.modules:
+                return None  # the name means that submodule, which has an occasion of its own
             if value is None:
                 self._missing(spelling, module, owner, word, name)
                 return None

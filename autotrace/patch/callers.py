@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 
-from autotrace.patch.reach import LATER, reach
+from autotrace.patch.reach import LATER, LOOKED_PAST, reach
 from autotrace.patch.wrapper import original_of
 from autotrace.record.object_fields import members_of, mro_of
 
@@ -46,6 +46,8 @@ def _looks(function: FunctionType, owner: Any, level: int) -> bool:
 
 
 def _reach_of(function: FunctionType) -> int:
+    if f"{function.__module__}.{function.__qualname__}" in LOOKED_PAST:
+        return 0
     return reach(function.__code__, function.__globals__.get("stack") is inspect.stack)
 
 

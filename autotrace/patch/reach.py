@@ -13,6 +13,11 @@ _ANYWHERE = frozenset({"f_back", "getouterframes", "extract_stack", "format_stac
 """What leads to any frame above."""
 _ANY = 1 << 30
 LATER = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+LOOKED_PAST = frozenset({
+    "pydantic_ai.agent.abstract.AbstractAgent._infer_name", "pydantic_ai.agent.abstract.AbstractAgent.run_stream",
+    "pydantic_ai._display.started_by_installed_package",
+})  # fmt: skip
+"""Functions that look up the stack, for which an adapter takes our frames away."""
 _SKIPPED = frozenset({"CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG"})
 
 

@@ -20,7 +20,7 @@ from autotrace.record.drivers import LATER
 from autotrace.record.errors import without_frame
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.follower import follow, held
-from autotrace.record.groups import is_super_call, recording
+from autotrace.record.groups import is_part, recording
 from autotrace.record.iterators import Step
 from autotrace.record.object_fields import layout_of, layouts, stored_name
 from autotrace.record.probe import NOT_COPIED, Probe
@@ -128,9 +128,14 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                     if probe.id:
                         probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
                     return None
-            if probe.subclasses and above is not None and above.probe is probe and is_super_call(above, function, args):
+            if (
+                probe.subclasses
+                and above is not None
+                and (probe.root or above.probe is probe)  # most calls are neither
+                and is_part(above, probe, function, args)
+            ):
                 return None
-        if above is None and probe.inside:
+        if above is None and probe.inside and not (probe.asks_model and probe.tried("outside", outside.rooted, probes)):
             probe.calls += 1
             if probe.asks_model and not probe.met_outside and follower is None:
                 probe.tried("outside", outside.met, probe)
@@ -163,7 +168,9 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if probe.root and above is not None:
             attributes = groups.completed(attributes, above)
         if above is None or probe.root:
-            if backlog.full() or (probe.root and not sampling.admits(decide, attributes or {})):
+            if probe.inside and decide is not None:
+                attributes = {**(attributes or {}), "prompt_digest": outside.asked(kwargs)}
+            if backlog.full() or ((probe.root or probe.inside) and not sampling.admits(decide, attributes or {})):
                 return _begin_unrecorded(probe, function, args, kwargs, previous)
             span = ids.next_span_id()
             parent, trace = 0, Trace(ids.new_trace_id(), False, span)

@@ -111,7 +111,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     if attributes is not None and attributes.get("finish_reason") in ABORTED:
         status, attributes["outcome"] = "CANCELLED", "aborted"
     elif attributes is not None and attributes.get("is_error") is True:
-        status, error = "ERROR", errors.reported(result)
+        status, error = "ERROR", errors.reported(result) if probe.role == "tool" else None
     logprobs = mask = None
     if probe.logprobs:
         logprobs = copy_tokens(first(probe.logprobs, values))

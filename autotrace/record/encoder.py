@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autotrace.config.plan import Settings
 from autotrace.record import faults
@@ -22,6 +22,7 @@ from autotrace.record.tokens import TokenLog, WrittenPrompt
 from autotrace.redact.redactor import Redactor
 from autotrace.spool.records import (
     MEASURED,
+    OF,
     Bind,
     Close,
     Define,
@@ -34,6 +35,9 @@ from autotrace.spool.records import (
     Tokens,
 )
 from autotrace.trajectory.jsonable import jsonable
+
+if TYPE_CHECKING:
+    from autotrace.record.conversation_roots import ConversationRoots
 
 Event = OpenCall | Ended | Arrived | Fact | TokenFacts | StepFacts | Bind | Report | WhenRecording
 """What callers put into the queue. An ``OpenCall`` is queued when it opens."""
@@ -53,6 +57,8 @@ class RecordEncoder:
         self._run_folder = run_folder
         self._redactor: Redactor | None = None
         self._conversations: Conversations | None = None
+        self.roots: ConversationRoots | None = None
+        """They belong to calls that no recorded call is around; None until there was one."""
         self._withheld = settings.content == "none"
         self._numbers: dict[tuple[str, str, str], int] = {}
         self._kinds: dict[type, Callable[[Any], None]] = {
@@ -89,6 +95,8 @@ class RecordEncoder:
         if call.args or call.keywords:
             inputs = self._clean_all(probe.ordered(signature.named(call.args or (), call.keywords))) or None
         attributes = None if call.attributes is None else self._clean_all(call.attributes)
+        if probe.inside and not call.parent and OF not in (attributes or ()):
+            attributes = {**(attributes or {}), **self._rooted(call, inputs or {})}
         call.args = call.keywords = call.attributes = None
         self._add(
             Open(
@@ -110,13 +118,19 @@ class RecordEncoder:
         if type(call) is RetainingCall and call.timeline is not None:
             self._request(call, call.timeline, event)
             call.timeline = None
+        output = self._clean("result", event.output)
+        if self.roots is not None and not call.parent:
+            try:
+                self.roots.ended(event, output)
+            except Exception as error:
+                faults.failed("conversation", error)
         self._add(
             Close(
                 span=call.id,
                 trace=call.trace.id,
                 at=event.at,
                 status=event.status,
-                output=self._clean("result", event.output),
+                output=output,
                 attributes=None if event.attributes is None else self._clean_all(event.attributes),
                 error=None if event.error is None else self._error(*event.error),
                 response=self._numbers_of(call, "response", self._response, event.response, event.skip),
@@ -127,6 +141,17 @@ class RecordEncoder:
                 **{name: getattr(call, name) for name in MEASURED},
             )
         )
+
+    def _rooted(self, call: OpenCall, inputs: dict[str, Any]) -> dict[str, Any]:
+        if self.roots is None:
+            from autotrace.record.conversation_roots import ConversationRoots
+
+            self.roots = ConversationRoots(self._add, self._target)
+        try:
+            return self.roots.begun(call, inputs)
+        except Exception as error:  # it costs the call its place, not its record
+            faults.failed("conversation", error)
+            return {}
 
     def _arrived(self, event: Arrived) -> None:
         event.read(*event.seen)

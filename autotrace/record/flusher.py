@@ -232,6 +232,8 @@ class Flusher:
             iterators.end_open()
             if _lost(self._drain(pause=False, deadline=deadline)):
                 backlog.clear()
+            if self._encoder.roots is not None:
+                self._encoder.roots.settle(last=True)
             backlog.settle(last=True)
             _lost(self._writer.finish(self._count))
         finally:
@@ -254,6 +256,8 @@ class Flusher:
     def _drain(self, pause: bool, deadline: float = math.inf) -> int:
         """Write what waits, until ``deadline``; how many events are left of those that waited when this began."""
         dropped.settle()
+        if self._encoder.roots is not None:
+            self._encoder.roots.settle()
         began = time.monotonic()
         end = began + self._slice()
         slow = began < self._slow_until

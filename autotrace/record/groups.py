@@ -43,6 +43,14 @@ def completed(attributes: dict[str, Any] | None, around: OpenCall | None) -> dic
     return {**found, **(attributes or {})} if found else attributes
 
 
+def is_part(above: OpenCall, probe: Any, function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the call belongs to the one being recorded: the base method of an override, or another rollout of the
+    same object (``validation_rollout`` that calls ``training_rollout``)."""
+    if above.probe is probe:
+        return is_super_call(above, function, args)
+    return above.probe is not None and above.probe.root and above.owner == id(args[0] if args else None)
+
+
 def is_super_call(above: OpenCall, function: Any, args: tuple[Any, ...]) -> bool:
     """Whether this is the base method that the override being recorded calls through ``super()``: another function for
     the same object, of the same name, and not of a class that comes before the override's."""

@@ -1,24 +1,57 @@
-"""Calls that ask a model outside of any recorded call: of clients, those are not recorded (``inside`` of a list). Said
-once a process and target, with the functions that a list could name instead."""
+"""Calls that ask a model outside of any recorded call. Where no list names a root, they get one from their conversation
+(``conversation_roots``). Elsewhere those of clients (``inside`` of a list) are not recorded, which is said once a
+process and target, with the functions that a list could name."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from hashlib import blake2b
 from types import CodeType, FrameType
 from typing import Any
 
 from autotrace.record.backlog import backlog
+from autotrace.record.snapshot import Limits, snapshot
 from autotrace.run.process import program
 from autotrace.spool.records import CALLED_BY, OUTSIDE
 
 MOST = 5
 """Functions that are named."""
 MAX_DEPTH = 1_000
+_FIRST = Limits(4, 16, 4096)
+NAMES = ("messages", "input", "prompt", "contents")
+"""Arguments that hold a conversation."""
+SYSTEM = ("system", "developer")
+"""Roles of prompts that may hold the time of day."""
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _LIBRARIES = (_OWN, _STANDARD, f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _MAINS = ("__main__", "__mp_main__")
+
+
+_roots: tuple[int, tuple[str, ...] | None] = (0, None)
+"""For so many targets: the libraries that the shipped lists name roots of; None: the user names one."""
+
+
+def rooted(probes: Mapping[str, Any]) -> bool:
+    """Whether a call outside of any recorded call gets a root from its conversation: no list names a root here."""
+    global _roots
+    if _roots[0] != len(probes):
+        named = [probe for probe in [*probes.values()] if (probe.row or probe).root]
+        libraries = {probe.key.replace(":", ".").partition(".")[0] for probe in named}
+        _roots = len(probes), tuple(libraries) if all(probe.shipped for probe in named) else None
+    return _roots[1] is not None and not any(library in sys.modules for library in _roots[1])
+
+
+def asked(arguments: Mapping[str, Any]) -> str:
+    """What such a call is sampled by: the beginning of its conversation, which its later calls repeat."""
+    given = next((arguments[name] for name in NAMES if name in arguments), None)
+    if isinstance(given, (list, tuple)):
+        given = next((one for one in given if not (isinstance(one, dict) and dict.get(one, "role") in SYSTEM)), None)
+    copied = snapshot(given, _FIRST)  # no code of the host's runs
+    data = os.urandom(8) if given is None else str(copied).encode("utf-8", "replace")
+    return blake2b(data, digest_size=8).hexdigest()
 
 
 def met(probe: Any) -> None:

@@ -149,6 +149,8 @@ class Probe:
         self.follows = self.asks_model or bool(target.items)
         """The call goes on where it returned an iterator."""
         self.inside = target.inside
+        self.shipped = not target.where or target.is_shipped
+        """It comes with autotrace."""
         self.picks = bool(self.of or self.subclasses or self.inside or self.counted)
         """Not every call inside of a recorded one is recorded."""
         self.met_outside = False

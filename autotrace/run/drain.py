@@ -184,7 +184,7 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
         absent = absences(status.get("absent") or {})
         more = f" and {len(absent) - 1} more (autotrace status {folder})" if len(absent) > 1 else ""
         rest += f"; {absent[0]}{more}" if absent else ""
-        return f"{delivered} -> {_destinations(status)}{rest}; to look at them: autotrace ls {folder}"
+        return f"{delivered} -> {_destinations(status)}{rest}; to look at them: autotrace ls {folder}{_others(status)}"
     why = {
         "blocked": "the backend refuses them",
         "timeout": f"gave up waiting after {outcome.waited:.0f} s",
@@ -245,7 +245,12 @@ def _count(number: int, status: dict[str, Any]) -> str:
 def _destinations(status: dict[str, Any]) -> str:
     """``mlflow (sqlite:////data/mlflow.db)``."""
     backends: dict[str, dict[str, Any]] = status.get("backends", {})
-    return ", ".join(_destination(name, backend) for name, backend in backends.items())
+    return ", ".join(_destination(name, backend) for name, backend in backends.items()) or "its run folder"
+
+
+def _others(status: dict[str, Any]) -> str:
+    """How trajectories get to a backend, where the run has none."""
+    return "" if status.get("backends", True) else "; to have them in MLflow or Weave: autotrace help backends"
 
 
 def _destination(name: str, backend: dict[str, Any]) -> str:

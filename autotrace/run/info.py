@@ -69,11 +69,6 @@ class RunInfo(msgspec.Struct):
         return msgspec.json.decode(files.read(run_folder, layout.RUN_JSON), type=cls)
 
 
-def find_run(folder: str | Path) -> Path:
-    """The run ``folder`` is, or the newest run inside it. Raises what ``find_runs`` raises."""
-    return find_runs(folder)[0][-1]
-
-
 def find_runs(folder: str | Path) -> tuple[list[Path], dict[Path, PermissionError]]:
     """The run ``folder`` is, or the runs inside it that are no links, oldest first; and the folders inside it that
     cannot be looked into, with what to say of them. Raises ``FileNotFoundError`` or ``PermissionError`` with one

@@ -107,6 +107,8 @@ class Status(msgspec.Struct):
     """Traces completed a second, over the last minute."""
     processes: int = 0
     living: int = 0
+    hosts: list[str] = []
+    """Where they ran."""
     died: int = 0
     """Processes that ended without a final record."""
     torn: int = 0
@@ -122,6 +124,8 @@ class Status(msgspec.Struct):
     spool_bytes: int = 0
     unread_bytes: int = 0
     """Of them, not read by the shipper yet."""
+    read_bytes: int = 0
+    """Read so far, also in segments that were removed since."""
     shippers: int = 1
     """Processes that deliver."""
     backends: dict[str, BackendStatus] = {}

@@ -68,6 +68,7 @@ _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "complete": ("complete", bool),
     "is_trajectory": ("role", lambda role: role in ROLES or not role),
     "agent_name": ("attributes", lambda text: word(mapping(text).get("agent_name"))),
+    "chains": ("profile", lambda text: profiles.chains(profiles.decode(text))),
     "findings": ("profile", lambda text: profiles.codes(profiles.decode(text))),
     "truncated": ("profile", lambda text: profiles.is_truncated(profiles.decode(text))),
     "tool_error": ("profile", lambda text: profiles.has_tool_error(profiles.decode(text))),
@@ -78,7 +79,7 @@ _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
         if column.name in _OF_FACTS
     },
 }
-"""... -> a column of the state, and what is made of it."""
+"""... -> a column of the state, and what is made from it."""
 
 
 class Live(Source):
@@ -130,6 +131,10 @@ class Live(Source):
         """See ``Source``. What the trainer logged is in the state, but in a copy of the tables."""
         return () if table == METRICS.name and step_facts.numbers(self._state) else self._committed.files(table)
 
+    def look_again(self) -> bool:
+        """See ``Source``."""
+        return self._committed.look_again()
+
     def superseded(self) -> Mapping[str, int]:
         """See ``Source``."""
         return self._committed.superseded
@@ -147,23 +152,21 @@ class Live(Source):
         """See ``Source``: what the state has of each trajectory needs no segment."""
         if table == METRICS.name:
             numbers = metrics.rows(self.info.run_id, step_facts.read(self._state, steps[0] if steps else None))
-            return [tuple(getattr(one, name) for name in columns) for one in numbers]
+            return (tuple(getattr(one, name) for name in columns) for one in numbers)
         if table == FACTS.name:
             return self._facts(columns, steps)
         if table != TRAJECTORIES.name or not {*columns} <= {*_GIVEN, *_MADE, "run_id", "settings"}:
             return None
         settings = Settings.of(self.binds()).encode() if "settings" in columns else "{}"
         fixed = {"run_id": self.info.run_id, "settings": None if settings == "{}" else settings}
-        made = {place: _MADE[name][1] for place, name in enumerate(columns) if name in _MADE}
+        makes = [_MADE[name][1] if name in _MADE else None for name in columns]
         sql = [_MADE[name][0] if name in _MADE else _GIVEN.get(name, "?") for name in columns]
         values = [fixed[name] for name in columns if name in fixed]
         rows = self._traces(f"SELECT {', '.join(sql)} FROM traces", values, steps)
-        if not made:
-            return rows
-        by_column = [list(column) for column in zip(*rows, strict=True)]
-        for place, make in made.items() if by_column else ():
-            by_column[place] = list(map(make, by_column[place]))
-        return list(zip(*by_column, strict=True))
+        return (
+            tuple([value if make is None else make(value) for value, make in zip(row, makes, strict=True)])
+            for row in rows
+        )
 
     def _traces(self, sql: str, values: Sequence[Any], steps: Steps | None) -> Lines:
         cursor = self._state.db.cursor()
@@ -173,24 +176,26 @@ class Live(Source):
             conditions.append("trace_id IN (SELECT value FROM json_each(?))")
             values = [*values, msgspec.json.encode(sorted(self._read)).decode()]
         within = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return cursor.execute(sql + within, values).fetchall()
+        return cursor.execute(sql + within, values)
 
     def _facts(self, columns: Sequence[str], steps: Steps | None) -> Lines:
         names = ("trace_id", "step", "uid", "rollout_n", "validate", "version")
-        rows = self._traces(f"SELECT facts, {', '.join(names)} FROM traces", (), steps)
-        found = []
-        for facts, *identity in rows:
+        for facts, *identity in self._traces(f"SELECT facts, {', '.join(names)} FROM traces", (), steps):
             own: dict[str, Any] = {"run_id": self.info.run_id, **dict(zip(names, identity, strict=True))}
             own["validate"] = None if own["validate"] is None else bool(own["validate"])
             for name, value in mapping(facts).items():
                 own |= {"name": name, "number": number(value), "value": json(value)}
-                found.append(tuple(own[column] for column in columns))
-        return found
+                yield tuple(own[column] for column in columns)
 
     def ids(self, steps: Steps | None) -> Sequence[str]:
         """See ``Source``."""
         rows = self._traces("SELECT trace_id, start_ns FROM traces", (), steps)
         return [trace_id for trace_id, _ in sorted(rows, key=lambda row: (row[1] or 0, row[0]))]
+
+    def size(self) -> int:
+        """See ``Source``."""
+        ((size,),) = self._state.db.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+        return int(size)
 
     def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
         """See ``Source``."""

@@ -25,11 +25,11 @@ from autotrace.insight.step_lines import line
 from autotrace.insight.words import metrics, page, worst
 from autotrace.run.status import Summary
 from autotrace.ship.delivery.carrier import Binds
-from autotrace.ship.delivery.outbox import LOCAL, Outbox
+from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.reporting import Report
 from autotrace.ship.index import step_facts
 from autotrace.ship.index.lines import record
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import LOCAL, Row
 from autotrace.ship.store.state import State
 from autotrace.tables.rollout import ROLES
 
@@ -187,11 +187,10 @@ class LiveFindings:
                 continue
             new = {mark.code for mark in known.found} != set(marks)
             row.profile = profile.encode(msgspec.structs.replace(known, found=list(marks.values())))
-            if not self._state.removed(trace_id):
-                delivered = new and again > 0 and row.kept not in (None, LOCAL)
-                again -= delivered
-                row.version += 1
-                self._outbox.again(row, delivered)
+            delivered = new and again > 0 and row.kept not in (None, LOCAL)
+            again -= delivered
+            row.version += 1
+            self._outbox.again(row, delivered)
             self._state.db.execute(
                 "UPDATE traces SET profile = ?, version = ? WHERE trace_id = ?", (row.profile, row.version, trace_id)
             )

@@ -116,7 +116,7 @@ def _rates(backend: BackendStatus, samples: Sequence[Sample]) -> bool:
 
 def _bytes_a_trace(status: Status) -> float:
     """On average, of those that were read."""
-    return (status.spool_bytes - status.unread_bytes) / max(1, status.traces + status.open)
+    return status.read_bytes / max(1, status.traces + status.open)
 
 
 def warnings(status: Status) -> list[str]:

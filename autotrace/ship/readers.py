@@ -1,23 +1,28 @@
-"""Opens what a path names for the one reader: a run folder, a folder of runs, a folder of tables, a file of lines."""
+"""Opens what a path names for the one reader: a run folder, a folder of runs, a folder of tables, a file of lines, and
+rollouts that another project saved."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from autotrace.foreign.source import foreign
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, not_readable
 from autotrace.ship.live import Live
 from autotrace.tables.committed import table_folders
-from autotrace.tables.line_files import LineFile, line_files
+from autotrace.tables.line_files import line_files
 from autotrace.tables.reader import Reader
 from autotrace.tables.runs import Runs
 from autotrace.tables.sources import Place, Source
+
+Find = Callable[[Path], Sequence[Source]]
+"""Finds runs that are stored in one way."""
 
 
 def open(path: str | Path = layout.DEFAULT_RUN_DIR) -> Runs:
@@ -75,10 +80,25 @@ def stored_places(path: Path) -> list[Place]:
     """The runs whose trajectories stand at ``path`` outside of a run folder. Raises ``QueryError``."""
     found: list[Place] = []
     with contextlib.suppress(PermissionError):  # it is said where runs are looked for
-        for kind in (line_files, table_folders) if not is_run(path) else ():
-            find: Callable[[Path], list[Source]] = kind  # type: ignore[assignment]  # lists of one kind each
-            found += [Place(source.path, source.info, partial(_again, find, path, source)) for source in find(path)]
+        kinds = () if is_run(path) else _KINDS[::-1] if path.is_file() else _KINDS
+        for kind in kinds:
+            if found or (kind is _OF_OTHERS and kind is kinds[-1] and _has_runs(path)):
+                break
+            for find in kind:
+                found += [Place(one.path, one.info, partial(_again, find, path, one)) for one in find(path)]
     return found
+
+
+_OF_OTHERS: tuple[Find, ...] = (foreign,)
+_KINDS: tuple[tuple[Find, ...], ...] = ((line_files, table_folders), _OF_OTHERS)
+"""In this order in a folder. A file is autotrace's own where it is nobody else's."""
+
+
+def _has_runs(path: Path) -> bool:
+    try:
+        return bool(find_runs(path)[0])
+    except FileNotFoundError:
+        return False
 
 
 def _run(folder: Path) -> Place:
@@ -88,9 +108,9 @@ def _run(folder: Path) -> Place:
         raise not_readable(folder / layout.RUN_JSON) from None
 
 
-def _again(find: Callable[[Path], list[Source]], path: Path, first: Source) -> Source:
-    """The run of ``first`` as it stands there now; ``first`` where nothing of it is left. A file of lines that has not
-    changed is not read again for each of its runs."""
-    if isinstance(first, LineFile) and first.seen is not None and first.seen == first.fingerprint():
-        return first
+def _again(find: Find, path: Path, first: Source) -> Source:
+    """The run of ``first`` as it stands there now; ``first`` where nothing of it is left."""
+    again = first.again()
+    if again is not None:
+        return again
     return next((source for source in find(path) if source.info.run_id == first.info.run_id), first)

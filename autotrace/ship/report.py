@@ -14,7 +14,6 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Status, Summary, TargetStatus
-from autotrace.ship import retention
 from autotrace.ship.delivery.budgets import OVER_BUDGET, MonthBook, forecast, sent_key
 from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.pace import Pace
@@ -50,18 +49,17 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
         "SELECT count(*) FROM traces WHERE complete = 1 AND role = 'trajectory' AND kept = ''"
     )
     status.facts_waiting = state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
-    removed = int(state.meta(retention.BYTES) or 0)
-    if removed:
-        status.notes.append(f"{removed / 1e6:.1f} MB of the spool were removed once delivered (--spool-limit)")
     sizes = {file.name: file.size for file in segments(run_folder)}
     status.spool_bytes = sum(sizes.values())
     for name, offset in state.db.execute("SELECT name, offset FROM segments").fetchall():
         sizes[name] = max(0, sizes.get(name, 0) - offset)
+        status.read_bytes += offset
     status.unread_bytes = sum(sizes.values())
     since = status.updated_ns - _MINUTE * 10**9
     status.rate = state.count("SELECT count(*) FROM traces WHERE complete = 1 AND end_ns > ?", (since,)) / _MINUTE
     status.backends = {name: _backend(state, name, info, run_folder, since) for name in info.backends}
-    status.pending = max((backend.pending for backend in status.backends.values()), default=0)
+    pending = [backend.pending for backend in status.backends.values()]
+    status.pending = max(pending) if pending else state.count("SELECT count(*) FROM queue")
     oldest = state.db.execute("SELECT min(t.end_ns) FROM queue q JOIN traces t USING (trace_id)").fetchone()[0]
     status.lag_seconds = max(0.0, (status.updated_ns - oldest) / 1e9) if oldest else 0.0
     _processes(state, status)
@@ -158,8 +156,10 @@ def _processes(state: State, status: Status) -> None:
     skipped: Counter[str] = Counter()
     missed: Counter[str] = Counter()
     reads: Counter[str] = Counter()
+    hosts = set()
     for row in state.db.execute("SELECT * FROM processes"):
         status.processes += 1
+        hosts.add(row["process"].rsplit("-", 2)[0])  # HOST-PID-RAND; a host name may itself hold dashes
         status.living += row["ended"] is None
         status.died += row["ended"] == "died"
         status.torn += row["torn"]
@@ -173,6 +173,7 @@ def _processes(state: State, status: Status) -> None:
             drops.update(counters.drops)
             missed.update({path: counts[0] for path, counts in counters.paths.items()})
             reads.update({path: counts[1] for path, counts in counters.paths.items()})
+    status.hosts = sorted(hosts)
     status.drops, status.skipped = dict(drops), dict(skipped)
     status.absent = {path: calls for path, calls in reads.items() if calls and missed[path] == calls}
     for row in state.db.execute("SELECT name, unusable FROM segments WHERE unusable IS NOT NULL LIMIT ?", (_SHOWN,)):

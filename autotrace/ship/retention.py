@@ -1,20 +1,25 @@
-"""Retention in the spool of a run with ``--spool-limit``: segments that nothing waits for are removed, oldest first.
+"""Retention in the spool of a run: segments whose trajectories are in the tables and delivered are removed.
 
-A segment is removed when its writer will not append to it and each trajectory in it is complete, decided on and in no
-backend's queue. A fact that is reported about such a trajectory later stays in the state and is not delivered: the
-trajectory could not be assembled again.
+A segment goes when its writer will not append to it, each trajectory in it is in the tables, and no backend waits for
+one. At the end of the run all such segments go. While the run goes on, a segment stays as long as facts about its
+trajectories are likely: they are read from segments in a tenth of the time that the tables take. ``--spool-limit``
+removes them earlier, oldest first, and ``--keep-spool`` keeps them.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from autotrace.config.plan import Plan
+from autotrace.config.plan import Plan, Settings
 from autotrace.run import files, layout
+from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import State
+from autotrace.spool import token_facts
 from autotrace.spool.limit import BEGIN, END, LOOK_EVERY
 from autotrace.spool.reader import SegmentFile, segments
 
@@ -22,68 +27,100 @@ _log = logging.getLogger("autotrace.ship")
 
 REMOVED = "removed"
 """The seal of a removed segment in the state."""
-BYTES = "spool:removed_bytes"
-"""Key in the state: bytes removed so far."""
+HOLD, STEPS = 600.0, 2
+"""Seconds since a trajectory was delivered, and newer training steps, after which facts about it are rare."""
+EVERY = 60.0
+"""Seconds between two looks without ``--spool-limit``."""
+_SETTLED = """
+SELECT {segment}, max(ifnull(t.complete AND t.kept IS NOT NULL AND d.version >= t.version AND d.rejected IS NULL
+    AND NOT EXISTS (SELECT 1 FROM queue WHERE queue.trace_id = t.trace_id), {unknown}) = 0), max(d.delivered_ns),
+    max(t.step)
+FROM {rows} LEFT JOIN traces t USING (trace_id) LEFT JOIN deliveries d ON d.trace_id = t.trace_id AND d.backend = ?
+WHERE {of} GROUP BY {segment}
+"""
+"""Segment, whether something waits for it, the last delivery of its trajectories, and their latest step."""
 
 
 class Retention:
-    """Of one run; ``make_room`` is called between two rounds of the shipper."""
+    """Removes segments; ``make_room`` is called between two rounds of the shipper."""
 
     def __init__(self, state: State, run_folder: str | Path) -> None:
         self._state = state
         self._run_folder = run_folder
-        self._limit = spool_limit(Path(run_folder))
-        self._looked = -LOOK_EVERY
+        settings = _settings(Path(run_folder))
+        self._limit, self._keep = settings.spool_limit, settings.keep_spool
+        self._every = LOOK_EVERY if self._limit else EVERY
+        self._looked = time.monotonic()
 
-    def make_room(self) -> int:
-        """Remove what may go, if it is time to; bytes removed."""
+    def make_room(self, over: bool = False) -> int:
+        """Remove what may go, if it is time to; bytes removed. ``over``: the run has ended, and its shipper does."""
         now = time.monotonic()
-        if not self._limit or now - self._looked < LOOK_EVERY:
+        if not over and now - self._looked < self._every:
             return 0
         self._looked = now
-        files = segments(self._run_folder)
-        total = sum(file.size for file in files)
-        if total <= BEGIN * self._limit:
+        found = segments(self._run_folder)
+        left = total = sum(file.size for file in found)
+        pressed = bool(self._limit) and total > BEGIN * self._limit
+        if not pressed and self._keep:
             return 0
-        removed = 0
-        for file, id in self._removable(files):
-            if total - removed <= END * self._limit:
-                break
-            if self._remove(file, id):
-                removed += file.size
-        return removed
+        for file, id, rests in self._removable(found, over):
+            needed = pressed and left > END * self._limit
+            if (needed or ((rests or over) and not self._keep)) and self._remove(file, id):
+                left -= file.size
+        return total - left
 
-    def _removable(self, files: list[SegmentFile]) -> list[tuple[SegmentFile, int]]:
-        ended = {row[0] for row in self._state.db.execute("SELECT process FROM processes WHERE ended IS NOT NULL")}
-        awaited = {row[0] for row in self._state.db.execute(
-            "SELECT DISTINCT segment FROM places LEFT JOIN traces USING (trace_id) WHERE coalesce(complete, 0) = 0 "
-            "OR kept IS NULL OR trace_id IN (SELECT trace_id FROM queue)"
-        )}  # fmt: skip
+    def _removable(self, found: list[SegmentFile], over: bool) -> Iterator[tuple[SegmentFile, int, bool]]:
+        """Segments that nothing waits for, the oldest first, and whether no facts are likely to come."""
+        db = self._state.db
+        ended = {row[0] for row in db.execute("SELECT process FROM processes WHERE ended IS NOT NULL")}
+        newest = self._state.count("SELECT max(step) FROM traces")
+        since = time.time_ns() - int(HOLD * 1e9)
+        awaited, young = set(), set()
+        for segment, waits, delivered_ns, step in [*self._records(), *self._columns(over)]:
+            if waits:
+                awaited.add(segment)
+            if (delivered_ns or 0) > since or (step is not None and step > newest - STEPS):
+                young.add(segment)
         rows = self._state.segments()
-        removable = []
-        for file in sorted(files, key=lambda file: file.changed_ns):
+        for file in sorted(found, key=lambda file: file.changed_ns):
             row = rows.get(file.name)
             if row is None or row["id"] in awaited or row["header"] is None:
                 continue
             if file.process in ended or (row["sealed"] is not None and row["offset"] >= file.size):
-                removable.append((file, row["id"]))
-        return removable
+                yield file, row["id"], row["id"] not in young
+
+    def _records(self) -> list[tuple[int, int, int | None, int | None]]:
+        sql = _SETTLED.format(segment="places.segment", rows="places", unknown=1, of="1")
+        return self._state.db.execute(sql, (TABLES,)).fetchall()
+
+    def _columns(self, over: bool) -> list[tuple[int, int, int | None, int | None]]:
+        """The trainer's values of tokens are in the segments of the trainer."""
+        sql = _SETTLED.format(segment="f.segment", rows="facts f", unknown=int(over), of="f.name = ?")
+        return self._state.db.execute(sql, (TABLES, token_facts.TOKEN_FACTS)).fetchall()
 
     def _remove(self, file: SegmentFile, id: int) -> bool:
-        with self._state:  # first: what is remembered as removed is never assembled from the rest
-            self._state.remove_segment(id, REMOVED)
-            self._state.put_meta(BYTES, str(int(self._state.meta(BYTES) or 0) + file.size))
+        db = self._state.db
         try:
+            db.execute("PRAGMA synchronous=FULL")  # the segment goes for good: so must this
+            with self._state:  # first: what is remembered as removed is never assembled from the rest
+                self._state.remove_segment(id, REMOVED)
             os.unlink(os.path.join(layout.spool_of(str(self._run_folder)), file.name))
-        except OSError as error:
+        except (OSError, sqlite3.Error) as error:
             _log.warning("cannot remove %s: %s", file.name, error)
             return False
+        finally:
+            db.execute("PRAGMA synchronous=NORMAL")
         return True
+
+
+def _settings(run_folder: Path) -> Settings:
+    """The run's; if its plan cannot be read, the defaults, but nothing is removed."""
+    try:
+        return Plan.loads(files.read(run_folder, layout.PLAN_JSON)).settings
+    except (OSError, ValueError):
+        return Settings(keep_spool=True)
 
 
 def spool_limit(run_folder: Path) -> int:
     """``--spool-limit`` of the run in bytes; 0: none, or its plan cannot be read."""
-    try:
-        return Plan.loads(files.read(run_folder, layout.PLAN_JSON)).settings.spool_limit
-    except (OSError, ValueError):
-        return 0
+    return _settings(run_folder).spool_limit

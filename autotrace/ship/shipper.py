@@ -27,6 +27,7 @@ from autotrace.ship.delivery.into_tables import open_tables
 from autotrace.ship.delivery.outbox import QUIET, Outbox
 from autotrace.ship.delivery.reporting import Reporting
 from autotrace.ship.index.indexer import Indexer
+from autotrace.ship.index.restored import restore
 from autotrace.ship.live_findings import LiveFindings
 from autotrace.ship.main_process import MainProcess
 from autotrace.ship.pace import Pace
@@ -35,6 +36,7 @@ from autotrace.ship.retention import Retention
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
+from autotrace.tables.errors import QueryError
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -59,6 +61,10 @@ class Shipper:
         self.stopped = False
         """Set by a signal: commit and end."""
         self._state = State.of_run(self.run_folder)
+        try:
+            restore(self._state, self.run_folder)
+        except (OSError, QueryError) as error:  # backends get what is in the segments all the same
+            _log.warning("the tables cannot be read: %s", error)
         self._outbox = Outbox(self._state, self.info)
         tables = open_tables(self.run_folder, self.info.run_id, Memory(self._state, f"backend:{TABLES}:"))
         self._reporting = Reporting(self._state, self.run_folder, self.info, self.info.backends, tables)
@@ -228,6 +234,8 @@ class Shipper:
         """Say how it ended. The sinks are closed before: some put their files in order then, which are read next."""
         self._crew.close()
         self._alerts.close()
+        if state == "done":
+            self._retention.make_room(over=True)
         return self.write("done" if state == "done" else "blocked", progress)
 
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:

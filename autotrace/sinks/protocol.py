@@ -52,7 +52,8 @@ class Rejected(SinkError):
 
 
 class Sink(Protocol):
-    """A backend at work for one run; ``autotrace.sinks.backend.Backend.make`` makes it."""
+    """A backend at work for one run; ``autotrace.sinks.backend.Backend.make`` makes it. A sink that inherits from this
+    class says only what it does."""
 
     name: str
     """The word after ``--backend``."""
@@ -69,12 +70,15 @@ class Sink(Protocol):
         """Take what is reported about the run after the launch: ``config`` (``project_name``, ``experiment_name``,
         ...), ``mlflow`` or ``wandb`` (the run of the trainer's logger), ... (``spool.records.Bind``). Ignore the rest.
         """
+        return
 
     def size(self, trajectory: Trajectory) -> int:
-        """Bytes that delivering ``trajectory`` would send, before compression: what budgets count."""
+        """Bytes that delivering ``trajectory`` would send, before compression: what budgets count; 0: it has none."""
+        return 0
 
     def page(self, trajectory: Trajectory) -> str | None:
-        """URL of a delivered trajectory in the backend's own pages, if it has pages."""
+        """URL of a delivered trajectory in the backend's own pages; None: it has no pages."""
+        return None
 
     def close(self) -> None:
         """Release connections; never raises."""

@@ -22,7 +22,7 @@ from autotrace.sinks.protocol import Sink
 
 GROUP = "autotrace.sinks"
 DEFAULT = "mlflow"
-"""The backend of a run for which none was chosen."""
+"""The backend of a run for which none was chosen, where it is installed; elsewhere a run is its tables."""
 
 
 class BackendError(Exception):
@@ -53,6 +53,11 @@ def get(name: str) -> Backend:
     Raises ``UnknownBackend`` or ``BrokenBackend``.
     """
     return _loaded(_entry(name))
+
+
+def default() -> tuple[str, ...]:
+    """The backends of a run for which none was chosen."""
+    return (DEFAULT,) if _importable(get(DEFAULT).requires[0]) else ()
 
 
 def usable(name: str) -> Backend:
@@ -106,14 +111,14 @@ def distributions() -> Iterator[str]:
 
 
 def help_text() -> str:
-    """All backends in one line, for ``--help``: ``mlflow (default; SQL store or tracking server), ...``."""
+    """All backends in one line, for ``--help``: ``mlflow (default where installed; ...), ...``."""
     shown = []
     for name in names():
         try:
             summary = get(name).summary
         except BackendError as error:
             summary = str(error)
-        shown.append(f"{name} ({'default; ' if name == DEFAULT else ''}{summary})")
+        shown.append(f"{name} ({'default where installed; ' if name == DEFAULT else ''}{summary})")
     return ", ".join(shown)
 
 

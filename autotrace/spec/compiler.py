@@ -12,14 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from autotrace.config.plan import Plan, Settings, Target
+from autotrace.config.plan import SHIPPED, Plan, Settings, Target
 from autotrace.config.tokenizer_name import located
 from autotrace.spec import document, entry, names
 from autotrace.spec.document import Node, Position, Problem, SpecError
 from autotrace.spec.model import Entry, Key, Paths
-
-SHIPPED = "patch_specs"
-"""Folder of the shipped lists: inside the package when installed, beside it in a source checkout."""
 
 _WITH_PATHS = ("rows", "id", "of", "capture", "tokens", "attributes", "facts")
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -55,13 +52,16 @@ def compile_plan(
     return dataclasses.replace(plan, digest=hashlib.sha256(plan.dumps().encode()).hexdigest())
 
 
+_IMPORTED_BY_MANY = ("httpx", "httpx2")
+
+
 def watched_modules(plan: Plan) -> tuple[str, ...]:
     """Top-level names of modules, sorted: the processes that import none of them have nothing to record, and read no
     plan.
 
-    Shipped lists of clients (openai, httpx, ...) are of methods that are recorded inside of other calls alone. A
-    process that imports nothing else of the plan has no such calls; in one that does they are bound then, also if they
-    were imported before. (Not so functions, which ``from ... import`` copies.)
+    Shipped lists of what many programs import and few ask models with (httpx, mcp) are of methods that are recorded
+    inside of other calls alone. A process that imports nothing else of the plan has no such calls; in one that does
+    they are bound then, also if they were imported before. (Not so functions, which ``from ... import`` copies.)
     """
     names = (name for target in plan.targets if not _can_wait(target) for name in target.names)
     return tuple(sorted({name.replace(":", ".").split(".", 1)[0] for name in names}))
@@ -70,7 +70,8 @@ def watched_modules(plan: Plan) -> tuple[str, ...]:
 def _can_wait(target: Target) -> bool:
     parts = [name.replace(":", ".").split(".") for name in target.names]
     is_method = all(len(part) > 2 and part[-2].lstrip("_")[:1].isupper() for part in parts)
-    return target.inside and is_method and target.where.startswith(f"{SHIPPED}/")
+    asks = target.role == "llm" and target.names[0].partition(".")[0] not in _IMPORTED_BY_MANY
+    return target.inside and is_method and not asks and target.is_shipped
 
 
 def shown(path: Path) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 
-from autotrace.patch.reach import LATER, reach
+from autotrace.patch.reach import LATER, LOOKED_PAST, reach
 from autotrace.record import used_libraries
 from autotrace.spec import syntax
 from autotrace.spec.names import top
@@ -183,6 +183,8 @@ def _called(symbol: Function, node: syntax.Function, resolver: Resolver) -> Iter
 
 
 def _reach(symbol: Function, node: syntax.Function, resolver: Resolver) -> int:
+    if f"{symbol.module.name}.{symbol.qualname}" in LOOKED_PAST:
+        return 0
     stack = resolver.member(symbol.module, "stack")
     return reach(_code(node), isinstance(stack, Function) and stack.module.name == "inspect")
 

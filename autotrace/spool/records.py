@@ -144,6 +144,10 @@ OF = "trajectory_id"
 """Attribute of a root whose trajectory is another one: the id that the host has for that, which a ``REQUEST`` names."""
 
 
+CONVERSATION = "conversation"
+"""Key of a root that no list names: it was made from a conversation (``record.conversation_roots``)."""
+
+
 class Fact(_Record, frozen=True, tag="F"):
     """A fact about a trajectory: reward, advantage, "trained in step 3".
 

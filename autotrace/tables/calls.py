@@ -124,6 +124,7 @@ def _parts(call: Call) -> str | None:
 TURNS = Table("turns", "an LLM call of the agent", (
     *OF_ROLLOUT,
     Column("turn", "int64", "1, 2, ... in the trajectory", lambda call: call.turn or None),
+    Column("chain", "int64", "its row in `chains`: 0, or that of a branch", attrgetter("chain")),
     Column("own", "bool", "the agent made it; no: a call of an engine, a judge, a tool, or the one that has the whole"
            " conversation", lambda call: bool(call.turn)),
     of_span("span_id", "string", "its row in `spans`"),

@@ -33,6 +33,11 @@ class Column:
     """None: the field is the value."""
     of_rollout: Callable[[Any], Any] | None = None
     """The same for all rows of a rollout: its value, of the rollout."""
+    head: str = ""
+    """Of a trajectory's: its head in ``autotrace ls``, which shows it where a trajectory has a value. Empty: not shown,
+    or shown in a way of its own."""
+    tag: bool = False
+    """Of a trajectory's: backends show it as a tag, or an attribute, of the trace."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +55,13 @@ class Table:
 
 
 IDENTITY = (
-    Column("run_id", "string", "the run", attrgetter("run_id")),
+    Column("run_id", "string", "the run", attrgetter("run_id"), tag=True),
     Column("trace_id", "string", "the trajectory: its id in every backend and command", attrgetter("trace_id")),
     Column("version", "int64", "counts up when calls or facts of it came after it was complete", attrgetter("version")),
-    Column("step", "int64", "training step", attrgetter("step")),
-    Column("uid", "string", "the prompt in this step: the rollouts of a group share it", attrgetter("uid")),
-    Column("rollout_n", "int64", "number of the rollout in its group", attrgetter("rollout_n")),
-    Column("validate", "bool", "whether it is of a validation", attrgetter("validate")),
+    Column("step", "int64", "training step", attrgetter("step"), tag=True),
+    Column("uid", "string", "the prompt in this step: the rollouts of a group share it", attrgetter("uid"), tag=True),
+    Column("rollout_n", "int64", "number of the rollout in its group", attrgetter("rollout_n"), tag=True),
+    Column("validate", "bool", "whether it is of a validation", attrgetter("validate"), tag=True),
 )
 OF_ROLLOUT = tuple(
     dataclasses.replace(column, of=attrgetter(f"rollout.{column.name}"), of_rollout=column.of) for column in IDENTITY

@@ -53,6 +53,16 @@ class Committed:
                 if attempt == TRIES - 1:
                     raise
 
+    def look_again(self) -> bool:
+        """Whether there are other files by now: the end of the run makes one of some. Raises ``OSError``,
+        ``QueryError``."""
+        before = self._files
+        self._look()
+        if self._files == before:
+            return False
+        self.close()
+        return True
+
     def __bool__(self) -> bool:
         """There is something."""
         return bool(self._snapshot.commits)
@@ -77,19 +87,17 @@ class Committed:
         """Whole trajectories by id, those that are there. Raises ``Gone``."""
         try:
             return self._load(trace_ids)
-        except Gone:  # the end of the run made one file of some
-            before = self._files
+        except Gone:
             try:
-                self._look()
+                changed = self.look_again()
             except (OSError, QueryError) as error:
                 raise Gone(str(error)) from error
-            if self._files == before:
+            if not changed:
                 raise
-            self.close()
             return self._load(trace_ids)
 
     def _load(self, trace_ids: Sequence[str]) -> dict[str, Trajectory]:
-        from autotrace.tables.rebuild import rebuilt
+        from autotrace.tables.rebuild import BELOW, rebuilt
 
         paths = self.files(TRAJECTORIES.name)
         if not paths or not trace_ids:
@@ -104,7 +112,7 @@ class Committed:
             versions = {trace_id: version for trace_id, version, _ in sorted(found, key=lambda row: row[1])}
             steps = [step for _, _, step in found]
             within = "" if not steps or None in steps else f" AND step BETWEEN {min(steps)} AND {max(steps)}"
-            tables = {name: self._rows(name, of + within, list(versions)) for name in OF_TRAJECTORIES}
+            tables = {name: self._rows(name, of + within, list(versions)) for name in (TRAJECTORIES.name, *BELOW)}
         except (duckdb.Error, OSError) as error:
             raise Gone(f"{self.folder} cannot be read: {first_line(error)}") from error
         loaded = {}
@@ -175,13 +183,17 @@ class TableFolder(Source):
         """See ``Source``."""
         return self._committed.files(table)
 
+    def look_again(self) -> bool:
+        """See ``Source``."""
+        return self._committed.look_again()
+
     def superseded(self) -> Mapping[str, int]:
         """See ``Source``."""
         return self._committed.superseded
 
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines:
         """See ``Source``: everything is in files."""
-        return []
+        return iter(())
 
     def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
         """See ``Source``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,15 +22,18 @@ TYPES = {
 
 
 MEMORY, EXPANDED = 512 << 20, 8
-"""Bytes that a question may take, and how many more for each byte of the files that it may read."""
+"""Bytes that a question may take, and how many more for each byte of what it may read."""
+
+AT_ONCE = 2_000
+"""Rows."""
 
 
-def connect(files: Sequence[str] = (), **settings: str) -> duckdb.DuckDBPyConnection:
+def connect(files: Sequence[str] = (), beside: int = 0, **settings: str) -> duckdb.DuckDBPyConnection:
     """A database that can open ``files``, and nothing else: no other file, no address, no variable of Python's.
-    ``settings``: more of DuckDB's."""
+    ``beside``: bytes that are put beside them; ``settings``: more of DuckDB's."""
     import duckdb
 
-    size = sum(os.stat(file).st_size for file in files)
+    size = beside + sum(os.stat(file).st_size for file in files)
     own = {
         "python_enable_replacements": "false", "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false", "temp_directory": "",
@@ -57,17 +61,18 @@ def duck_type(name: str) -> str:
 def put(
     connection: duckdb.DuckDBPyConnection, name: str, columns: Sequence[Column], rows: Iterable[tuple[Any, ...]]
 ) -> None:
-    """Make the table ``name`` of ``rows``. They go there as JSON: that needs neither Arrow nor numpy, which
-    take longer to import than a list takes to be shown."""
+    """Make the table ``name`` of ``rows``. They go there as JSON, ``AT_ONCE`` at a time: that needs neither Arrow nor
+    numpy, which take longer to import than a list takes to be shown."""
     types = {column.name: duck_type(column.type) for column in columns}
-    values = list(zip(*rows, strict=True)) or [()] * len(columns)
-    document = msgspec.json.encode({column: of for column, of in zip(types, values, strict=True)}).decode()
+    declared = ", ".join(f'"{column}" {kind}' for column, kind in types.items())
+    connection.execute(f"CREATE OR REPLACE TABLE {name} ({declared})")
     structure = json.dumps({column: [[kind[:-2]] if kind.endswith("[]") else kind] for column, kind in types.items()})
-    unnested = ", ".join(f'unnest(document."{column}") AS "{column}"' for column in types)
-    connection.execute(
-        f"CREATE OR REPLACE TABLE {name} AS SELECT {unnested} FROM (SELECT from_json(?, '{structure}') AS document)",
-        [document],
-    )
+    unnested = ", ".join(f'unnest(document."{column}")' for column in types)
+    sql = f"INSERT INTO {name} SELECT {unnested} FROM (SELECT from_json(?, '{structure}') AS document)"
+    listed = iter(rows)
+    while chunk := list(islice(listed, AT_ONCE)):
+        columns_of = dict(zip(types, zip(*chunk, strict=True), strict=True))
+        connection.execute(sql, [msgspec.json.encode(columns_of).decode()])
 
 
 def of_file(column: Column, present: set[str], one: str = "") -> str:

@@ -17,8 +17,8 @@ class QueryError(ValueError):
 
 
 class Gone(KeyError):
-    """A trajectory of which only its line is left: its segments were removed, to make room (``--spool-limit``) or by
-    hand, or its file was."""
+    """Only the line of a trajectory is left: its segments or its tables were removed by hand, or by an earlier
+    release (``--spool-limit``)."""
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> QueryError:

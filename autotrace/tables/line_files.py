@@ -104,6 +104,10 @@ class LineFile(Source):
         """See ``Source``."""
         return changed(self.path)
 
+    def again(self) -> Source | None:
+        """See ``Source``: a file that has not changed is not read again for each of its runs."""
+        return self if self.seen is not None and self.seen == self.fingerprint() else None
+
 
 def changed(path: Path) -> tuple[int, int] | None:
     """Another one when a file was written; None where there is none."""

@@ -6,13 +6,14 @@ lines) lies beside it under the same schema. A reader shows one moment: open ano
 
 from __future__ import annotations
 
+import functools
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -22,7 +23,7 @@ from autotrace.tables.engine import connect, of_file, put, read
 from autotrace.tables.errors import Gone, QueryError, known
 from autotrace.tables.labels import Label
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, json
-from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, rows
+from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS, rows
 from autotrace.tables.sources import Source, Steps, assembled
 from autotrace.tables.sql import Answer, answer, asked, first_line
 from autotrace.tables.trajectories import TRAJECTORIES
@@ -33,10 +34,14 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Progress = Callable[[int, int], None]
 """Called with how many trajectories were read, and of how many."""
 AT_ONCE = 100
 """Trajectories in memory."""
+TRIES = 3
+"""Files may be made one while they are read."""
 BESIDE = tuple(
     column
     for column in (
@@ -92,11 +97,35 @@ _LATEST = {
 }
 LABELS = ("label", "label_why")
 """Columns that people fill."""
-NEWEST = {"facts": "trace_id", "metrics": "run_id, step"}
+NEWEST = {**dict.fromkeys(WITH_FACTS, "trace_id"), "metrics": "run_id, step"}
 """Table -> of what the rows with the largest version count."""
 OWN = {"trajectories": "is_trajectory", "turns": "coalesce(own, true)"}
 """Table -> SQL that is true of the rows that people mean: the others are roots and calls beside the agent's."""
 _KEYS = {"trajectories": {"run_id", "trace_id", "start_ns", "is_trajectory"}, "turns": {"run_id", "own"}}
+
+
+def _changed(sources: Sequence[Source]) -> bool:
+    """Other files count by now, and they are there."""
+    with suppress(OSError, QueryError):
+        return any([source.look_again() for source in sources])
+    return False
+
+
+def _asked_again(method: Callable[P, T]) -> Callable[P, T]:
+    """``method`` of a reader, called once more if files were made one meanwhile: those that it asked are gone."""
+
+    @functools.wraps(method)
+    def called(*args: P.args, **more: P.kwargs) -> T:
+        reader: Any = args[0]
+        for _ in range(TRIES):
+            try:
+                return method(*args, **more)
+            except Exception:
+                if not _changed(reader.sources):
+                    raise
+        return method(*args, **more)
+
+    return called
 
 
 class Reader:
@@ -114,6 +143,7 @@ class Reader:
 
     # -- lines and tables ----------------------------------------------------------------------------------------------
 
+    @_asked_again
     def select(
         self,
         condition: Condition = EVERY,
@@ -141,12 +171,14 @@ class Reader:
         line = namedtuple("Line", columns)  # type: ignore[misc]  # its fields are those that were asked for
         return list(map(line._make, self._asked(sql + limits, condition.values)))
 
+    @_asked_again
     def count(self, condition: Condition = EVERY, *, roots: bool = False) -> int:
         """How many trajectories satisfy ``condition``."""
         view = self._provide(TRAJECTORIES, condition.columns, None)
         sql = f"SELECT count(*) FROM {view} WHERE {_wanted(condition, roots)}"
         return int(self._asked(sql, condition.values)[0][0])
 
+    @_asked_again
     def steps(self) -> dict[int | None, int]:
         """The training steps in order, and how many trajectories there are of each; None last, for those without."""
         view = self._provide(TRAJECTORIES, ("step",), None)
@@ -166,6 +198,7 @@ class Reader:
         finally:
             cursor.close()
 
+    @_asked_again
     def table(
         self, name: str = "trajectories", columns: Sequence[str] | None = None, step: int | None = None
     ) -> pa.Table:
@@ -180,6 +213,7 @@ class Reader:
         rows = asked(self._database.sql(f"SELECT {listed} FROM {view}{own}").to_arrow_table)
         return rows.cast(arrow.schema(table, names))
 
+    @_asked_again
     def sql(self, query: str) -> Answer:
         """The answer to one SELECT over the tables. Raises ``QueryError``."""
         return answer(query, self._views)
@@ -193,6 +227,7 @@ class Reader:
             self._database.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT {listed} FROM {view}{own}")
         return self._database
 
+    @_asked_again
     def computed(self, of: Mapping[str, Word], condition: Condition = EVERY) -> pa.Table:
         """Words of conditions, by name, of the trajectories that satisfy ``condition``, by start, as Arrow: numbers and
         flags as 64-bit floats, others as text, several texts with blanks between."""
@@ -205,6 +240,7 @@ class Reader:
         )  # fmt: skip
         return self._database.sql(sql, params=list(condition.values)).to_arrow_table()
 
+    @_asked_again
     def structure(self, column: str) -> dict[str, Any]:
         """The names within a column of JSON, each with its type: ``{"acc": "BOOLEAN", "parts": {...}}``."""
         view = self._provide(TRAJECTORIES, {column}, None)
@@ -212,6 +248,7 @@ class Reader:
         ((found,),) = self._asked(f"SELECT json_group_structure({text}) FROM {view} WHERE is_trajectory")
         return mapping(found)
 
+    @_asked_again
     def containing(self, text: str, *, in_any_case: bool = False) -> set[str]:
         """The trajectories that may contain ``text`` in what models and tools were given and returned: those in files
         that do, and all others."""
@@ -317,7 +354,7 @@ class Reader:
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
         self._opened = self._files()
-        database = connect(self._opened)
+        database = connect(self._opened, sum(source.size() for source in self.sources))
         database.execute("CREATE SCHEMA own")
         beside: list[tuple[str]] = []
         superseded: list[tuple[str, int]] = []
@@ -375,7 +412,7 @@ class Reader:
         conditions = []
         if table.name in OF_TRAJECTORIES and self._is_beside:
             conditions.append("NOT EXISTS (FROM own.beside WHERE trace_id = one.trace_id)")
-        if table.name in OF_TRAJECTORIES and table.name != "facts" and self._is_superseded:
+        if table.name in OF_TRAJECTORIES and table.name not in WITH_FACTS and self._is_superseded:
             conditions.append(
                 "NOT EXISTS (FROM own.superseded AS s WHERE s.trace_id = one.trace_id AND s.version > one.version)"
             )
@@ -419,15 +456,15 @@ class Reader:
     def _beside(self, table: Table, columns: Sequence[Column], steps: Steps | None, view: str) -> str:
         """The name of a table with what is in no file."""
         name, names = f"{view}_beside", [column.name for column in columns]
-        there: list[tuple[Any, ...]] = []
+        there: list[Iterator[tuple[Any, ...]]] = []
         whole = []
         for source in self.sources:
             lines = source.lines(table.name, names, steps)
             if lines is not None:
-                there += lines
+                there.append(lines)
             elif source.ids(steps):
                 whole.append(source)
-        put(self._database, name, columns, there)
+        put(self._database, name, columns, chain.from_iterable(there))
         if whole:
             made = self._assembled(table, columns, steps, whole)
             self._database.register("made", made)

@@ -28,14 +28,15 @@ Row = dict[str, Any]
 def rebuilt(tables: Mapping[str, pa.Table]) -> list[Trajectory]:
     """The trajectories of the rows of ``trajectories``, ``turns``, ``spans``, ``tokens`` and ``facts``, in the order of
     ``trajectories``. The facts of one are those of its newest version."""
-    by_trace = {name: _by_trace(table) for name, table in tables.items() if name != "trajectories"}
+    by_trace = {name: _by_trace(tables[name]) for name in BELOW if name in tables}
     return [
-        _trajectory(row, *(by_trace.get(name, {}).get(row["trace_id"], []) for name in _BELOW))
+        _trajectory(row, *(by_trace.get(name, {}).get(row["trace_id"], []) for name in BELOW))
         for row in _rows(tables["trajectories"])
     ]
 
 
-_BELOW = ("spans", "turns", "tokens", "facts")
+BELOW = ("spans", "turns", "tokens", "facts")
+"""Tables that trajectories are read from, beside ``trajectories``."""
 
 
 def _by_trace(table: pa.Table) -> dict[str, list[Row]]:

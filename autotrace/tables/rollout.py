@@ -10,12 +10,14 @@ from typing import Any
 import msgspec
 
 from autotrace.insight.profile import decode
+from autotrace.trajectory.chains import Chain, tree_of
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, times
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import TRAINERS, Span, Trajectory, above, finish_reason
 from autotrace.trajectory.numbers import integer
-from autotrace.trajectory.pieces import pieces, whole_response
+from autotrace.trajectory.pieces import own_pieces, whole_response
+from autotrace.trajectory.receipt import Receipt, of_row, receipt_of
 from autotrace.trajectory.tool_calls import tool_calls
 
 ROLES = ("trajectory", "agent", "span")
@@ -85,14 +87,34 @@ class Rollout:
         self.uid = word(attributes.get("uid"))
         self.rollout_n = integer(attributes.get("rollout_n", attributes.get("session_id")))
         self.validate = validate if isinstance(validate, bool) else None
-        self.spans = [Call(self, span, position) for position, span in enumerate(trajectory.spans)]
-        calls = {call.span.span_id: call for call in self.spans if call.span.role == "llm"}
-        self.turns = [calls[span.span_id] for span in trajectory.llm_spans]
-        for turn, call in enumerate(self.turns, 1):
-            call.turn = turn
-        if engines := [span for span in trajectory.spans if span.role == "engine"]:
-            for span in engines:
-                _below(span, trajectory.by_id, calls)
+
+    @cached
+    def spans(self) -> list[Call]:
+        """All calls, in the trajectory's order."""
+        found = [Call(self, span, position) for position, span in enumerate(self.trajectory.spans)]
+        calls = {call.span.span_id: call for call in found if call.span.role == "llm"}
+        for turn, span in enumerate(self.trajectory.llm_spans, 1):
+            calls[span.span_id].turn = turn
+        for call in found:
+            if call.span.role == "engine":
+                _below(call.span, self.trajectory.by_id, calls)
+        return found
+
+    @cached
+    def turns(self) -> list[Call]:
+        """The agent's calls of models."""
+        calls = {call.span.span_id: call for call in self.spans if call.turn is not None}
+        return [calls[span.span_id] for span in self.trajectory.llm_spans]
+
+    @cached
+    def receipt(self) -> Receipt | None:
+        """What became of its tokens in training."""
+        return receipt_of(self.trajectory)
+
+    def chains(self) -> Iterator[OwnChain]:
+        """Its chains; only a trajectory has some."""
+        if self.is_trajectory:
+            yield from (OwnChain(self, chain) for chain in tree_of(self.trajectory).chains)
 
     def release(self) -> None:
         """Let go of its calls, which hold it: all of it is then freed at once, and not when cycles are looked for.
@@ -164,7 +186,7 @@ class Rollout:
         pieces of one response (the agent began anew, or left a turn out)."""
         whole = self.answer
         mask = None if whole is None else whole.response_mask
-        places = pieces([call.span for call in self.turns], whole) if mask else None
+        places = own_pieces(self.trajectory, whole) if mask else None
         if places is None or mask is None:
             return None
         return {span_id: mask[start : start + count] for span_id, (start, count) in places.items()}
@@ -244,11 +266,55 @@ class Call:
         self.figures: Mapping[str, Any] = span.attributes
         """Attributes of the call and of its request to the engine."""
 
+    @property
+    def chain(self) -> int | None:
+        """The chain that it is a turn of; None: the agent did not make it."""
+        return tree_of(self.rollout.trajectory).of[self.turn] if self.turn else None
+
     def add(self, figures: Mapping[str, Any]) -> None:
         """Take what an engine below reports of the request; the innermost comes last and counts."""
         before = {} if self.figures is self.span.attributes else self.figures
         own = {name: value for name, value in self.span.attributes.items() if value is not None}
         self.figures = {**before, **figures, **own}
+
+
+class OwnChain:
+    """One chain of a trajectory: a row of ``chains``."""
+
+    __slots__ = ("chain", "rollout")
+
+    def __init__(self, rollout: Rollout, chain: Chain) -> None:
+        self.rollout, self.chain = rollout, chain
+
+    @property
+    def tokens(self) -> int | None:
+        """Generated in its own turns; None where no turn's number is known."""
+        spans = self.rollout.trajectory.llm_spans
+        counts = [count for turn in self.chain.turns if (count := spans[turn - 1].response_tokens) is not None]
+        return sum(counts) if counts else None
+
+    @property
+    def row(self) -> int | None:
+        """The trainer's row that it is; None: none, or not known."""
+        told = self.rollout.receipt
+        return None if told is None else told.row.get(self.chain.number)
+
+    @property
+    def in_rows(self) -> int | None:
+        """How many of ``tokens`` are in a row; None: not known."""
+        told = self.rollout.receipt
+        return None if told is None or not (told.is_whole or told.inside(self.chain)) else told.inside(self.chain)
+
+    def fact(self, name: str) -> Any:
+        """A fact about its row."""
+        return None if self.row is None else of_row(self.rollout.facts, name, self.row)
+
+    @property
+    def trained(self) -> int | None:
+        """Tokens of its row that the loss is taken over."""
+        told = self.fact("token_facts")
+        count = integer(told.get("tokens")) if isinstance(told, dict) else None
+        return None if count is None else count - (integer(told.get("rejected")) or 0)
 
 
 class Known:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from autotrace.tables.calls import SPANS, TOKENS, TURNS
 from autotrace.tables.columns import OF_ROLLOUT, Column, Table
 from autotrace.tables.metrics import METRICS
-from autotrace.tables.rollout import Call, Known, Rollout, exact
+from autotrace.tables.rollout import Call, Known, OwnChain, Rollout, exact
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.numbers import number
 
@@ -26,12 +26,37 @@ FACTS = Table("facts", "something that became known about a trajectory later", (
     Column("value", "json", "the value", lambda known: exact(known.value)),
 ))  # fmt: skip
 
-OF_TRAJECTORIES: dict[str, Table] = {table.name: table for table in (TRAJECTORIES, TURNS, SPANS, FACTS, TOKENS)}
+CHAINS = Table("chains", "a path through the turns of a trajectory: one, or several where it branches", (
+    *OF_ROLLOUT,
+    Column("chain", "int64", "0, 1, ... by their first own turns", attrgetter("chain.number")),
+    Column("parent", "int64", "the chain that it leaves", attrgetter("chain.parent")),
+    Column("after", "int64", "the turn after which it leaves that; 0: at its beginning",
+           lambda one: None if one.chain.kind is None else one.chain.after),
+    Column("kind", "string", "why: `sub-agent`, `compaction`, `rewrite`, `retry`, `best-of` or `restart`; empty: it"
+           " leaves none", attrgetter("chain.kind")),
+    Column("first_turn", "int64", "its first own turn; those before it belong to the chain that it leaves",
+           lambda one: one.chain.turns[0]),
+    Column("turns", "int64", "own turns", lambda one: len(one.chain.turns)),
+    Column("tokens", "int64", "tokens that they generated", attrgetter("tokens")),
+    Column("in_rows", "int64", "how many of these the rows of the trainer have; empty: not known",
+           attrgetter("in_rows")),
+    Column("row", "int64", "the trainer's row that it is, from 0; empty: none, or not known", attrgetter("row")),
+    Column("trained", "int64", "tokens of that row that the loss is taken over, shared turns included",
+           attrgetter("trained")),
+    Column("reward", "float64", "of that row, else of the trajectory",
+           lambda one: number(one.fact("reward")) if number(one.fact("reward")) is not None
+           else number(one.rollout.facts.get("reward"))),
+    Column("advantage", "float64", "of that row", lambda one: number(one.fact("advantage"))),
+))  # fmt: skip
+
+OF_TRAJECTORIES: dict[str, Table] = {table.name: table for table in (TRAJECTORIES, TURNS, SPANS, FACTS, TOKENS, CHAINS)}
 """Those whose rows belong to one trajectory each."""
+WITH_FACTS = (FACTS.name, CHAINS.name)
+"""They are written again whenever more becomes known about a trajectory: the rows of its newest version count."""
 TABLES: dict[str, Table] = {**OF_TRAJECTORIES, METRICS.name: METRICS}
 
 
-def rows(table: Table, rollouts: list[Rollout]) -> list[Rollout] | list[Call] | list[Known]:
+def rows(table: Table, rollouts: list[Rollout]) -> list[Rollout] | list[Call] | list[Known] | list[OwnChain]:
     """What ``Column.of`` is asked for each row of ``table``, one of ``OF_TRAJECTORIES``."""
     if table is TRAJECTORIES:
         return rollouts
@@ -41,6 +66,8 @@ def rows(table: Table, rollouts: list[Rollout]) -> list[Rollout] | list[Call] | 
         return [call for rollout in rollouts for call in rollout.spans]
     if table is TOKENS:
         return [call for rollout in rollouts for call in rollout.computed]
+    if table is CHAINS:
+        return [chain for rollout in rollouts for chain in rollout.chains()]
     return [known for rollout in rollouts for known in rollout.known()]
 
 

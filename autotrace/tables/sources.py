@@ -15,7 +15,7 @@ from autotrace.tables.labels import Label
 from autotrace.tables.metrics import OfStep
 from autotrace.trajectory.model import Trajectory
 
-Lines = list[tuple[Any, ...]]
+Lines = Iterator[tuple[Any, ...]]
 Steps = tuple[int, int]
 """The first and the last one."""
 STORED = "stored"
@@ -27,6 +27,9 @@ Delivery = tuple[int | None, str | None, str | None]
 class Source:
     """The trajectories of one run. Everything is read; nothing is written, and no link is followed."""
 
+    kind = ""
+    """Who recorded them, in words, if it was another project."""
+
     def __init__(self, path: Path, info: RunInfo) -> None:
         self.path = path
         self.info = info
@@ -36,6 +39,10 @@ class Source:
     def files(self, table: str) -> Sequence[str]:
         """The Parquet files of ``table`` that count. What is not in them comes from ``lines`` and ``load``."""
         return ()
+
+    def look_again(self) -> bool:
+        """Whether other files count by now. Raises ``OSError``, ``QueryError``."""
+        return False
 
     def superseded(self) -> Mapping[str, int]:
         """Trace id -> the version from which on its rows in files count."""
@@ -47,8 +54,12 @@ class Source:
         return None
 
     def ids(self, steps: Steps | None) -> Sequence[str]:
-        """The trajectories that are in no file, by start."""
+        """The trajectories that are in no file."""
         return ()
+
+    def size(self) -> int:
+        """Bytes of what is in no file, about."""
+        return 0
 
     def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
         """A whole one, decoded if ``texts``. Raises ``KeyError``, ``Gone`` where only its line is left."""
@@ -99,6 +110,10 @@ class Source:
 
     def fingerprint(self) -> object:
         """Another one when something was added."""
+        return None
+
+    def again(self) -> Source | None:
+        """The same for another reader, if nothing was added; None: it has to be looked for anew."""
         return None
 
     def close(self) -> None:

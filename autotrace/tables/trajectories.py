@@ -9,6 +9,8 @@ from typing import Any
 from autotrace.insight.profile import codes, decode, has_tool_error, is_truncated
 from autotrace.tables.columns import IDENTITY, Column, Table, duration
 from autotrace.tables.rollout import Rollout, exact, json, word
+from autotrace.trajectory.chains import tree_of
+from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import integer, number
 from autotrace.trajectory.span_text import prompt_line
 
@@ -37,22 +39,24 @@ def _first_prompt(rollout: Rollout) -> int | None:
 
 TRAJECTORIES = Table("trajectories", "a trajectory", (
     *IDENTITY,
-    Column("project_name", "string", "veRL's `trainer.project_name`", _attribute("project_name", word)),
-    Column("experiment_name", "string", "veRL's `trainer.experiment_name`", _attribute("experiment_name", word)),
+    Column("project_name", "string", "veRL's `trainer.project_name`", _attribute("project_name", word), tag=True),
+    Column("experiment_name", "string", "veRL's `trainer.experiment_name`",
+           _attribute("experiment_name", word), tag=True),
     Column("sample_index", "string", "the row of the data set, as text: it may be a uuid",
-           _attribute("sample_index", word)),
-    Column("data_source", "string", "the data set", _attribute("data_source", word)),
-    Column("agent_name", "string", "the agent loop", _attribute("agent_name", word)),
+           _attribute("sample_index", word), tag=True),
+    Column("data_source", "string", "the data set", _attribute("data_source", word), tag=True),
+    Column("agent_name", "string", "the agent loop", _attribute("agent_name", word), tag=True),
     Column("group_id", "string", "what the rollouts of one prompt in one step share, also without a `uid`",
            attrgetter("group_id")),
-    Column("attempt", "int64", "1, or 2 when the same rollout began once more", _attribute("attempt", integer)),
+    Column("attempt", "int64", "1, or 2 when the same rollout began once more",
+           _attribute("attempt", integer), tag=True),
     Column("name", "string", "the function that is the trajectory", lambda one: one.root.name),
     Column("role", "string", "of its own call: `trajectory`; `agent` or `span` where the list marks no trajectories",
-           lambda one: one.root.role),
+           lambda one: one.root.role, tag=True),
     Column("is_trajectory", "bool", "its role is one of these three; no: a step of the trainer, a request to an engine",
            attrgetter("is_trajectory")),
     Column("status", "string", "`OK`, `ERROR`, `TIMEOUT`, `CANCELLED`, `INTERRUPTED` or, while it runs, `OPEN`",
-           lambda one: one.root.status),
+           lambda one: one.root.status, tag=True),
     Column("error", "string", "type and message of what failed: the trajectory, else its first call that did; 500"
            " characters", lambda one: (one.failed.error_text or "")[:500] if one.failed else None),
     Column("reward", "float64", "the reward", _fact("reward", number)),
@@ -70,10 +74,12 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("trained_in_step", "int64", "the step whose update used it", _fact("trained_in_step", integer)),
     Column("trained_in_steps", "json", "all of them, where there are several", _fact("trained_in_steps", json)),
     Column("dropped", "string", "why the trainer left it out", _fact("dropped", word)),
-    Column("label", "string", "what somebody called it with `autotrace label`", _fact("label", word)),
+    Column("label", "string", "what somebody called it with `autotrace label`", _fact("label", word), head="label"),
     Column("label_why", "string", "the reason for the label", _fact("label_why", word)),
     Column("num_turns", "int64", "turns as the agent loop counts them (veRL: messages)", _fact("num_turns", integer)),
     Column("llm_calls", "int64", "rows in `turns`", lambda one: len(one.turns)),
+    Column("chains", "int64", "rows in `chains`, where it branches; empty: it is one chain",
+           lambda one: len(chains) if len(chains := tree_of(one.trajectory).chains) > 1 else None, head="chains"),
     Column("tool_calls", "int64", "calls of tools", attrgetter("tool_calls")),
     Column("spans", "int64", "rows in `spans`", lambda one: len(one.spans)),
     Column("late_spans", "int64", "calls that began after it had ended", lambda one: one.trajectory.late_spans),
@@ -118,7 +124,7 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
            lambda one: prompt_line(one.trajectory), text=True),
     Column("tokenizer", "string", "what decoded the texts", lambda one: one.trajectory.tokenizer, text=True),
     Column("findings", "list<string>", "[findings](findings.md) of it: `AT-RETOKENIZED`, ...",
-           lambda one: codes(decode(one.trajectory.profile))),
+           lambda one: codes(decode(one.trajectory.profile)), tag=True),
     Column("settings", "json", "what is known of the run's configuration and `autotrace diagnose` needs",
            lambda one: None if one.trajectory.settings == "{}" else one.trajectory.settings),
     Column("profile", "json", "what `autotrace diagnose` reads of it, in a form of its own",
@@ -127,3 +133,12 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("attributes", "json", "everything that was reported about it at its start",
            lambda one: exact(one.attributes)),
 ))  # fmt: skip
+HEADED = tuple(column for column in TRAJECTORIES.columns if column.head)
+"""Columns that ``autotrace ls`` shows as they are."""
+
+
+def tags(trajectory: Trajectory) -> dict[str, Any]:
+    """The values that are tags, those that are known."""
+    rollout = Rollout(trajectory)
+    values = {column.name: column.of(rollout) for column in TRAJECTORIES.columns if column.tag}
+    return {name: value for name, value in values.items() if value is not None and value != []}

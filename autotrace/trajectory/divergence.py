@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
+from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import answered_words, asked_words, input_text, output_text, shown_answer
@@ -38,7 +40,7 @@ class Divergence:
     """Where two trajectories part. ``here`` and ``there`` are what each has from that point on."""
 
     turn: int
-    """LLM turn, from 1; 0 where there is none."""
+    """LLM turn of ``one``, or of ``other`` if ``one`` has no such turn, from 1; 0 without turns."""
     part: str
     """``prompt``, ``answer``, ``end`` (one makes no such turn), ``result`` (of trajectories without a turn) or
     ``unknown``; of calls ``tool``, ``arguments``, ``result``, ``end``."""
@@ -51,23 +53,31 @@ class Divergence:
 def parted(one: Trajectory, other: Trajectory) -> Divergence | None:
     """The first token at which ``other`` leaves ``one``; None when they agree to the end.
 
-    Without token ids, texts are compared, then captured values, then numbers of tokens. A part ``unknown``
-    means that they agree as far as they were recorded, and that the answer of that turn was not.
+    Chains are compared with chains in their order, those that leave another one last. Without token ids, texts are
+    compared, then captured values, then numbers of tokens. A part ``unknown`` means that they agree as far as they were
+    recorded, and that the answer of that turn was not.
     """
     mine, yours = one.llm_spans, other.llm_spans
     if not mine and not yours:
         return _ended(one.root, other.root)
     unknown = None
-    for turn, (a, b) in enumerate(zip(mine, yours, strict=False), 1):
-        divergence = _prompts(turn, a, b) or _answers(turn, a, b)
-        if divergence is not None and divergence.part != UNKNOWN:
-            return divergence
-        unknown = unknown or divergence
-    if len(mine) == len(yours):
-        return unknown
-    turn = min(len(mine), len(yours))
-    nexts = [(shown_answer(spans[turn]) or "") if len(spans) > turn else "" for spans in (mine, yours)]
-    return Divergence(turn + 1, "end", None, *nexts)
+    trees = (sorted(tree_of(each).chains, key=lambda chain: chain.kind is not None) for each in (one, other))
+    for chains in zip_longest(*trees):
+        turns = [chain.turns if chain is not None else [] for chain in chains]
+        for here, there in zip(*turns, strict=False):
+            a, b = mine[here - 1], yours[there - 1]
+            divergence = _prompts(here, a, b) or _answers(here, a, b)
+            if divergence is not None and divergence.part != UNKNOWN:
+                return divergence
+            unknown = unknown or divergence
+        if len(turns[0]) != len(turns[1]):
+            at, longer = min(map(len, turns)), max(turns, key=len)
+            nexts = [
+                (shown_answer(spans[own[at] - 1]) or "") if len(own) > at else ""
+                for spans, own in zip((mine, yours), turns, strict=True)
+            ]
+            return Divergence(longer[at], "end", None, *nexts)
+    return unknown
 
 
 def _prompts(turn: int, a: Span, b: Span) -> Divergence | None:

@@ -6,7 +6,7 @@ times. Calls that overlap count once where spans are measured; requests that ove
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from autotrace.trajectory.model import Span, Trajectory, above, ancestors
@@ -53,7 +53,7 @@ def times(trajectory: Trajectory) -> Times:
     by_role: dict[str, list[Span]] = {}
     for span in spans:
         by_role.setdefault(span.role, []).append(span)
-    calls = [span for span in by_role.get("llm", ()) if not _within(span, by_id)]
+    calls = [span for span in by_role.get("llm", ()) if not within(span, by_id)]
     tools = [span for role in _TOOLS for span in by_role.get(role, ())]
     rewards = by_role.get("reward", [])
     having = [span for span in spans if not _FIGURES.isdisjoint(span.attributes)]
@@ -62,6 +62,8 @@ def times(trajectory: Trajectory) -> Times:
     served, asked = ([span for span in calls if (span.span_id in traced) is known] for known in (True, False))
     engine = sum(value for value in phases.values() if value is not None)
     root = trajectory.root.duration_ns
+    if not calls and any(span.role == "llm" for span in trajectory.spans):
+        root = None  # what is not theirs is not known either
     return Times(
         queue_s=phases["queue"],
         prefill_s=phases["prefill"],
@@ -72,6 +74,20 @@ def times(trajectory: Trajectory) -> Times:
         reward_s=_rounded(_covered(rewards)) if rewards else None,
         other_s=None if root is None else _rounded(max(0.0, root / 1e9 - _covered([*calls, *tools, *rewards]))),
     )
+
+
+PHASES = ("dispatch", "queue", "prefill", "decode")
+
+
+def engine_phases(span: Span) -> Iterator[tuple[str, float, float]]:
+    """The engine's own times of a request, one after the other from its start on: which of ``PHASES``, start and length
+    in ns."""
+    at = float(span.start_ns)
+    for name in PHASES:
+        seconds = span.attributes.get(f"{name}_s")
+        if isinstance(seconds, (int, float)) and seconds > 0:
+            yield name, at, seconds * 1e9
+            at += seconds * 1e9
 
 
 @dataclass(frozen=True)
@@ -130,7 +146,8 @@ def _phases(having: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, floa
     return sums
 
 
-def _within(span: Span, by_id: Mapping[str, Span]) -> bool:
+def within(span: Span, by_id: Mapping[str, Span]) -> bool:
+    """It is part of another call that has a time of its own."""
     parent = by_id.get(span.parent_id) if span.parent_id else None
     if parent is None or parent.parent_id is None:  # nearly always
         return parent is not None and parent.role in _TIMED

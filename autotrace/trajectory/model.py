@@ -284,8 +284,8 @@ class Trajectory:
         return len(self.llm_spans)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """What a notebook shows: what ``autotrace show`` prints."""
         from importlib import import_module  # which reads this module
 
-        shown: str = import_module("autotrace.trajectory.notebook").as_html(self)
+        shown: str = import_module("autotrace.cli.show").as_html(self)
         return shown

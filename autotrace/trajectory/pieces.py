@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autotrace.trajectory.model import Span
+from autotrace.trajectory.chains import tree_of
+from autotrace.trajectory.model import Span, Trajectory
 
 
 class Piece(NamedTuple):
@@ -37,3 +38,29 @@ def whole_response(spans: Sequence[Span]) -> Span | None:
     """The call that has the whole conversation: the agent's."""
     having = (span for span in spans if span.role not in ("llm", "engine"))
     return next((span for span in having if span.response_mask or span.response_ids or span.response_text), None)
+
+
+def answered_path(trajectory: Trajectory, whole: Span | None) -> list[int]:
+    """The turns, from 1, of the chain that is the response of ``whole``; where none fits, or there is no response,
+    those of the chain that ended last."""
+    paths = tree_of(trajectory).paths()
+    if len(paths) < 2:
+        return paths[0] if paths else []
+    return next((path for path in paths if _whole_of(trajectory, path, whole)), paths[0])
+
+
+def own_pieces(trajectory: Trajectory, whole: Span | None) -> dict[str, Piece] | None:
+    """``pieces`` of the turns of ``answered_path``; where the trajectory branches, None for what is not one chain."""
+    path = answered_path(trajectory, whole)
+    if len(tree_of(trajectory).chains) > 1:
+        return _whole_of(trajectory, path, whole)
+    return pieces([trajectory.llm_spans[turn - 1] for turn in path], whole)
+
+
+def _whole_of(trajectory: Trajectory, path: Sequence[int], whole: Span | None) -> dict[str, Piece] | None:
+    """Their pieces, if these reach to the end of the response."""
+    places = pieces([trajectory.llm_spans[turn - 1] for turn in path], whole)
+    if not places or whole is None:
+        return None
+    last = places[trajectory.llm_spans[path[-1] - 1].span_id]
+    return places if last.start + last.length == len(whole.response_ids or ()) else None

@@ -59,7 +59,7 @@ def application(folder: Path) -> Starlette:
         try:
             return question(run)
         except Gone as error:
-            raise HTTPException(410, f"{error.args[0]} (--spool-limit removes what was delivered)") from None
+            raise HTTPException(410, str(error.args[0])) from None
         except KeyError as error:
             raise HTTPException(404, str(error.args[0])) from None
         except Exception as error:  # a run of somebody else may hold anything

@@ -77,7 +77,14 @@ def _word(name: str, is_number: bool) -> Word:
 
 def _numbers(column: pa.DoubleArray) -> bytes:
     """NaN for what is not there."""
-    return bytes(column.fill_null(float("nan")).to_numpy(zero_copy_only=False).tobytes())
+    return _data(column.fill_null(float("nan")))
+
+
+def _data(column: pa.Array) -> bytes:
+    """Its numbers as they are in memory; Arrow's own way to hand them over needs numpy."""
+    data, width = column.buffers()[1], column.type.bit_width // 8
+    begin = column.offset * width
+    return b"" if data is None else bytes(memoryview(data)[begin : begin + len(column) * width])
 
 
 def _texts(column: pa.StringArray) -> tuple[tuple[str, bytes], list[str]]:
@@ -85,5 +92,4 @@ def _texts(column: pa.StringArray) -> tuple[tuple[str, bytes], list[str]]:
     import pyarrow.compute as pc
 
     encoded = pc.utf8_slice_codeunits(column, 0, MAX_TEXT).dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return ("i32", codes.astype("int32").tobytes()), encoded.dictionary.to_pylist()
+    return ("i32", _data(encoded.indices.fill_null(-1))), encoded.dictionary.to_pylist()

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.insight import registry
-from autotrace.insight.profile import decode
+from autotrace.insight.words import of_turns
+from autotrace.tables.rollout import Rollout
+from autotrace.tables.schema import CHAINS
+from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.divergence import calls
 from autotrace.trajectory.durations import longest_gap, times
 from autotrace.trajectory.jsonable import jsonable
@@ -49,23 +51,25 @@ def detail(trajectory: Trajectory) -> dict[str, Any]:
         "start": root.start_ns / 1e9,
         "duration": None if root.duration_ns is None else root.duration_ns / 1e9,
         "conversation": list(conversation(trajectory)),
+        "chains": chains(trajectory),
         "findings": findings(trajectory),
         "spans": spans(trajectory),
     }
 
 
+def chains(trajectory: Trajectory) -> list[Item]:
+    """The rows of the table ``chains``, each with its own turns and how it begins; none if it does not branch."""
+    tree, own = tree_of(trajectory), [column for column in CHAINS.columns if column.of_rollout is None]
+    made = [(one.chain.turns, {column.name: column.of(one) for column in own}) for one in Rollout(trajectory).chains()]
+    return [{**row, "own": turns, "words": tree.words(turns[0])} for turns, row in made if len(made) > 1]
+
+
 def findings(trajectory: Trajectory) -> list[Item]:
     """What is wrong with it, as found when it was complete (``insight``): ``{code, what, turn, token}`` each; ``token``
     counts within the turn's answer, None where the finding is of the prompt or of the whole turn."""
-    profile = decode(trajectory.profile)
-    found = []
-    for mark in (*profile.marks, *profile.found) if profile is not None else ():
-        code = registry.codes().get(mark.code)
-        at = "" if mark.token is None else f", token {mark.token:,}"
-        what = f"{code.title if code else ''}{at}{': ' if mark.note else ''}{mark.note}"
-        turn = mark.turn if mark.turn is not None and mark.turn <= trajectory.turns else None
-        found.append({"code": mark.code, "what": what, "turn": turn, "token": None})
-    return found
+    return [
+        {"code": mark.code, "what": words, "turn": turn, "token": None} for turn, mark, words in of_turns(trajectory)
+    ]
 
 
 def conversation(trajectory: Trajectory) -> Iterator[Item]:

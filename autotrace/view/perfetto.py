@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
+from autotrace.trajectory.chains import tree_of
+from autotrace.trajectory.durations import engine_phases
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
 
 LANES = 200
 """Threads of one trajectory. Calls that would need more are drawn over others in the last one."""
-_PHASES = (("dispatch_s", "dispatch"), ("queue_s", "queue"), ("prefill_s", "prefill"), ("decode_s", "decode"))
 
 
 def encoded(trajectories: Iterable[Trajectory]) -> bytes:
@@ -30,6 +31,7 @@ def _events(number: int, one: Trajectory) -> list[dict[str, Any]]:
     name = f"step {who.get('step')} sample {who.get('sample_index')} n {who.get('rollout_n')} {one.trace_id[:12]}"
     events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": number, "args": {"name": name}}]
     lanes: list[tuple[str, list[int]]] = []
+    tree, turns = tree_of(one), {span.span_id: turn for turn, span in enumerate(one.llm_spans, 1)}
     latest = max((span.end_ns or span.start_ns for span in one.spans), default=0)
     for span in sorted(one.spans, key=lambda span: (span.start_ns, -(span.end_ns or latest))):
         end = latest if span.end_ns is None else span.end_ns
@@ -38,12 +40,17 @@ def _events(number: int, one: Trajectory) -> list[dict[str, Any]]:
         if len(lanes) > before:
             named = {"ph": "M", "name": "thread_name", "pid": number, "tid": lane, "args": {"name": lanes[lane][0]}}
             events.append(named)
-        place = {"pid": number, "tid": lane}
+        place, turn = {"pid": number, "tid": lane}, turns.get(span.span_id)
+        chain = {} if turn is None or len(tree.chains) < 2 else {"chain": tree.words(turn)}
         events.append({
             "ph": "X", "name": span.shown_name, "cat": span.role, "ts": span.start_ns / 1e3,
-            "dur": (end - span.start_ns) / 1e3, "args": _arguments(span), **place,
+            "dur": (end - span.start_ns) / 1e3, "args": {**_arguments(span), **chain}, **place,
         })  # fmt: skip
-        events += [{**phase, **place} for phase in _phases(span, end)]
+        events += [
+            {"ph": "X", "name": phase, "cat": "engine", "ts": at / 1e3, "dur": min(length, end - at) / 1e3, **place}
+            for phase, at, length in (engine_phases(span) if span.role == "engine" else ())
+            if at < end
+        ]
     return events
 
 
@@ -67,17 +74,3 @@ def _arguments(span: Span) -> dict[str, Any]:
     said: dict[str, Any] = {"status": span.status, "name": span.name, "error": span.error_text}
     said |= {"prompt_tokens": span.prompt_tokens, "response_tokens": span.response_tokens}
     return {**{name: value for name, value in said.items() if value is not None}, **span.attributes}
-
-
-def _phases(span: Span, end: int) -> Iterable[dict[str, Any]]:
-    """The engine's own times, one after the other from the start of the request on."""
-    if span.role != "engine":
-        return
-    at = float(span.start_ns)
-    for key, name in _PHASES:
-        seconds = span.attributes.get(key)
-        if isinstance(seconds, (int, float)) and seconds > 0:
-            length = min(seconds * 1e9, end - at)
-            if length > 0:
-                yield {"ph": "X", "name": name, "cat": "engine", "ts": at / 1e3, "dur": length / 1e3}
-                at += length

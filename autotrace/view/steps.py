@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from autotrace.insight import registry, words
-from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.diagnose import Diagnosis, counts
 from autotrace.insight.finding import Finding
 from autotrace.insight.step_lines import line as step_line
 from autotrace.tables import steps as query
 from autotrace.tables.conditions import condition
 from autotrace.tables.reader import Reader
-from autotrace.trajectory.durations import times
+from autotrace.trajectory.durations import engine_phases, times, within
 from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.model import Span, Trajectory, above, ancestors
+from autotrace.trajectory.model import Span, Trajectory, ancestors
 
 MOST = 512
 """Rollouts of a step that are read for its lanes."""
@@ -22,7 +22,6 @@ KINDS = ("queue", "prefill", "decode", "llm", "tool", "reward", "open", "other")
 """What a rollout can be at: waiting for an engine, ..., a call of a model without anything from an engine, ...,
 none of them."""
 _TIMED = {"llm": "llm", "tool": "tool", "env": "tool", "reward": "reward"}
-_PHASES = (("queue", ("dispatch_s", "queue_s")), ("prefill", ("prefill_s",)), ("decode", ("decode_s",)))
 
 Part = tuple[int, float, float]
 """Which of ``KINDS``, start, duration; seconds."""
@@ -37,16 +36,14 @@ def findings(reader: Reader, rows: Sequence[Any] | None = None) -> dict[str, Any
     named = None if rows is None else {row.trace_id for row in rows}
     diagnosis, shown, steps, rewards = Diagnosis(), Diagnosis(), {}, []
     for step in query.steps(reader, texts=True):
-        concerned: dict[str, set[str]] = {}
-        for hit in diagnosis.add(step):
-            concerned.setdefault(hit.code, set()).add(hit.record.trace_id)
+        concerned = counts(diagnosis.add(step))
         if numbers is not None and step.number not in numbers:
             continue
         shown.put(diagnosis.of_step(step.number))
         if step.number is None:
             continue
         if concerned:
-            steps[str(step.number)] = {code: len(ids) for code, ids in concerned.items()}
+            steps[str(step.number)] = concerned
         if step.training:
             of_step = step_line(step, step.training, validate=False)
             rewards.append({"step": step.number, "reward": of_step.reward_mean, "parts": of_step.reward_parts})
@@ -105,7 +102,7 @@ def rollout(one: Trajectory) -> dict[str, Any]:
         if phases and span.role == "engine":
             requests.append((f"{span.host}:{span.pid}", phases))
         kind = _TIMED.get(span.role)
-        if kind is None or _within(span, by_id):
+        if kind is None or within(span, by_id):
             continue
         if kind == "llm":
             parts += phases or _engines(span, one.spans, by_id, root) or [_whole(span, root, kind)]
@@ -139,17 +136,12 @@ def _engines(span: Span, spans: Sequence[Span], by_id: dict[str, Span], root: Sp
 
 
 def _phases(span: Span, root: Span) -> list[Part]:
-    """The engine's own times, one after the other from the start of the request on."""
-    at, found = (span.start_ns - root.start_ns) / 1e9, []
-    for kind, names in _PHASES:
-        values = [span.attributes.get(name) for name in names]
-        length = sum(value for value in values if isinstance(value, (int, float)))
-        if length > 0:
-            found.append((KINDS.index(kind), round(at, 6), round(length, 6)))
-            at += length
-    return found
-
-
-def _within(span: Span, by_id: dict[str, Span]) -> bool:
-    """It is part of another call that has a time of its own."""
-    return above(span, by_id, _TIMED) is not None
+    """The engine's own times."""
+    return [
+        (
+            KINDS.index("queue" if name == "dispatch" else name),
+            round((at - root.start_ns) / 1e9, 6),
+            round(took / 1e9, 6),
+        )
+        for name, at, took in engine_phases(span)
+    ]

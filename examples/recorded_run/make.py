@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from autotrace.run import layout
-from autotrace.run.info import RunInfo, find_run
+from autotrace.run.info import RunInfo, find_runs
 from autotrace.tables.commits import FILE, FOLDER, Added, Commit, snapshot
 
 HERE = Path(__file__).resolve().parent
@@ -36,7 +36,7 @@ def record(folder: Path) -> Path:
     launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(folder), "--backend", "jsonl", "--quiet"]
     facts = ["--project", "autotrace-demo", "--logprobs", "1", "--token-facts", "all", "--"]
     subprocess.run([*launch, *facts, sys.executable, str(HERE / "program.py")], env=environ, cwd=ROOT, check=True)
-    return find_run(folder)
+    return find_runs(folder)[0][-1]
 
 
 def publish(run: Path, to: Path) -> None:

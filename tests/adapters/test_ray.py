@@ -14,7 +14,7 @@ import pytest
 from autotrace.adapters.ray import actors
 from autotrace.adapters.ray import cluster as adapter
 from autotrace.run import layout
-from autotrace.run.info import find_run
+from autotrace.run.info import find_runs
 from autotrace.spool.records import Define, Open, Record, Report
 from autotrace.spool.segment import read_frames
 from tests.waiting import DEADLINE
@@ -27,7 +27,7 @@ CARRIED = ("sync", "async", "threaded", "relay", "task")
 def records(folder: Path) -> list[list[Any]]:
     """All records of a run, a list per process."""
     found = []
-    for segment in sorted((find_run(folder) / layout.SPOOL).iterdir()):
+    for segment in sorted((find_runs(folder)[0][-1] / layout.SPOOL).iterdir()):
         fd = os.open(segment, os.O_RDONLY)
         found.append([msgspec.msgpack.decode(frame.payload, type=Record) for frame in read_frames(fd)])
         os.close(fd)
@@ -46,7 +46,7 @@ def spans(folder: Path) -> list[tuple[str, str, Open]]:
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The program under the launcher; its records stay in ``folder``."""
     launcher = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--drain-timeout", "0"]
-    options = ["--quiet", "--run-dir", str(folder), "--spec", str(PROGRAM / "spec.yaml")]
+    options = ["--quiet", "--keep-spool", "1", "--run-dir", str(folder), "--spec", str(PROGRAM / "spec.yaml")]
     environ = {**os.environ, "PYTHONPATH": f"{PROGRAM}:{ROOT}", "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
     environ.pop("AUTOTRACE", None)
     return subprocess.run(

@@ -19,9 +19,9 @@ from typing import Any
 from click.testing import CliRunner
 
 from autotrace.cli.main import main
+from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 280
 
 
 def said(module: Any) -> list[list[str]]:
@@ -74,7 +74,7 @@ def _run(command: list[str], folder: Path) -> str:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("AUTOTRACE")}
     environ["PYTHONPATH"] = str(ROOT)
     done = subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        command, cwd=folder, env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

@@ -14,9 +14,10 @@ from typing import Any
 from autotrace.ship.readers import of_run
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.server import TEXT, serving
+from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 840 if "AUTOTRACE_TEST_AGENTS" in os.environ else 280
+TIMEOUT = 840 if "AUTOTRACE_TEST_AGENTS" in os.environ else DEADLINE
 """Seconds for a program. Those that train import for a minute, for several on a machine that does something else."""
 Serving = Callable[[], AbstractContextManager[str]]
 SPEC = """

@@ -77,7 +77,8 @@ class TestEnvironmentAlone:
             "        process.start(); process.join(); print(process.exitcode)\n",
         )
         spec = place.write("spec.yaml", "- agent.Agent.run\n")
-        done = place.run(["python", "-u", "agent.py"], {**ON, "AUTOTRACE_SPECS": str(spec)})
+        variables = {**ON, "AUTOTRACE_SPECS": str(spec), "AUTOTRACE_KEEP_SPOOL": "1"}
+        done = place.run(["python", "-u", "agent.py"], variables)
         assert done.stdout.split() == ["True", "False", "0", "0"], done.stderr
         (run,) = place.runs()
         lines = (run / "trajectories.jsonl").read_text().splitlines()
@@ -264,10 +265,9 @@ class TestCost:
         for target in targets:
             assert target.inside or any(name.replace(":", ".").partition(".")[0] in watched for name in target.names)
 
-    def test_a_process_that_imports_clients_alone_pays_nothing(self, place: Place) -> None:
+    def test_a_process_that_imports_what_many_import_pays_nothing(self, place: Place) -> None:
         code = (
-            "import sys, httpx, openai, anthropic, mcp\n"
-            "openai.OpenAI(api_key='none').chat.completions\n"
+            "import sys, httpx, mcp\n"
             "print([name for name in sys.modules if name.startswith(('autotrace.patch', 'autotrace.record', 'wrapt'))])"
         )
         assert place.launch([place.python, "-c", code]).stdout == place.run([place.python, "-c", code]).stdout == "[]\n"
@@ -282,8 +282,7 @@ class TestCost:
             f"def ask(): return client.chat.completions.create(**{asked}).choices[0].message.content\n"
             f"def sent(): return plain.post(url + '/chat/completions', json={asked}).json()\n"
             "def post(): return sent()['choices'][0]['message']['content']\n"
-            "ask()\n"
-            "assert 'autotrace.patch' not in sys.modules\n"
+            "sent()\n"
             "from agents import solve\n"
             "print(solve(ask, post))\n"
         )

@@ -90,7 +90,7 @@ def test_a_hung_shipper_holds_nobody_longer_than_the_drain_timeout(place: Place)
     assert time.monotonic() - begin > 1.4
     assert found.returncode == 0
     assert "autotrace: delivering" in found.stderr
-    assert "gave up waiting after 2 s" in found.stderr
+    assert re.search(r"gave up waiting after \d+ s", found.stderr), found.stderr
 
 
 def test_a_timer_of_the_host_does_not_go_off_while_it_waits_for_us(place: Place) -> None:
@@ -100,7 +100,7 @@ def test_a_timer_of_the_host_does_not_go_off_while_it_waits_for_us(place: Place)
     found = place.launch(["python", "-c", code], ["--drain-timeout", "1.5"])
     os.kill(int(found.stdout), signal.SIGKILL)
     assert found.returncode == 4
-    assert "gave up waiting after 2 s" in found.stderr
+    assert re.search(r"gave up waiting after \d+ s", found.stderr), found.stderr
 
 
 def test_a_daemon_thread_that_goes_on_recording_does_not_hold_the_exit(place: Place) -> None:
@@ -320,7 +320,7 @@ def test_what_was_not_recorded_is_said_first_even_by_quiet_runs(place: Place, op
             {"trajectories": 372, "drops": {"drop:tokens": 1311, "drop:memory_limit": 128, "fault:x": 1}},
             "autotrace: 1,311 calls without token lists: more waited to be written than a process may hold; "
             "128 trajectories not recorded: more waited to be written than a process may hold; "
-            "372 trajectories -> ; to look at them: autotrace ls R",
+            "372 trajectories -> its run folder; to look at them: autotrace ls R",
         ),
         (
             "blocked",

@@ -1,4 +1,5 @@
-"""A program that asks a model outside of any trajectory is told that, and what to name."""
+"""A program that asks a model outside of any trajectory: its conversations are trajectories if no list names one; else
+it is told what to name."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def agent(place: Place) -> Place:
     place.write("agent.py", AGENT)
-    place.write("mine.yaml", "- agent.score\n")
+    place.write("mine.yaml", "- {target: agent.score, role: trajectory}\n")
     return place
 
 
@@ -51,7 +52,7 @@ def status(place: Place) -> tuple[str, str]:
     return shown, "\n".join(json.loads(place.run(["autotrace", "status", str(run), "--json"]).stdout)["advice"])
 
 
-def test_with_a_list_that_names_no_trajectory(agent: Place) -> None:
+def test_with_a_list_that_names_another_function(agent: Place) -> None:
     with serving() as url:
         done = agent.launch(["python", "agent.py", url], ["--spec", "mine.yaml"])
     assert done.stdout == "It is 4.\nIt is 4.\n"
@@ -69,20 +70,47 @@ def test_with_a_list_that_names_no_trajectory(agent: Place) -> None:
 def test_where_other_calls_were_recorded(agent: Place) -> None:
     with serving() as url:
         done = agent.launch(["python", "agent.py", url, "score"], ["--spec", "mine.yaml"])
-    assert "2 traces -> jsonl" in done.stderr
+    assert "2 trajectories -> jsonl" in done.stderr
     assert "`- {target: agent.solve, role: trajectory}`" in status(agent)[1]
 
 
-def test_without_a_list_the_rule_is_said(agent: Place) -> None:
-    """Nothing of ours is loaded into such a program, so nobody knows what it called."""
+@pytest.mark.parametrize("options", [(), ("--spec", "others.yaml")], ids=["no list", "no root"])
+def test_without_a_root_in_a_list(agent: Place, options: tuple[str, ...]) -> None:
+    agent.write("others.yaml", "- agent.nothing\n")
     with serving() as url:
-        agent.launch(["python", "agent.py", url])
+        done = agent.launch(["python", "agent.py", url], options)
+    assert done.stdout == "It is 4.\nIt is 4.\n" and "2 trajectories -> jsonl" in done.stderr
     shown, advice = status(agent)
+    assert "called outside" not in shown and "outside" not in advice
+    (run,) = agent.runs()
+    listed = agent.run(["autotrace", "show", "--where", "turns = 1", str(run)], {"COLUMNS": "400"}).stdout
+    assert "made from its conversation: no list names the function that is one rollout" in listed
+
+
+def test_a_conversation_that_was_over_when_its_process_was_killed_is_whole(place: Place) -> None:
+    killed = "    main()\n    import os, time\n    time.sleep(2)\n    os.kill(os.getpid(), 9)\n"
+    place.write("agent.py", AGENT.replace("    main()\n", killed))
+    with serving() as url:
+        done = place.launch(["python", "agent.py", url])
+    assert done.returncode == -9
+    (run,) = place.runs()
+    shipped = place.run(["autotrace", "ship", str(run)])
+    assert shipped.returncode == 0, shipped.stderr
+    listed = place.run(["autotrace", "ls", "--json", str(run)]).stdout
+    assert [json.loads(line)["status"] for line in listed.splitlines()] == ["OK", "OK"]
+
+
+def test_what_many_import_is_no_agent(place: Place) -> None:
+    """Nothing of ours is loaded into such a program, so nobody knows what it called."""
+    place.write("agent.py", "import httpx, sys\nprint(httpx.get(sys.argv[1] + '/models').status_code)\n")
+    with serving() as url:
+        place.launch(["python", "agent.py", url])
+    shown, advice = status(place)
     (imported,) = [line for line in shown.splitlines() if "in modules that no process imported" in line]
-    assert "openai" not in imported and "verl" in imported
+    assert "httpx" not in imported and "openai" in imported and "verl" in imported
     (clients,) = [line for line in shown.splitlines() if "recorded only inside of others" in line]
-    assert "openai" in clients and "verl" not in clients
-    assert "calls through anthropic, " in advice and "openai are recorded only inside of a trajectory: name" in advice
+    assert "httpx" in clients and "openai" not in clients and "verl" not in clients
+    assert "calls through httpx, " in advice and "mcp are recorded only inside of a trajectory: name" in advice
     assert "`- {target: agent.FUNCTION, role: trajectory}`" in advice and "autotrace init proposes" in advice
     assert "none imported a module" not in advice
 

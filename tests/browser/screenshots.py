@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from autotrace.run.info import find_run
+from autotrace.run.info import find_runs
 from tests.browser.conftest import NAMES, ROOT, started
 
 FOLDER = ROOT / "docs" / "screenshots"
@@ -41,7 +41,8 @@ def take(page: Page, base: str, run: str, theme: str) -> None:
 
 def main() -> None:
     """Of the newest run in ``autotrace-runs``, or of the folder that is given."""
-    run = find_run(Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("AUTOTRACE_RUN_DIR", "autotrace-runs")))
+    runs = Path(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("AUTOTRACE_RUN_DIR", "autotrace-runs"))
+    run = find_runs(runs)[0][-1]
     FOLDER.mkdir(exist_ok=True)
     server = started(run)
     try:

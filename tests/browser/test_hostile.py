@@ -90,7 +90,7 @@ def test_hostile_texts_in_a_file_and_in_a_notebook(tmp_path: Path, browser: Brow
     page = browser.new_page()
     tab = Visit(page, file.as_uri())
     page.goto(file.as_uri())
-    page.wait_for_selector(ROWS)
+    tab.go("#/run/any/table", ROWS)
     for number in range(5):
         for view, wait in (("conversation", ".item"), ("tokens", ".tokens"), ("timeline", ".timeline-canvas")):
             tab.go(f"#/run/any/trace/{bytes([number + 1]).hex() * 16}?view={view}", wait)

@@ -354,6 +354,32 @@ def test_a_run_that_is_being_written_shows_what_comes(tmp_path: Path, visit: Ope
     assert page.locator(".body").evaluate("(body) => body.scrollTop") == place, "who reads stays where she reads"
 
 
+def test_the_branches_of_a_trajectory_are_places_to_go_to(tmp_path: Path, visit: Open) -> None:
+    folder = new_run(tmp_path, "branches")
+    process, trace = Process(folder), b"\x7f" * 16
+    root = process.open(trace, "trajectory", attributes=attributes(step=1))
+    said: list[dict[str, str]] = []
+    for system, text in (("main", "a"), ("main", "b"), ("sub", "c"), ("main", "d"), ("main", "e")):
+        before = said if system == "main" else []
+        messages = [{"role": "system", "content": system}, *before, {"role": "user", "content": f"{text} " * 400}]
+        answer = {"role": "assistant", "content": f"answer {text}"}
+        process.close(trace, process.open(trace, "llm", root, inputs={"messages": messages}), output=answer)
+        if system == "main":
+            said = [*messages[1:], answer]
+    process.close(trace, root)
+    process.exit()
+    tab = visit(folder)
+    page = tab.go(f"#/run/{folder.name}/trace/{trace.hex()}", ".branches")
+    places = page.locator(".branches button")
+    expect(places).to_have_text([re.compile("chain 0.*4 turns"), re.compile("chain 1: sub-agent after turn 2.*1 turn")])
+    places.last.click()
+    expect(page.locator(".item.assistant[data-turn='3']")).to_contain_text("answer c")
+    expect(page.locator(".item.branch[data-turn='3']").first).to_be_in_viewport()
+    fork = page.locator(".item-head .to")
+    expect(fork).to_have_text("→ chain 1: sub-agent after turn 2")
+    assert fork.is_visible(), "without pointing at it"
+
+
 def test_an_empty_run_says_so(tmp_path: Path, visit: Open) -> None:
     expect(visit(new_run(tmp_path, "empty")).page.locator(".count")).to_contain_text("this run has none yet")
 

@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from autotrace.ship.readers import of_run
 from autotrace.view import columns, open_runs
+from autotrace.view.open_runs import newest_address
 from tests.browser.conftest import MANY, Server, Visit, started
 from tests.browser.figures import measured
 from tests.ship.spools import Process, attributes, new_run
@@ -46,10 +47,10 @@ def test_100_000_trajectories(many: Path, serve: Callable[[Path], Server], visit
     measured(f"{rows}: a frame while scrolling, CPU", f"{scrolled:.1f} ms", "50 ms")
     came = f"{statistics.median(worst):.0f} ms (median of {ROUNDS} runs)"
     measured(f"{rows}: the worst of {FRAMES} frames, on the clock", came, "50 ms")
-    measured(f"{rows}: the server's memory", f"{memory:.0f} MB", "300 MB")
+    measured(f"{rows}: the server's memory", f"{memory:.0f} MB", "350 MB")
     assert filtered < 150 and sorted_ < 150 and scrolled < 50
     assert page.evaluate("document.querySelectorAll('*').length") < 5000, "a plain table would have 1.4 million"
-    assert memory < 300
+    assert memory < 350
 
 
 USABLE = """() => {
@@ -76,7 +77,7 @@ def test_100_000_trajectories_can_be_used_at_once(many: Path, browser: Browser) 
             page = browser.new_page(viewport={"width": 1440, "height": 860})
             page.add_init_script(f"({USABLE})()")
             for took in (first, again):
-                page.goto(server.link)
+                page.goto(f"{server.link}#/run/{newest_address(many)}/table")
                 took.append(float(page.evaluate("window.usable")))
                 if took is first:
                     worked.append(processor_time(server.process.pid) - before)

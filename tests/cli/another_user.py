@@ -19,7 +19,8 @@ from autotrace.cli.main import main
 
 NOBODY = 65534
 LOADED = {
-    "cli", "export", "insight", "launch", "redact", "run", "ship", "sinks", "spool", "tables", "trajectory", "view",
+    "cli", "export", "foreign", "insight", "launch", "redact", "run", "ship", "sinks", "spool", "tables", "trajectory",
+    "view",
 }  # fmt: skip
 
 
@@ -50,7 +51,7 @@ if __name__ == "__main__":
         os.setuid(NOBODY)
     answers = []
     for words in json.load(sys.stdin):
-        done = CliRunner().invoke(opened if words[0] == "open" else main, words[words[0] == "open" :])
+        done = CliRunner().invoke(opened if words[0] == "door" else main, words[words[0] == "door" :])
         raised = None if done.exception is None or isinstance(done.exception, SystemExit) else repr(done.exception)
         answers.append([done.exit_code, done.stdout, done.stderr, raised])
     json.dump(answers, sys.stdout)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.config.plan import Plan, Target
-from autotrace.run.info import RunInfo, find_run
+from autotrace.run.info import RunInfo, find_runs
 from autotrace.run.status import BackendStatus, Status
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, new_run, trajectory
@@ -220,10 +220,10 @@ def test_a_backend_that_is_too_slow_for_the_run_is_said_with_a_number(call: Call
     status = Status("running", "run", pending=9000)
     behind = "mlflow does not keep up: the run makes 400 traces a second, mlflow takes 92"
     status.backends["mlflow"] = BackendStatus("mlflow", delivered=5000, pending=9000, behind=behind)
-    status.write(find_run(runs))
+    status.write(find_runs(runs)[0][-1])
     assert behind in advice(call) and f"! {behind}" in call("ls", run).output
     status.backends["mlflow"].behind = None
-    status.write(find_run(runs))
+    status.write(find_runs(runs)[0][-1])
     assert "keep up" not in advice(call) + call("ls", run).output
 
 

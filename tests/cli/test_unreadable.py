@@ -50,6 +50,7 @@ def commands(run: Path) -> list[list[str]]:
         ["sql", "SELECT count(*) FROM trajectories", str(run)],
         ["view", str(run), "--export", str(run.with_suffix(".html"))],
         ["open", str(run)],
+        ["door", str(run)],
     ]
 
 
@@ -78,7 +79,7 @@ def test_a_run_that_is_closed(runs: Path, closed: str) -> None:
     (segment,) = (run / "spool").glob("*.seg")
     paths = {"run": run, "run.json": run / "run.json", "spool": run / "spool", "segment": segment}
     sentence = close(paths.get(closed, runs))
-    late = ("ship", "open") if closed in ("spool", "segment") else ()  # what writes first, and what reads when asked
+    late = ("ship", "door") if closed in ("spool", "segment") else ()  # what writes first, and what reads when asked
     every = [words for words in commands(run) if words[0] not in late]
     for words, (code, out, err) in zip(every, called(runs, every), strict=True):
         assert (code, out, len(err.splitlines())) == (2, "", 1), (words, out, err)

@@ -78,7 +78,7 @@ def test_a_finished_export(run: Path, tmp_path: Path, call: Call) -> None:
     written = call("view", str(lines), "--train", "--export", str(page))
     assert written.exit_code == 0, written.output
     assert page.stat().st_size > 50_000
-    lines.write_text('{"messages": []}\n')
+    lines.write_text('{"said": []}\n')
     refused = call("view", str(lines))
     assert refused.exit_code == 2 and "finished.jsonl, line 1: this is no trajectory" in refused.output
     assert len(refused.output.splitlines()) == 1

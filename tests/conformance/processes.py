@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from autotrace.run import layout
-from autotrace.run.info import find_run
+from autotrace.run.info import find_runs
 from autotrace.spool.records import Define, Header, Open, Record, Report
 from autotrace.spool.segment import read_frames
 from tests.waiting import DEADLINE
@@ -50,7 +50,7 @@ def run(
     """``command`` (arguments of Python) under the launcher with the list ``spec``; it has to end with ``code``."""
     (folder / "spec.yaml").write_text(spec)
     launcher = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--drain-timeout", "0"]
-    options = ["--quiet", "--run-dir", str(folder), "--spec", str(folder / "spec.yaml")]
+    options = ["--quiet", "--keep-spool", "1", "--run-dir", str(folder), "--spec", str(folder / "spec.yaml")]
     environ = {**os.environ, "PYTHONPATH": f"{PROGRAM}:{ROOT}", "RAY_USAGE_STATS_ENABLED": "0"}
     environ.pop("AUTOTRACE", None)
     if not python_path:
@@ -61,7 +61,7 @@ def run(
     )  # fmt: skip
     assert done.returncode == code, done.stderr[-4000:]
     ran = Ran(done.stdout, done.stderr)
-    for segment in sorted((find_run(folder) / layout.SPOOL).glob(f"*{layout.SEGMENT_SUFFIX}")):
+    for segment in sorted((find_runs(folder)[0][-1] / layout.SPOOL).glob(f"*{layout.SEGMENT_SUFFIX}")):
         fd = os.open(segment, os.O_RDONLY)
         ran.segments.append([msgspec.msgpack.decode(frame.payload, type=Record) for frame in read_frames(fd)])
         os.close(fd)

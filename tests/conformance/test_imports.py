@@ -106,6 +106,14 @@ def __getattr__(name):
     assert package.sub.h() == 3 and host.opened() == ["h"]
 
 
+def test_a_package_that_puts_a_function_over_its_submodule(host: Host) -> None:
+    host.watch("pack.reward.emit")
+    host.write("pack/reward", "def emit(): return 1\ndef reward(): return emit()\n")
+    host.write("pack/__init__", "from .reward import reward\n")
+    assert importlib.import_module("pack").reward() == 1
+    assert host.opened() == ["emit"] and {state for state, *_ in host.reports().values()} == {"bound"}
+
+
 def test_a_lazy_loader(host: Host) -> None:
     host.watch("plain.f")
     host.write("plain", "def f(): return 1\n")

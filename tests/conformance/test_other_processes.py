@@ -77,7 +77,7 @@ if __name__ == "__main__":
 
 
 def test_py_spy_names_the_function_and_its_file(tmp_path: Path) -> None:
-    from autotrace.run.info import find_run
+    from autotrace.run.info import find_runs
 
     (tmp_path / "watched.py").write_text(BUSY)
     (tmp_path / "spec.yaml").write_text("- watched.busy\n- watched.sampled\n")
@@ -98,4 +98,4 @@ def test_py_spy_names_the_function_and_its_file(tmp_path: Path) -> None:
     lines = [line.strip() for line in dumped.splitlines() if "watched.py" in line or "busy" in line]
     assert any(line.startswith("busy (watched.py:") for line in lines), dumped
     assert sum(line.startswith("sampled (") for line in lines) == 2, "the function and its wrapper"
-    assert find_run(tmp_path)
+    assert find_runs(tmp_path)

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from tests.cli.conftest import Call
+from tests.cli.test_branches import helped
 from tests.export.conftest import call, model, run, runs
 from tests.ship.spools import Process, attributes, new_run, trajectory
 
@@ -54,3 +55,10 @@ def test_trajectories_without_texts_and_those_that_failed(call: Call, runs: Path
     process.exit()
     assert call("export", "--format", "atif", "--out", "there").exit_code == 0
     assert len(read_by_harbor(Path("there"))) == 2
+
+
+def test_sub_agents(call: Call, runs: Path) -> None:
+    helped(runs)
+    assert call("export", "--format", "atif", "--out", "there").exit_code == 0
+    (read,) = read_by_harbor(Path("there"))
+    assert read["subagent_trajectories"]

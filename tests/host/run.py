@@ -85,6 +85,7 @@ def run(suite: Suite, interpreter: Path, source: Path, folder: Path | None, extr
         environ |= {
             "AUTOTRACE": "1", "AUTOTRACE_BACKEND": "jsonl", "AUTOTRACE_SPECS": str(spec),
             "AUTOTRACE_RUN_DIR": str(folder), "AUTOTRACE_DRAIN_TIMEOUT": "0", "AUTOTRACE_QUIET": "1",
+            "AUTOTRACE_KEEP_SPOOL": "1",
         }  # fmt: skip
     command = [
         str(interpreter),

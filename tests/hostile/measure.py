@@ -21,7 +21,7 @@ from autotrace.spool.records import Close, Counters, Open
 from .programs import MARK
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 240
+TIMEOUT = 480
 SPEC = "tests/hostile/spec.yaml"
 
 
@@ -86,9 +86,10 @@ class Observed:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment without anything of autotrace's or a backend's, and ``extra``."""
+    """The environment without anything of autotrace's or a backend's, and ``extra``. Segments stay: they are read."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW", "OTEL"))}
-    return {**clean, "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONHASHSEED": "0", **(extra or {})}
+    own = {"MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONHASHSEED": "0", "AUTOTRACE_KEEP_SPOOL": "1"}
+    return {**clean, **own, **(extra or {})}
 
 
 def command(program: str, variant: str) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from .table import CASES, Case
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = pytest.mark.timeout(1000)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.in_tests], ids=lambda case: case.name)

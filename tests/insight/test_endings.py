@@ -135,9 +135,10 @@ def test_the_same_call_again_and_one_whose_answer_changes() -> None:
 def test_the_same_call_in_the_next_turn() -> None:
     def made(*asked: tuple[str, str], **given: Any) -> list[str]:
         agent = span("agent", None)
-        spans = []
+        spans, prompt = [], [1]
         for n, (query, answer) in enumerate(asked):
-            spans.append(llm(agent.span_id, 2 * n, [1], [3, END]))
+            spans.append(llm(agent.span_id, 2 * n, prompt, [3, END]))
+            prompt = [*prompt, 3, END, 1]
             tool = {"inputs": {"tool_call": {"name": "s", "arguments": {"q": query}}}, "output": answer, **given}
             spans.append(span("tool", agent.span_id, 2 * n + 1, **tool))
         return [code for code, _, _ in marks(trajectory(agent, *spans)) if code == "AT-CALL-REPEATED"]
@@ -282,3 +283,10 @@ def test_a_rollout_that_was_given_up_or_whose_process_died() -> None:
     tool = span("tool", died.span_id, 2, status="INTERRUPTED", end_ns=None, name="search")
     (mark,) = examine(trajectory(llm(died.span_id, 0, [1, 2], [3, 2]), tool, root=died), Settings()).marks
     assert (mark.code, mark.note) == ("AT-INTERRUPTED", "in search")
+
+
+def test_a_rollout_that_says_that_it_failed_is_told_with_what_a_call_below_it_raised() -> None:
+    root = span("trajectory", None, status="ERROR")
+    attempt = span("span", root.span_id, 1, status="ERROR", error=("RuntimeError", "no sandbox", ""))
+    (mark,) = examine(trajectory(attempt, root=root), Settings()).marks
+    assert (mark.code, mark.note) == ("AT-ROLLOUT-FAILED", "RuntimeError: no sandbox")

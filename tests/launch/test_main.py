@@ -290,7 +290,7 @@ def test_a_segment_says_which_program_and_never_with_what(place: Place, words: l
     place.write("program.py", "import steps\nsteps.step(1)\n")
     place.write("steps.py", "def step(number): return number\n")
     spec = place.write("spec.yaml", "- steps.step\n")
-    done = place.launch(["python", *words], ["--spec", str(spec)])
+    done = place.launch(["python", *words], ["--keep-spool", "1", "--spec", str(spec)])
     assert done.returncode == 0, done.stderr
     (run,) = place.runs()
     (segment,) = run.glob("spool/*.seg")

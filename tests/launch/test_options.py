@@ -28,8 +28,8 @@ EXAMPLES = {
     "run_dir": "runs", "drain_timeout": "7", "content": "text", "sample_rate": "0.5", "validate_rate": "1",
     "every_n_steps": "2", "samples": "1,2", "max_samples_per_step_per_worker": "4", "seed": "7", "logprobs": "1",
     "redact_keys": "a*,b", "redact_patterns": "x+", "redact_hook": "m.n:f", "max_string": "10", "spool_limit": "1GB",
-    "keep": "errors,random=0.1", "step_budget": "2KB", "month_budget": "3MB", "shippers": "2", "supervise": "1",
-    "quiet": "yes", "token_facts": "all", "tokenizer": "Qwen/Qwen3-8B",
+    "keep_spool": "1", "keep": "errors,random=0.1", "step_budget": "2KB", "month_budget": "3MB", "shippers": "2",
+    "supervise": "1", "quiet": "yes", "token_facts": "all", "tokenizer": "Qwen/Qwen3-8B",
     "alert": "https://hooks.example.com/x", "alert_on": "AT-HUNG,AT-REPETITION", "alert_texts": "1",
     "stop_on": "AT-HUNG",
 }  # fmt: skip
@@ -77,11 +77,11 @@ def test_several_in_one_word_or_in_several(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_wrong_with_a_variable_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTOTRACE_KEEP", "slowest=x")
+    monkeypatch.setenv("AUTOTRACE_KEEP", "random=x")
     with pytest.raises(OptionError) as caught:
         Options.from_environment()
     assert str(caught.value) == (
-        "environment AUTOTRACE_KEEP: the keep-rule slowest has no value 'x'; write a number between 0 and 100"
+        "environment AUTOTRACE_KEEP: the keep-rule random has no value 'x'; write a number between 0 and 1"
     )
 
 

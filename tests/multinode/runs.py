@@ -23,7 +23,7 @@ class Run:
         self.cluster = cluster
         self._before = set(cluster.node1.runs.iterdir())
         launcher = [sys.executable, "-m", "autotrace.launch.main", "--backend", backend, "--drain-timeout", "90"]
-        options = ["--run-dir", str(cluster.runs), "--spec", str(PROGRAM / "agents.yaml")]
+        options = ["--keep-spool", "1", "--run-dir", str(cluster.runs), "--spec", str(PROGRAM / "agents.yaml")]
         driver = [sys.executable, str(PROGRAM / "driver.py"), cluster.address, scenario, *words]
         self.process = cluster.node1.popen(
             [*launcher, *options, *driver], {**cluster.environ, **environ},

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import DEADLINE
+from tests.waiting import DEADLINE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOW = "import sys; print('autotrace.bootstrap.activate' in sys.modules)"
@@ -67,11 +67,11 @@ def test_nothing_else_lands_in_site_packages(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"autotrace", "autotrace.pth", "autotrace.start"}
 
 
-def test_it_traces_in_an_empty_environment(environment: Path, tmp_path: Path) -> None:
+def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text("def step(x):\n    return x + 1\n")
     (tmp_path / "main.py").write_text(f"import work\n{SHOW}\nprint(work.step(1))\n")
     (tmp_path / "mine.yaml").write_text("- target: work.step\n  role: trajectory\n")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON", "MLFLOW"))}
     variables = {**kept, "PATH": f"{environment}{os.pathsep}{kept['PATH']}"}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -79,15 +79,28 @@ def test_it_traces_in_an_empty_environment(environment: Path, tmp_path: Path) ->
             words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=DEADLINE, check=False
         )
 
-    launched = run("autotrace-run", "--backend", "jsonl", "--spec", "mine.yaml", "--", "python", "main.py")
+    assert "so a run is its folder" in run("autotrace", "doctor").stdout
+    launched = run("autotrace-run", "--spec", "mine.yaml", "--", "python", "main.py")
     assert (launched.returncode, launched.stdout) == (0, "True\n2\n"), launched.stderr
-    assert "autotrace: 1 trajectory -> jsonl" in launched.stderr
+    said = launched.stderr.splitlines()[-1]
+    assert said.startswith("autotrace: 1 trajectory -> its run folder; to look at them: autotrace ls autotrace-runs/")
+    assert said.endswith("; to have them in MLflow or Weave: autotrace help backends")
+    (folder,) = (tmp_path / "autotrace-runs").iterdir()
+    assert list((folder / "tables").rglob("*.parquet"))
+    until(lambda: not list((folder / "spool").iterdir()))  # when the shipper has ended
 
     listed = run("autotrace", "ls", "--json")
     assert listed.returncode == 0, listed.stderr
     assert len(listed.stdout.splitlines()) == 1
+    assert run("autotrace", "sql", "--json", "SELECT count(*) AS n FROM spans").stdout == '{"n": 1}\n'
+    assert "backends      none: a run is its folder" in run("autotrace", "status").stdout
+    shipped = run("autotrace", "ship", str(folder))
+    assert (shipped.returncode, shipped.stdout.partition(" in ")[0]) == (0, "1 trajectory is"), shipped.stderr
+    later = run("autotrace", "ship", str(folder), "--backend", "jsonl")
+    assert "jsonl: 1 delivered, 0 left" in later.stdout, later.stderr
+    assert len((folder / "trajectories.jsonl").read_text().splitlines()) == 1
 
-    missing = run("autotrace-run", "--", "python", "main.py")
+    missing = run("autotrace-run", "--tracking-uri", "sqlite:///here.db", "--", "python", "main.py")
     assert missing.returncode == 2
     assert "pip install 'autotrace-rl[mlflow]'" in missing.stderr
 
@@ -147,3 +160,17 @@ def test_the_demo_needs_nothing_else(environment: Path, tmp_path: Path) -> None:
     assert all(code in done.stdout for code in ("AT-RETOKENIZED", "AT-TOOL-RAISES", "AT-MISMATCH", "AT-STRAGGLER"))
     for package in ("verl", "mlflow"):
         assert subprocess.run([environment / "python", "-c", f"import {package}"], capture_output=True).returncode != 0
+
+
+def test_the_page_needs_its_extra_alone(wheel: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "environment"
+    uv("venv", "--python", sys.executable, folder)
+    uv("pip", "install", "--python", folder / "bin" / "python", f"{wheel}[view]")
+    command = folder / "bin" / "autotrace"
+    subprocess.run([command, "demo", "--run-dir", tmp_path / "runs"], check=True, capture_output=True, timeout=DEADLINE)
+    (run,) = (tmp_path / "runs").iterdir()
+    done = subprocess.run(
+        [command, "view", run, "--export", tmp_path / "page.html"],
+        capture_output=True, text=True, timeout=DEADLINE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and (tmp_path / "page.html").stat().st_size > 1_000_000, done.stderr

@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
     for distribution, version in wanted(options.releases):
         outcome = look(distribution, version, wheel_of(distribution, version, options.cache), there)
         counts = ", ".join(f"{count} {state}" for state, count in sorted(outcome.states.items()))
-        print(f"{'FAIL' if outcome.failures else 'ok  '}  {outcome.name:24}{counts}", flush=True)
+        print(f"{'FAIL' if outcome.failures else 'ok  '}  {outcome.name:24} {counts}", flush=True)
         for failure in outcome.failures:
             print(f"      {failure}", flush=True)
         failed = failed or bool(outcome.failures)

@@ -46,8 +46,8 @@ def test_one_file_is_enough(tmp_path: Path) -> None:
 
     done = check()
     assert done.stdout.split("\n")[:2] == [
-        "ok    foo 0.1                 1 skipped",
-        "ok    foo 1.0                 1 resolves",
+        "ok    foo 0.1                  1 skipped",
+        "ok    foo 1.0                  1 resolves",
     ], done.stderr
     assert done.returncode == 0
 

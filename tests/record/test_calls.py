@@ -479,3 +479,27 @@ def test_a_result_that_says_that_it_failed_is_an_error(recorder: Recorder) -> No
     assert (fine.status, fine.error, fine.attributes) == ("OK", None, {"is_error": False})
     assert (failed.status, failed.error[0], failed.error[1]) == ("ERROR", "ToolError", "no such file")
     assert failed.output["is_error"] is True, "and is recorded"
+
+
+def test_a_rollout_that_says_that_it_failed_has_the_error_of_a_call_below_it(recorder: Recorder) -> None:
+    def solve() -> Any:
+        return {"reason": "error"}
+
+    recorder.wrap(solve, role="trajectory", attributes={"is_error": ("result.reason == 'error'",)})()
+    (failed,) = recorder.records(Close)
+    assert (failed.status, failed.error) == ("ERROR", None)
+
+
+def test_a_rollout_that_calls_another_one_of_the_same_object_is_one_trajectory(recorder: Recorder) -> None:
+    class Agent:
+        def train(self) -> float:
+            return 1.0
+
+        def validate(self, other: Any = None) -> float:
+            return float((other or self).train())
+
+    for name in ("train", "validate"):
+        traced = recorder.wrap(getattr(Agent, name), key=f"agents.{name}", role="trajectory", subclasses=True)
+        setattr(Agent, name, traced)
+    assert Agent().validate() == 1.0 and len(recorder.records(Open)) == 1
+    assert Agent().validate(Agent()) == 1.0 and len(recorder.records(Open)) == 3, "another object's is its own"

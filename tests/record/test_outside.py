@@ -1,4 +1,5 @@
-"""A client that is called outside of any recorded call: not recorded, and the functions around it are said once."""
+"""A client that is called outside of any recorded call where a list names a root: not recorded, and the functions
+around it are said once."""
 
 from __future__ import annotations
 
@@ -33,12 +34,18 @@ def solve(client: Any) -> Any:
     return [Agent(client).ask("x") for _ in range(2)]
 
 
+def named(recorder: Recorder) -> None:
+    """A list of the user's names another function as a rollout."""
+    recorder.wrap(create, key="agent.rollout", role="trajectory", where="mine.yaml:1")
+
+
 def reports(recorder: Recorder) -> list[tuple[str, list[str]]]:
     found = [report for report in recorder.records(Report) if report.state == "outside"]
     return [(report.key, report.name.split(" > ")) for report in found]
 
 
 def test_the_users_functions_around_it_are_named_once(recorder: Recorder) -> None:
+    named(recorder)
     client = recorder.wrap(create, role="llm", inside=True)
     assert solve(client) == ["x", "x"] and Agent.made(client) == "x"
     ((key, functions),) = reports(recorder)
@@ -49,6 +56,7 @@ def test_the_users_functions_around_it_are_named_once(recorder: Recorder) -> Non
 
 
 def test_so_it_is_for_a_class_method(recorder: Recorder) -> None:
+    named(recorder)
     Agent.made(recorder.wrap(create, role="llm", inside=True))
     ((_, functions),) = reports(recorder)
     assert functions[-2:] == [f"{__name__}.Agent.made", f"{__name__}.Agent.ask"]
@@ -70,6 +78,7 @@ def test_a_fault_of_ours_changes_nothing(recorder: Recorder, monkeypatch: pytest
     def broken() -> list[str]:
         raise LookupError
 
+    named(recorder)
     monkeypatch.setattr("autotrace.record.outside._callers", broken)
     assert solve(recorder.wrap(create, role="llm", inside=True)) == ["x", "x"]
     with pytest.raises(LookupError):

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "program"
 CANARY = "cAnArY/0123456789+abcdefXYZ"
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.row("secrets")]
+pytestmark = [pytest.mark.timeout(700), pytest.mark.row("secrets")]
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         "MLFLOW_TRACKING_TOKEN": CANARY,
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
         "MLFLOW_DISABLE_TELEMETRY": "true",
+        "AUTOTRACE_KEEP_SPOOL": "1",
     }
     words = [
         sys.executable,

@@ -1,12 +1,12 @@
-"""Runs commands that read a place of somebody else's, each in a process of its own that may take so much memory and
-time, and reports what it did beside reading.
+"""Runs commands that read a place of somebody else's, in a process that may take so much memory and time, and reports
+what each did beside reading.
 
 ``python -P guarded.py``: each line of stdin is JSON, ``{"here", "environ", "mine", "commands", "memory", "seconds"}``;
 so is the line that answers it: a list of ``{"words", "code", "out", "err", "seconds", "did"}``, with seconds of CPU.
 ``did`` names what no reading does: a start of a process, a connection, a file written that belongs to somebody, a file
 of the reader's (``mine``) read.
 
-The libraries are imported once, and each command runs in a fork: an interpreter a command would take a second of CPU.
+The libraries are imported once, and commands run in a fork: an interpreter a command would take a second of CPU.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def watched(mine: str, did: list[str]) -> Callable[[str, tuple[Any, ...]], None]
 
 
 def command(words: list[str]) -> None:
-    """``autotrace WORDS``; ``open PLACE`` is ``autotrace.open``, ``page PLACE`` what the page asks for."""
-    if words[0] == "open":
+    """``autotrace WORDS``; ``door PLACE`` is ``autotrace.open``, ``page PLACE`` what the page asks for."""
+    if words[0] == "door":
         opened(words[1])
     elif words[0] == "page":
         served(words[1])
@@ -74,7 +74,7 @@ def opened(place: str) -> None:
     import autotrace
 
     runs = autotrace.open(place)
-    for name in ("trajectories", "turns", "spans", "facts", "tokens", "metrics"):
+    for name in ("trajectories", "turns", "spans", "facts", "tokens", "chains", "metrics"):
         print(name, len(runs.table(name)))
     print(runs.steps(), len(list(runs.trajectories())), len(runs.sql("SELECT * FROM trajectories")))
 
@@ -99,59 +99,94 @@ def served(place: str) -> None:
                     print(f"Traceback: {route}: {answer.text[:300]}", file=sys.stderr)
 
 
-def done(words: list[str], given: dict[str, Any]) -> dict[str, Any]:
-    """Run one command in a fork."""
+Answer = dict[str, Any]
+
+
+def answers(given: dict[str, Any]) -> list[Answer]:
+    """Of all commands. They run one after the other in one fork, which is half the work; and each in a fork of its own
+    where that one did not do well, so that no fault is another command's."""
+    made = in_fork(given["commands"], given)
+    if len(made) == len(given["commands"]) and all(map(well, made)):
+        return made
+    alone = [answer for words in given["commands"] for answer in in_fork([words], given)]
+    for number, first in enumerate(made):  # what shows only the first time is a fault, unless others had its memory
+        if not well(first) and well(alone[number]) and "memory" not in f"{first['err']}{first['out']}".lower():
+            alone[number] = first
+    return alone
+
+
+def well(answer: Answer) -> bool:
+    """Nothing shows that the commands before it were in its way."""
+    said = f"{answer['err']}{answer['out']}".lower()
+    return 0 <= answer["code"] < 99 and not answer["did"] and "traceback" not in said and "memory" not in said
+
+
+def in_fork(commands: list[list[str]], given: dict[str, Any]) -> list[Answer]:
+    """Of ``commands``, up to the first that ends the process."""
     with contextlib.ExitStack() as stack:
-        out, err, notes = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
-        began = time.monotonic()
+        notes, *texts = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(1 + 2 * len(commands)))
+        files = [(out.fileno(), err.fileno()) for out, err in zip(texts[::2], texts[1::2], strict=True)]
         if not (child := os.fork()):
             with contextlib.suppress(BaseException):
-                in_child(words, given, out.fileno(), err.fileno(), notes.fileno())
+                in_child(commands, given, files, notes.fileno())
             os._exit(99)
-        deadline = began + 10 * given["seconds"]
-        while not (ended := os.wait4(child, os.WNOHANG))[0]:
-            if time.monotonic() > deadline:
+        noted, began = 0, time.monotonic()
+        while not (gone := os.wait4(child, os.WNOHANG))[0]:
+            if noted != (noted := os.fstat(notes.fileno()).st_size):
+                began = time.monotonic()
+            if time.monotonic() > began + 10 * given["seconds"]:
                 os.kill(child, signal.SIGKILL)
             time.sleep(0.005)
-        texts = []
-        for file in (out, err, notes):
-            file.seek(0)
-            texts.append(file.read(1 << 20).decode("utf-8", "replace"))
-    code = os.waitstatus_to_exitcode(ended[1])
-    return {
-        "words": words, "code": code, "out": texts[0], "err": texts[1],
-        "seconds": ended[2].ru_utime + ended[2].ru_stime, "did": [line for line in texts[2].split("\n") if line],
-    }  # fmt: skip
+        notes.seek(0)
+        made: list[Answer] = [json.loads(line) for line in notes]
+        if len(made) < len(commands):
+            seconds = gone[2].ru_utime + gone[2].ru_stime
+            made.append({"code": os.waitstatus_to_exitcode(gone[1]), "seconds": seconds, "did": []})
+        for number, answer in enumerate(made):
+            answer["words"] = commands[number]
+            for name, file in zip(("out", "err"), texts[2 * number :], strict=False):
+                file.seek(0)
+                answer[name] = file.read(1 << 20).decode("utf-8", "replace")
+    return made
 
 
-def in_child(words: list[str], given: dict[str, Any], out: int, err: int, notes: int) -> None:
+def in_child(commands: list[list[str]], given: dict[str, Any], files: list[tuple[int, int]], notes: int) -> None:
     os.chdir(given["here"])
     os.environ.update(given["environ"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
-    sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
     did: list[str] = []
     sys.addaudithook(watched(given["mine"], did))
     here = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (here + given["memory"],) * 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(given["seconds"]),) * 2)
-    code = 0
+    for words, (out, err) in zip(commands, files, strict=True):
+        used = time.process_time()
+        resource.setrlimit(resource.RLIMIT_CPU, (int(used + given["seconds"]), resource.RLIM_INFINITY))
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+        code = ended(words)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        answer = {"code": code, "seconds": time.process_time() - used, "did": [*dict.fromkeys(did)]}
+        os.write(notes, json.dumps(answer).encode() + b"\n")
+        did.clear()
+    os._exit(0)
+
+
+def ended(words: list[str]) -> int:
+    """The exit code of a command."""
     try:
         command(words)
     except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else 1
+        return error.code if isinstance(error.code, int) else 1
     except BaseException as error:
         import traceback
 
-        code = 98
-        expected = words[0] == "open" and not isinstance(error, (MemoryError, RecursionError))
+        expected = words[0] == "door" and not isinstance(error, (MemoryError, RecursionError))
         print(f"{type(error).__name__}: {error}"[:300] if expected else traceback.format_exc(), file=sys.stderr)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    os.write(notes, "\n".join(dict.fromkeys(did)).encode("utf-8", "replace"))
-    os._exit(code)
+        return 98
+    return 0
 
 
 def imported() -> Iterator[str]:
@@ -167,7 +202,7 @@ if __name__ == "__main__":
     list(imported())
     from autotrace.trajectory.bounds import REPEATED, Allowance
 
-    Allowance.__init__.__defaults__ = (REPEATED // 16,)  # prompts cost in proportion to it
+    Allowance.__init__.__defaults__ = (REPEATED // 64,)  # prompts cost in proportion to it
     for line in sys.stdin:
         given = json.loads(line)
-        print(json.dumps([done(words, given) for words in given["commands"]]), flush=True)
+        print(json.dumps(answers(given)), flush=True)

@@ -144,8 +144,8 @@ def calls_within_calls(folder: Path, mine: Path) -> Path:
     process = Process(run)
     for trace in (ONE, TWO):
         process.write(
-            *(Open(n + 1, trace, n, n % 5, process.tick(), attributes=attributes(uid="w")) for n in range(10_000)),
-            *(Close(n + 1, trace, process.tick(), "OK") for n in range(10_000)),
+            *(Open(n + 1, trace, n, n % 5, process.tick(), attributes=attributes(uid="w")) for n in range(4_000)),
+            *(Close(n + 1, trace, process.tick(), "OK") for n in range(4_000)),
         )
     return ended(run, process)
 
@@ -433,7 +433,7 @@ def _run_json(name: str, **given: Any) -> None:
     place(make)
 
 
-_run_json("run_keep", keep=[f"slowest={EVIL}", EVIL, "random=1e999"])
+_run_json("run_keep", keep=[f"random={EVIL}", EVIL, "random=1e999"])
 _run_json("run_types", keep=7, command="x", backends={}, run_id=[])
 _run_json(
     "run_numbers", drain_timeout=1e308, main_pid=1 << 62, step_budget=-(1 << 62), month_budget=0, shippers=1 << 40
@@ -757,7 +757,7 @@ _lines("lines_run_ids", *(json.dumps({**_line(), "run_id": f"{n}{EVIL}"}) for n 
 _lines(
     "lines_deep",
     *(
-        json.dumps(_line(one, [{"span_id": str(n), "parent_id": str(n - 1) if n else None} for n in range(10_000)]))
+        json.dumps(_line(one, [{"span_id": str(n), "parent_id": str(n - 1) if n else None} for n in range(4_000)]))
         for one in _TWO
     ),
 )
@@ -765,7 +765,7 @@ _lines(
 
 def _parquet(name: str, write: Callable[[Path, Path], None]) -> None:
     def make(folder: Path, mine: Path) -> Path:
-        for table in ("trajectories", "spans", "turns", "tokens", "facts", "metrics"):
+        for table in ("trajectories", "spans", "turns", "tokens", "facts", "chains", "metrics"):
             (folder / "p" / "run" / "tables" / table).mkdir(parents=True)
         write(folder, mine)
         return folder

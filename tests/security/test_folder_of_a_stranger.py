@@ -29,7 +29,7 @@ SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 def reading(run: Path) -> list[list[str]]:
     """Every command that reads ``run`` and needs no place to write to."""
     return [
-        *(words for words in commands(run) if words[0] not in ("ship", "open", "view")),
+        *(words for words in commands(run) if words[0] not in ("ship", "door", "view")),
         *(["export", str(run), "--format", name, "--out", "-"] for name in ("jsonl", "sft")),
         ["view", str(run), "--export", "page.html"],
     ]

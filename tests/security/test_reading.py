@@ -17,8 +17,8 @@ import pytest
 
 from autotrace.export import conversation
 from autotrace.run import layout
-from autotrace.ship.assembly.markup import prompt_messages, response_message
 from autotrace.tables import commits
+from autotrace.trajectory.markup import prompt_messages, response_message
 from autotrace.view.detail import message_item
 from tests.security import hostile, reading
 

@@ -27,7 +27,12 @@ def watched(
     for second in range(seconds + 1):
         delivered, read = int(taken * second), int((made - (unread / 1e6)) * second)
         status = Status(
-            whole, run.name, traces=read, spool_bytes=int(spool * second), unread_bytes=int(unread * second)
+            whole,
+            run.name,
+            traces=read,
+            spool_bytes=int(spool * second),
+            unread_bytes=int(unread * second),
+            read_bytes=int((spool - unread) * second),
         )
         backend = BackendStatus(name, state, delivered=delivered, pending=read - delivered, place=place)
         status.backends[name] = backend

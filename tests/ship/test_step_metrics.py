@@ -119,7 +119,7 @@ def exported(tmp_path: Path) -> Iterator[Path]:
     out = tmp_path / "tables"
     for _ in range(2):  # the second one replaces the first
         written = parquet.write(chosen, str(out), metrics=reader.run.step_facts())
-        assert (written.trajectories, written.files) == (2, 5)
+        assert (written.trajectories, written.files) == (2, 6)
     reader.close()
     yield out
 

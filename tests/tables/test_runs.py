@@ -57,7 +57,7 @@ def test_trajectories_are_read_when_they_are_asked_for(folder: Path, monkeypatch
 def test_tables_of_the_run_folder(folder: Path) -> None:
     runs = autotrace.open(folder)
     counts = {name: runs.table(name).num_rows for name in TABLES}
-    assert counts == {"trajectories": 8, "turns": 16, "spans": 49, "facts": 38, "tokens": 4, "metrics": 8}
+    assert counts == {"trajectories": 8, "turns": 16, "spans": 49, "facts": 38, "tokens": 4, "chains": 8, "metrics": 8}
     entropy, longest, *followed = runs.table("metrics", step=2).to_pylist()
     assert list(entropy.values()) == [runs.latest.run_id, 2, "trainer", "actor/entropy", 0.5, 1]
     assert longest["name"] == "length" and {row["source"] for row in followed} == {"token_facts"}

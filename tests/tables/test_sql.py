@@ -59,7 +59,7 @@ def test_answers(runs: Runs) -> None:
     total = runs.sql("SELECT sum(response_tokens) AS total FROM turns;").to_pylist()
     assert total == [{"total": 56}] and type(total[0]["total"]) is int
     assert runs.sql("SHOW TABLES")["name"].to_pylist() == [
-        "facts", "metrics", "spans", "tokens", "trajectories", "turns",
+        "chains", "facts", "metrics", "spans", "tokens", "trajectories", "turns",
     ]  # fmt: skip
     assert runs.sql("DESCRIBE turns").num_rows > 30
     assert runs.sql("SELECT count(*) AS n FROM spans").to_pylist() == [{"n": 49}]

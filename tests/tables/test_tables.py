@@ -105,7 +105,7 @@ def test_a_trace_of_the_trainer_or_of_an_engine_is_no_trajectory() -> None:
     traces = [Trajectory("a" * 32, "run", [Span("1" * 16, None, "step", role, "k", 0)]) for role in ("trainer", "llm")]
     tables = arrow.tables(traces)
     assert {name: table.num_rows for name, table in tables.items()} == {
-        "trajectories": 2, "turns": 0, "spans": 2, "facts": 0, "tokens": 0,
+        "trajectories": 2, "turns": 0, "spans": 2, "facts": 0, "tokens": 0, "chains": 0,
     }  # fmt: skip
     assert tables["trajectories"]["is_trajectory"].to_pylist() == [False, False]
 

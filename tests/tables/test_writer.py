@@ -15,7 +15,9 @@ import pytest
 
 from autotrace.tables import compaction, writer
 from autotrace.tables.commits import FILE, Added, Commit, snapshot
+from autotrace.tables.committed import TableFolder
 from autotrace.tables.place import PlaceError
+from autotrace.tables.reader import Reader
 from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Trajectory
 from tests.sinks.rollouts import group, trajectory
@@ -48,18 +50,18 @@ def test_a_batch_is_a_file_a_table_and_one_line(tmp_path: Path) -> None:
     tables.write([made(step=4)])
     first, second = committed(tmp_path).commits
     assert (first.batch, second.batch, first.trajectories) == (1, 2, 2)
-    assert set(first.files) == {"trajectories", "turns", "spans", "facts", "tokens"}
-    assert [added.name for added in first.files.values()] == ["000001.parquet"] * 5
+    assert set(first.files) == {"trajectories", "turns", "spans", "facts", "tokens", "chains"}
+    assert [added.name for added in first.files.values()] == ["000001.parquet"] * 6
     same(tmp_path, made(), made(sample=18), made(step=4))
 
 
-def test_a_late_fact_appends_facts_alone(tmp_path: Path) -> None:
+def test_a_late_fact_appends_facts_and_what_follows_from_them(tmp_path: Path) -> None:
     tables = Tables(tmp_path, RUN)
     tables.write([made()])
     late = made(version=2, advantage=0.5)
     tables.write([late])
     last = committed(tmp_path).commits[-1]
-    assert set(last.files) == {"facts"} and not last.supersedes and not last.trajectories
+    assert set(last.files) == {"facts", "chains"} and not last.supersedes and not last.trajectories
     (one,) = trajectories(tmp_path).values()
     assert one.facts == late.facts
 
@@ -292,10 +294,35 @@ def test_many_small_files_become_one_and_readers_of_the_old_ones_go_on(
     assert len(set(tmp_path.rglob("*.parquet"))) == sum(map(len, after.files.values()))
 
 
+def test_who_asks_while_the_files_are_made_one_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = Tables(tmp_path, RUN)
+    tables.write([made(sample=0)])
+    reader = Reader([TableFolder(tmp_path)])
+    provide, sample = reader._provide, 0
+
+    def late(*given: Any) -> str:
+        view = provide(*given)
+        if not late_once:
+            late_once.append(True)
+            tables.write([made(sample=sample)])
+            tables.finish()
+        return view
+
+    monkeypatch.setattr(reader, "_provide", late)
+    asked: tuple[Callable[[], int], ...] = (
+        lambda: len(reader.select()), reader.count, lambda: sum(reader.steps().values()),
+        lambda: reader.table().num_rows,
+    )  # fmt: skip
+    for ask in asked:
+        late_once: list[bool] = []
+        sample += 1
+        assert ask() == sample + 1
+
+
 def test_rows_that_do_not_count_leave_with_a_compaction(tmp_path: Path) -> None:
     small(tmp_path)
     compacted(tmp_path)
-    assert len([*tmp_path.rglob("*.parquet")]) == 5, "whoever reads all files reads what counts"
+    assert len([*tmp_path.rglob("*.parquet")]) == 6, "whoever reads all files reads what counts"
     (path,) = committed(tmp_path).paths("trajectories")
     assert committed(tmp_path).files["trajectories"][path].rows == 4
     assert table(tmp_path, "trajectories").num_rows == 4

@@ -42,6 +42,7 @@ class Program:
             "PYTHONPATH": str(ROOT),
             "MLFLOW_TRACKING_URI": self.uri,
             "HANGS": str(self.folder / "hangs"),
+            "AUTOTRACE_KEEP_SPOOL": "1",  # ``records`` reads it
         }
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from programs import HERE, LIMIT, ROOT
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.row("veRL's switches")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.row("veRL's switches")]
 OLDER = sorted(folder.parent for folder in Path(os.environ.get("VERL_RELEASES", "/nowhere")).glob("*/verl"))
 
 

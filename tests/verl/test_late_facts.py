@@ -16,7 +16,7 @@ from programs import HERE, LIMIT, ROOT
 from autotrace.ship.readers import of_run
 from autotrace.sinks.jsonl.line import encoded
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.row("rewards and advantages")]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.row("rewards and advantages")]
 
 
 @pytest.fixture(scope="module", params=["classic", "v1"])

@@ -28,6 +28,7 @@ RELEASES = [folder for folder in FOLDERS if Version(folder.name) >= Version("0.6
 def recorded(folder: Path, release: Path | None) -> tuple[list[TokenFacts], dict[str, object]]:
     """The token facts in the spool, and what the program saw."""
     launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", str(folder / "runs"), "--drain-timeout", "0"]
+    launch += ["--keep-spool", "1"]
     program = [sys.executable, str(HERE / "token_facts_program.py"), str(folder / "out.json")]
     done = subprocess.run(
         [*launch, "--backend", "jsonl", *program], env=environment(release), cwd=folder, timeout=LIMIT,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotrace.insight.error_texts import classed
-from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall, tokens
+from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.trajectory.span_text import answered_words
+from autotrace.trajectory.token_ids import tokens
 
 _CUT_WHY = "`{key}` is smaller than what the model says or what the conversation grows to."
 
@@ -30,7 +31,7 @@ def truncated(evidence: Evidence) -> Iterator[Mark]:
     """The last answer, or the response as a whole, was cut."""
     if not evidence.turns:
         return
-    last = evidence.turns[-1]
+    last = evidence.final[-1]
     if last.finish == AS_ASKED or (last.finish or "") in ABORTED or last.span.response_tokens == 0:
         return
     ends = evidence.settings.end_tokens
@@ -50,7 +51,7 @@ def _limit(evidence: Evidence, call: LLMCall) -> str | None:
     settings, total, length = evidence.settings, call.total, call.span.response_tokens
     if total is not None and settings.max_model_len is not None and total >= settings.max_model_len - 1:
         return "AT-TRUNCATED-CONTEXT"
-    first = evidence.turns[0].span.prompt_tokens
+    first = evidence.final[0].span.prompt_tokens
     over_turns = None if total is None or first is None else total - first
     lengths = [count for count in (length, over_turns) if count is not None]
     if settings.response_length is not None and any(count >= settings.response_length for count in lengths):
@@ -87,7 +88,7 @@ def _cut_by_agent(evidence: Evidence, last: LLMCall) -> bool:
         return False
     if len(returned) < limit or last.total is None:
         return False
-    said = last.total - (evidence.turns[0].span.prompt_tokens or 0)
+    said = last.total - (evidence.final[0].span.prompt_tokens or 0)
     return said > len(returned) or (returned[-1] != last.last and said == limit)
 
 
@@ -95,7 +96,8 @@ def unanswered(evidence: Evidence) -> Iterator[Mark]:
     """The agent called a tool, or asked for one, and made no turn after it."""
     if not evidence.turns or evidence.root.status != "OK":
         return
-    turn, last = len(evidence.turns), evidence.turns[-1]
+    last = evidence.final[-1]
+    turn = last.number
     after = [tool for tool in evidence.tools if tool.turn == turn]
     if evidence.out_of_turns:
         if after or evidence.unparsed:
@@ -104,7 +106,7 @@ def unanswered(evidence: Evidence) -> Iterator[Mark]:
     limit = evidence.settings.response_length
     if limit is None or last.total is None or not after:
         return
-    so_far = last.total - (evidence.turns[0].span.prompt_tokens or 0)
+    so_far = last.total - (evidence.final[0].span.prompt_tokens or 0)
     longest = sum(len(tool.answer) for tool in after)
     if so_far + longest >= limit:
         note = f"{so_far:,} tokens so far, and {longest:,} characters of {after[-1].name}"
@@ -128,7 +130,8 @@ def broken_off(evidence: Evidence) -> Iterator[Mark]:
         # what the reward raised is the reward's
         if not any(span.error and span.error[:2] == (root.error or ())[:2] for span in evidence.rewards):
             code = "AT-TIMEOUT" if root.status == "TIMEOUT" else "AT-ROLLOUT-FAILED"
-            yield Mark(code, turn, None, root.error_text or "", classed(root.error_text or ""))
+            said = next((span.error_text for span in (root, *evidence.trajectory.spans) if span.error), None) or ""
+            yield Mark(code, turn, None, said, classed(said))
     elif root.status == "INTERRUPTED":
         inside = next((span for span in reversed(evidence.trajectory.spans) if span.status == "INTERRUPTED"), root)
         yield Mark("AT-INTERRUPTED", turn, None, f"in {inside.shown_name}", inside.shown_name)

@@ -10,8 +10,10 @@ from typing import NamedTuple
 from autotrace.insight.families.engine import versions
 from autotrace.insight.finding import Code
 from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.trajectory.chains import path
 from autotrace.trajectory.model import Span
 from autotrace.trajectory.numbers import integer, number
+from autotrace.trajectory.receipt import receipt
 
 DIFF, K3 = 0.03, 0.05
 """Of a step: mean difference of probabilities, and the estimate of the divergence, from which the two disagree."""
@@ -112,11 +114,15 @@ def _hit(code: str, row: _Row, kind: str) -> Hit:
 
 def place(record: Record, at: int | None) -> tuple[int | None, int | None]:
     """The turn of a token of the response, and its index in the turn's answer; None where the turns do not tell."""
-    turns = record.profile.turns
-    if at is None or not turns or turns[0].prompt is None:
+    turns = [*enumerate(record.profile.turns, 1)]
+    if chains := record.profile.chains:
+        told = receipt(chains, [turn.response for _, turn in turns], record.facts)
+        first = [path(chains, chain) for chain in chains if told is not None and told.row.get(chain.number) == 0]
+        turns = [turns[number - 1] for number in first[0]] if first else []
+    if at is None or not turns or (begin := turns[0][1].prompt) is None:
         return None, None
-    for count, turn in enumerate(turns, 1):
-        start = (turn.prompt or 0) - turns[0].prompt
+    for count, turn in turns:
+        start = (turn.prompt or 0) - begin
         if 0 <= start <= at < start + (turn.response or 0):
             return count, at - start
     return None, None

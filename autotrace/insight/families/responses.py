@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from autotrace.insight.evidence import Evidence, find, packed, piece, tokens
+from autotrace.insight.evidence import Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
+from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed, piece, tokens
 
-TRIMMED = 2
-"""Tokens at the end of an answer that a chat template may write otherwise: the end of the turn."""
-PROBE = 8
-"""Tokens by which a piece is recognised."""
 RUN = 4
 """Tokens in a row that the mask may wrongly cover without anybody's fault."""
 
@@ -37,34 +34,45 @@ def masks(evidence: Evidence) -> Iterator[Mark]:
     if not any(mask):
         yield Mark("AT-MASK-EMPTY", None, None, f"{len(mask)} tokens")
         return
-    if not evidence.turns or any(not call.ids for call in evidence.turns):
+    response = packed(ids) or b""
+    turns = _returned(evidence, response)
+    if not turns or any(not call.ids for call in turns):
         return
-    places = _in_order(evidence, ids)
+    places = _in_order(turns, ids)
     if places is not None:
-        yield from _covered(places, bytes(mask))
+        yield from _covered(turns, places, bytes(mask))
         return
-    response, answers = packed(ids) or b"", [call.ids for call in evidence.turns]
+    answers = [call.ids for call in turns]
     if all(tokens(answer or b"") >= PROBE and find(response, piece(answer or b"", 0, PROBE)) < 0 for answer in answers):
-        yield Mark("AT-RESPONSE-CHANGED", 1, 0, f"{len(ids)} tokens were returned")
+        yield Mark("AT-RESPONSE-CHANGED", turns[0].number, 0, f"{len(ids)} tokens were returned")
         return
-    places = _places(evidence, response)
+    places = _places(turns, response)
     if places is not None:
-        yield from _covered(places, bytes(mask))
+        yield from _covered(turns, places, bytes(mask))
     else:
-        yield from _changed(evidence, response, bytes(mask))
+        yield from _changed(turns, response, bytes(mask))
 
 
-def _covered(places: list[tuple[int, int]], mask: bytes) -> Iterator[Mark]:
-    gaps = [(0, 0)] + [(end, turn) for turn, (_, end) in enumerate(places, 1)]
+def _returned(evidence: Evidence, response: bytes) -> list[LLMCall]:
+    """The turns of the chain that the agent returned; all of them where it returned all of its chains as one."""
+    own = [call.number for call in evidence.final]
+    others = [call.ids or b"" for call in evidence.turns if call.number not in own]
+    is_whole = all(said and find(response, piece(said, 0, max(1, tokens(said) - TRIMMED))) >= 0 for said in others)
+    return evidence.turns if is_whole else evidence.final
+
+
+def _covered(turns: Sequence[LLMCall], places: list[tuple[int, int]], mask: bytes) -> Iterator[Mark]:
+    numbers = [call.number for call in turns]
+    gaps = [(0, 0)] + [(end, turn) for turn, (_, end) in zip(numbers, places, strict=False)]
     starts = [start for start, _ in places] + [len(mask)]
     for (begin, turn), end in zip(gaps, starts, strict=True):
         at = mask.find(b"\x01" * RUN, begin, end)
         if at >= 0:
             what = "what followed" if turn else "the prompt before"
-            yield Mark("AT-MASK-TOOL-TOKENS", turn or 1, at, f"{mask.count(1, begin, end)} tokens of {what} turn "
-                       f"{turn or 1}")  # fmt: skip
+            turn = turn or numbers[0]
+            yield Mark("AT-MASK-TOOL-TOKENS", turn, at, f"{mask.count(1, begin, end)} tokens of {what} turn {turn}")
             return
-    for turn, (begin, end) in enumerate(places, 1):
+    for turn, (begin, end) in zip(numbers, places, strict=False):
         inside = mask[begin:end]
         if 0 < inside.count(0) < len(inside) and (inside[0] == 0) != (inside[-1] == 0):
             beyond = mask[end : end + 1] if inside[0] == 0 else mask[begin - 1 : begin] if begin else b""
@@ -74,10 +82,10 @@ def _covered(places: list[tuple[int, int]], mask: bytes) -> Iterator[Mark]:
                 return
 
 
-def _changed(evidence: Evidence, response: bytes, mask: bytes) -> Iterator[Mark]:
+def _changed(turns: Sequence[LLMCall], response: bytes, mask: bytes) -> Iterator[Mark]:
     """An answer that is no piece of the response, where the mask covers something that stands in its place."""
     at, missing = 0, 0
-    for call in [*evidence.turns, None]:
+    for call in [*turns, None]:
         ids = call.ids or b"" if call is not None else b""
         if call is not None and tokens(ids) < PROBE + TRIMMED:
             continue
@@ -107,10 +115,10 @@ def is_rendered_anew(evidence: Evidence, changed: Mark) -> bool:
     return bool(anew) and any(find(prompt or b"", anew) >= 0 for prompt in later)
 
 
-def _in_order(evidence: Evidence, ids: list[int]) -> list[tuple[int, int]] | None:
+def _in_order(turns: Sequence[LLMCall], ids: list[int]) -> list[tuple[int, int]] | None:
     """Where each turn's answer stands in the response, if each stands where its prompt says; the quick way."""
-    first, places = evidence.turns[0].span.prompt_tokens or 0, []
-    for call in evidence.turns:
+    first, places = turns[0].span.prompt_tokens or 0, []
+    for call in turns:
         said = call.span.response_ids or []
         begin = (call.span.prompt_tokens or 0) - first
         if begin < 0 or ids[begin : begin + len(said)] != said:
@@ -119,10 +127,10 @@ def _in_order(evidence: Evidence, ids: list[int]) -> list[tuple[int, int]] | Non
     return places
 
 
-def _places(evidence: Evidence, response: bytes) -> list[tuple[int, int]] | None:
+def _places(turns: Sequence[LLMCall], response: bytes) -> list[tuple[int, int]] | None:
     """Where each turn's answer stands in the response; None: they are no pieces of it."""
     places, at, length = [], 0, tokens(response)
-    for call in evidence.turns:
+    for call in turns:
         ids = call.ids or b""
         begin = find(response, ids, at)
         if begin < 0:  # the response was cut within this turn, or before it
@@ -143,7 +151,7 @@ def end_lost(evidence: Evidence) -> Iterator[Mark]:
     agent, settings = evidence.agent, evidence.settings
     if agent is None or not evidence.turns or not (ids := agent.response_ids):
         return
-    last = evidence.turns[-1]
+    last = evidence.final[-1]
     said = tokens(last.ids or b"")
     if said <= PROBE or last.last not in settings.end_tokens or ids[-1] in settings.end_tokens:
         return

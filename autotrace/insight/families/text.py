@@ -7,9 +7,10 @@ from array import array
 from collections.abc import Iterator
 from operator import eq
 
-from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall, piece, tokens, unpacked
+from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
+from autotrace.trajectory.token_ids import piece, tokens, unpacked
 
 WINDOW = 256
 """Tokens at the end of an answer that are looked at."""
@@ -156,11 +157,11 @@ def _texts(evidence: Evidence) -> Iterator[tuple[int | None, str]]:
 
 def _where(evidence: Evidence, share: float) -> int | None:
     """The turn at that share of the response, as many tokens as characters."""
-    turns = evidence.turns
+    turns = evidence.final
     if not turns or (first := turns[0].span.prompt_tokens) is None or (total := turns[-1].total) is None:
-        return len(turns) or None
-    ends = ((call.total or 0) - first for call in turns)
-    return next((number for number, end in enumerate(ends, 1) if share * (total - first) < end), len(turns))
+        return turns[-1].number if turns else None
+    ends = ((call.number, (call.total or 0) - first) for call in turns)
+    return next((number for number, end in ends if share * (total - first) < end), turns[-1].number)
 
 
 OF_TRAJECTORY = (loops, garbled)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall, common, find, packed, piece, tokens
-from autotrace.insight.families.responses import PROBE, TRIMMED
+from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
+from autotrace.trajectory.chains import tree_of
+from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed, piece, tokens
+from autotrace.trajectory.written_again import kept_of
 
 REMOVED = 3
 """Tokens from which a missing beginning of an answer is thinking, not a space."""
-EDIT = 16
-"""Tokens of the longest difference that is a detail (a time of day, a counter) and not another prompt."""
 USUAL_END = 0.5
 """A last token of so many turns ends them on purpose, though it is none of the end tokens: a stop string."""
 
@@ -34,37 +34,13 @@ def shared_prefix(evidence: Evidence, call: LLMCall) -> int:
     return call.span.prompt_keep if call.span.prompt_base is not None else 0
 
 
-def continues(evidence: Evidence, call: LLMCall, before: LLMCall) -> bool:
-    """The prompt begins with a whole earlier call and its answer, or nothing tells that it does not."""
-    span = call.span
-    if span.packed_prompt is None or span.prompt_tokens is None:
-        return True
-    base = evidence.by_id.get(span.prompt_base or "")
-    if base is None or base.prompt_tokens is None:
-        return False
-    return span.prompt_keep >= base.prompt_tokens + (base.response_tokens or 0) and not _rewritten(call, before)
-
-
-def _rewritten(call: LLMCall, before: LLMCall) -> bool:
-    """The prompt goes on where the turn before went on, too, and then has that turn's answer behind something else:
-    what stood between was changed. (Without the answer it is another branch.)"""
-    span, other = call.span, before.span
-    if (span.prompt_base, span.prompt_keep) != (other.prompt_base, other.prompt_keep) or before.ids is None:
-        return False
-    asked, added = other.packed_prompt, span.packed_prompt
-    if not asked or not added or added.startswith(asked):
-        return False
-    return find(added, asked[-PROBE // 2 * 4 :] + piece(before.ids, 0, PROBE)) >= 0
-
-
 def retokenised(evidence: Evidence) -> Iterator[Mark]:
     """Turns whose prompt leaves the turn before. Of an agent that returns several samples, each may begin so."""
-    marks = []
-    for before, call in zip(evidence.turns, evidence.turns[1:], strict=False):
-        if continues(evidence, call, before) or before.ids is None or (before.finish or "") in ABORTED:
-            continue
+    marks, tree = [], tree_of(evidence.trajectory)
+    for number in sorted(tree.changed):
+        call, before = evidence.turns[number - 1], evidence.turns[tree.before[number] - 1]
         prompt, asked = packed(call.span.prompt_ids), packed(before.span.prompt_ids)
-        if prompt is None or asked is None:
+        if prompt is None or asked is None or before.ids is None or (before.finish or "") in ABORTED:
             continue
         mark = _left(evidence, call.number, asked + before.ids, tokens(asked), prompt)
         if mark is not None:
@@ -75,11 +51,9 @@ def retokenised(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _left(evidence: Evidence, turn: int, base: bytes, asked: int, prompt: bytes) -> Mark | None:
-    kept, length = common(base, prompt), tokens(base)
-    if kept >= length - TRIMMED or kept == tokens(prompt):
-        return None
-    first = evidence.turns[0].span.prompt_tokens or 0
-    if kept < asked and not _same_conversation(base, prompt, kept, asked, first):
+    length = tokens(base)
+    kept = kept_of(base, prompt, asked, evidence.turns[0].span.prompt_tokens or 0)
+    if kept is None or kept >= length - TRIMMED:
         return None
     removed = _removed(base, prompt, kept)
     began = [call for call in evidence.turns[:turn] if 0 <= kept - (call.span.prompt_tokens or 0) <= 1]
@@ -87,38 +61,6 @@ def _left(evidence: Evidence, turn: int, base: bytes, asked: int, prompt: bytes)
         return Mark("AT-THINKING-STRIPPED", turn, kept, f"{removed} tokens that an answer began with are missing")
     note = f"{removed} tokens are missing there" if removed else f"of {length} tokens before, {kept} were kept"
     return Mark("AT-RETOKENIZED", turn, kept, note)
-
-
-def _same_conversation(base: bytes, prompt: bytes, kept: int, asked: int, first: int) -> bool:
-    """A prompt that leaves the one before early is the same conversation if it has grown and goes on with pieces of
-    it, or was edited; else the agent began anew, or another one speaks."""
-    if tokens(prompt) < asked or kept * 2 < min(asked, tokens(base)):
-        return _is_edited(base, prompt, kept, asked, first)
-    probes = range(max(kept + PROBE, asked - 4 * PROBE), tokens(base) - PROBE, PROBE)
-    return any(find(prompt, piece(base, at, at + PROBE), kept) >= 0 for at in probes)
-
-
-def _is_edited(base: bytes, prompt: bytes, kept: int, asked: int, first: int) -> bool:
-    """A detail was changed and what follows is much as it was; or the whole first prompt and the last answer are there,
-    and what stood between was left out or made shorter. (Written anew, pieces may differ in single tokens.)"""
-    end = tokens(base) - TRIMMED
-    rest, answer = _found(base, prompt, range(kept + EDIT, end - PROBE, PROBE), kept), range(asked, end - PROBE, PROBE)
-    is_near = rest and rest[0][0] <= kept + EDIT + PROBE and abs(rest[0][1] - rest[0][0]) <= EDIT
-    if is_near and len(rest) * PROBE * 2 >= end - kept - EDIT:
-        return True
-    same = len(_found(base, prompt, answer, kept))
-    return kept >= first > 0 and same >= min(2, len(answer)) and same * 3 >= len(answer) > 0
-
-
-def _found(base: bytes, prompt: bytes, places: range, behind: int) -> list[tuple[int, int]]:
-    """Of the pieces at ``places`` those that the prompt has, in their order: where, and where there."""
-    found = []
-    for at in places:
-        there = find(prompt, piece(base, at, at + PROBE), behind)
-        if there >= 0:
-            found.append((at, there))
-            behind = there
-    return found
 
 
 def _removed(base: bytes, prompt: bytes, kept: int) -> int:

@@ -15,6 +15,7 @@ from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
+from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.tool_calls import ToolCall
 
 RATE = 0.02
@@ -78,12 +79,13 @@ def repeated(evidence: Evidence) -> Iterator[Mark]:
     told = Counter((call.name, call.answer) for call in known)
     if not told or max(told.values()) < IN_A_ROW:
         return  # which is quicker to see than what was asked
-    made: Counter[tuple[str, bytes, bytes]] = Counter()
+    tree = tree_of(evidence.trajectory)
+    made: Counter[tuple[int, str, bytes, bytes]] = Counter()
     last: tuple[object, int] = (None, 0)
     for call in known:
-        key = (call.name, call.arguments, call.result)
+        key = (tree.of[call.turn], call.name, call.arguments, call.result)
         made[key] += 1
-        follows = key == last[0] and call.turn == last[1] + 1 and call.failed is None
+        follows = key == last[0] and call.turn and tree.before[call.turn] == last[1] and call.failed is None
         last = key, call.turn
         if made[key] == REPEATED or follows:
             times = f"{REPEATED} times or more" if made[key] == REPEATED else "twice in a row"
@@ -95,7 +97,7 @@ def not_parsed(evidence: Evidence) -> Iterator[Mark]:
     """The last answer asks for a tool and none was called."""
     if not evidence.turns or evidence.root.status != "OK" or evidence.out_of_turns or any(truncated(evidence)):
         return
-    last = evidence.turns[-1].number
+    last = evidence.final[-1].number
     asked = None if any(call.turn >= last for call in evidence.tools) else evidence.unparsed
     if asked is not None:
         yield Mark("AT-CALL-NOT-PARSED", last, None, asked)

@@ -6,6 +6,7 @@ a wall clock that steps in the middle of a run moves nothing against anything, a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -13,14 +14,17 @@ from autotrace.ship.assembly.llm_calls import read_llm_calls
 from autotrace.ship.assembly.passed_on import join_passed_on
 from autotrace.ship.assembly.recent import Assembled
 from autotrace.ship.assembly.tokens import TokenList, TokenSequences, digest_of
+from autotrace.ship.assembly.told_tools import NOTE, with_told_tools
 from autotrace.ship.assembly.tool_results import read_tool_results
-from autotrace.spool.records import MEASURED, Close, Header, Open, Tokens
+from autotrace.spool.records import CONVERSATION, MEASURED, Close, Header, Open, Tokens
+from autotrace.trajectory import numbers
 from autotrace.trajectory.bounds import DEEPEST, TOO_MANY, Allowance, flattened
 from autotrace.trajectory.deferred import Deferred, Packed
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, ancestors, with_names
 from autotrace.trajectory.titles import entitle
 
+_log = logging.getLogger("autotrace.ship")
 _STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT"})
 
 
@@ -66,11 +70,13 @@ def span_id(number: int) -> str:
 class Assembly:
     """One trace in the making: feed it its records in the order each process wrote them, then ``finish``."""
 
-    def __init__(self) -> None:
-        self._spans: dict[int, Span] = {}
+    def __init__(self, before: Iterable[Span] = ()) -> None:
+        """``before``: what was made of records that are gone, whole calls."""
+        self._spans: dict[int, Span] = {int(span.span_id, 16): span for span in before}
+        self._known = len(self._spans)
         self._processes: dict[int, str] = {}
         """Which process wrote each span."""
-        self._roots: list[str] = []
+        self._roots = [span.span_id for span in before if span.parent_id is None]
         self._sequences: dict[tuple[str, bytes], TokenSequences] = {}
         self._allowance = Allowance()
         self._last: dict[str, int] = {}
@@ -81,6 +87,11 @@ class Assembly:
         self._lasting = True
         self._ids = 0
         """Token ids that its spans hold."""
+
+    @property
+    def grew(self) -> bool:
+        """Calls were added."""
+        return len(self._spans) > self._known
 
     def lost(self, segment: str) -> None:
         """A segment with records of it is gone."""
@@ -206,6 +217,7 @@ class Assembly:
         if not self._spans:
             return None
         interrupted = set()
+        self._end_conversations(ended)
         for number, span in self._spans.items():
             if span.end_ns is not None:
                 continue
@@ -224,15 +236,45 @@ class Assembly:
                 with_names(span.attributes)
         _name_calls(spans)
         _cover_children(spans, interrupted)
-        read_llm_calls(spans)
-        read_tool_results(spans)
-        entitle(spans)
+        spans = self._as_said(spans)
         digests = sorted({*self._digests, self._whole[1]} - {""})
         return Assembled(spans, list(self._notes), list(self._last), digests, self._lasting, self._ids)
+
+    def _as_said(self, spans: list[Span]) -> list[Span]:
+        """With what their contents say. These may have any form: a fault costs the trajectory that, and no other."""
+        try:
+            read_llm_calls(spans)
+            if spans[0].key == CONVERSATION:
+                spans = with_told_tools(spans)
+                self._note(NOTE)
+            read_tool_results(spans)
+            entitle(spans)
+        except Exception as error:
+            _log.warning("the contents of a trajectory could not be read: %s", type(error).__name__)
+            self._note("its contents could not be read whole; please report it")
+        return spans
+
+    def _end_conversations(self, ended: Callable[[str], int | None]) -> None:
+        """A root that was made from a conversation lasts as long as its calls: it ends with the last one, also if its
+        process was killed before it said so."""
+        for number, root in self._spans.items():
+            if root.key != CONVERSATION or (root.end_ns is None and ended(self._processes[number]) is None):
+                continue
+            calls = [span for span in self._spans.values() if span is not root]
+            if calls and all(span.end_ns is not None for span in calls):
+                last = max(calls, key=lambda span: span.end_ns or 0)
+                root.end_ns = max(root.end_ns or 0, last.end_ns or 0)
+                root.status = last.status if root.status == OPEN else root.status
 
     def _tree(self, spans: list[Span]) -> list[Span]:
         """Root first, the rest by start; a span whose parent is not here hangs from the root."""
         spans.sort(key=lambda span: (span.start_ns, span.span_id))
+        first = min((span.start_ns for span in spans if "lasted_s" not in span.attributes), default=0)
+        for span in spans:
+            lasted = numbers.number(span.attributes.get("lasted_s")) or 0.0
+            if span.end_ns is not None and lasted > 0:  # it reports what is over
+                span.start_ns = max(first, span.end_ns - int(min(lasted, 1e9) * 1e9))
+        spans.sort(key=lambda span: span.start_ns)
         recorded = {span.span_id for span in spans}
         root = next((span for span in spans if span.span_id in self._roots), None)
         if root is None:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from autotrace.redact.credentials import ORDINARY
 from autotrace.redact.redactor import Redactor
 from autotrace.ship.assembly.byte_level import REPLACED
-from autotrace.ship.assembly.markup import UNKNOWN, matters, prompt_messages, response_message
 from autotrace.ship.assembly.shared_prompts import SharedPrompt, SharedPrompts
 from autotrace.ship.assembly.tokenizer import Decode
 from autotrace.trajectory.deferred import Continued, Deferred
+from autotrace.trajectory.markup import UNKNOWN, matters, prompt_messages, response_message
 from autotrace.trajectory.model import Span, Trajectory
 
 _OUTER_ROLES = ("agent", "trajectory")

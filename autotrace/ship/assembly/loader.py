@@ -1,4 +1,5 @@
-"""One trajectory from the spool: finds its records through the state, assembles them, adds facts and losses."""
+"""One trajectory: finds its records through the state and assembles them, or takes it from the tables if its segments
+are gone; adds facts and losses."""
 
 from __future__ import annotations
 
@@ -20,10 +21,14 @@ from autotrace.ship.store.state import OffsetsOf, State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import Located, SegmentFile, opened, records_at
 from autotrace.spool.records import Close, Header, Open
+from autotrace.tables.committed import Committed
+from autotrace.tables.errors import Gone, QueryError
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import number
 
+STORED = 1 << 20
+"""Bytes of memory that one from the tables takes, about."""
 MAX_ORIGINS = 4096
 """Segments of which is remembered what their records need."""
 
@@ -50,6 +55,9 @@ class Loader:
         self._info = info
         self._about = AboutRun(state)
         self._recent = Recent(ahead)
+        self._some_removed = True
+        self._tables: Committed | None = None
+        """What traces are read from whose records were removed."""
         self.kept = KeptRecords()
         """What the indexer has read; nothing where it is another process."""
         self._origins: dict[int, tuple[str, int, Origin]] = {}
@@ -59,6 +67,10 @@ class Loader:
         """More may be known of the run by now. To be called before traces are looked at or loaded, any number of them:
         what is known of the run alone is then read once for all."""
         self._about.refresh()
+        self._some_removed = bool(self._state.count("SELECT EXISTS (SELECT 1 FROM removed)"))
+        if self._tables is not None:
+            self._tables.close()
+            self._tables = None
 
     def load(self, trace_id: str, *, final: bool = False) -> Trajectory | None:
         """The trace as far as it was recorded, for the caller alone; None when nothing of it is left.
@@ -106,7 +118,12 @@ class Loader:
             self._recent.drop(trace_id)
 
     def _assembled(self, trace_id: str, offsets_of: OffsetsOf, final: bool) -> Assembled | None:
-        assembly, read = Assembly(), 0
+        before = None
+        if self._some_removed and self._state.removed(trace_id):
+            before = self._written(trace_id)
+            if before is None:  # the rest alone would be another trajectory
+                return None
+        assembly, read = Assembly(before.spans if before else ()), 0
         own = bytes.fromhex(trace_id)
         joined = {bytes.fromhex(orphan): span for orphan, span in self._state.joined_below(trace_id).items()}
         kept = self.kept.take(trace_id, offsets_of)
@@ -122,9 +139,25 @@ class Loader:
                     if record.trace == own or record.trace in joined:
                         assembly.add(origin, record)
             except FileNotFoundError:
+                if before is None and self._state.removed(trace_id):  # this moment
+                    self._some_removed = True
+                    return self._assembled(trace_id, self._state.offsets_of(trace_id), final)
                 assembly.lost(name)
+        if before is not None and not assembly.grew:
+            return Assembled(before.spans, before.notes, [], [], lasting=False, bytes=STORED, before=before)
         assembled = assembly.finish(self.ended, final)
+        if before is not None and assembled is not None:
+            notes = list(dict.fromkeys([*before.notes, *assembled.notes]))
+            assembled = assembled._replace(notes=notes, lasting=False, before=before)
         return None if assembled is None else assembled._replace(bytes=read)
+
+    def _written(self, trace_id: str) -> Trajectory | None:
+        """As it is in the tables. Raises ``OSError`` while they cannot be read."""
+        try:
+            self._tables = self._tables or Committed(Path(self._run_folder))
+            return self._tables.load([trace_id]).get(trace_id)
+        except (Gone, QueryError) as error:
+            raise OSError(str(error)) from error
 
     def _read(self, name: str, offsets: Sequence[int]) -> Iterator[Located]:
         with opened(self._run_folder, name) as fd:
@@ -132,10 +165,12 @@ class Loader:
 
     def _described(self, trace_id: str, assembled: Assembled) -> Trajectory:
         """With what is known about it from elsewhere, as of now."""
-        spans = assembled.spans
+        spans, before = assembled.spans, assembled.before
+        attributes = dict(spans[0].attributes if before is None else before.attributes)
         trajectory = Trajectory(
-            trace_id, self._info.run_id, spans, dict(spans[0].attributes), notes=list(assembled.notes)
-        )
+            trace_id, self._info.run_id, spans, attributes, notes=list(assembled.notes),
+            tokenizer=None if before is None else before.tokenizer,
+        )  # fmt: skip
         self._describe(trajectory)
         trajectory.notes += self._about.losses(assembled.processes)
         return trajectory

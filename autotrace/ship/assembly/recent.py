@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from autotrace.trajectory.model import Span
+from autotrace.trajectory.model import Span, Trajectory
 
 AHEAD = 48 << 20
 """Bytes that a process which delivers keeps, so that it reads each trajectory from the spool once."""
@@ -29,6 +29,8 @@ class Assembled(NamedTuple):
     """Of new prompts, and twice those of the responses."""
     bytes: int = 0
     """Of its records."""
+    before: Trajectory | None = None
+    """As the tables have it, if its records are gone."""
 
     @property
     def size(self) -> int:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotrace.redact.redactor import Redactor
-from autotrace.ship.assembly.markup import Message, matters, prompt_messages
 from autotrace.ship.assembly.tokenizer import Decode
+from autotrace.trajectory.markup import Message, matters, prompt_messages
 from autotrace.trajectory.model import packed_ids
 
 MAX_CHARACTERS = 4 << 20

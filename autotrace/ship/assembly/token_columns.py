@@ -12,7 +12,7 @@ from autotrace.spool import token_facts
 from autotrace.spool.reader import opened, records_at
 from autotrace.spool.records import TokenFacts
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.pieces import Piece, pieces, whole_response
+from autotrace.trajectory.pieces import Piece, own_pieces, whole_response
 
 FIELDS = {
     "old_log_probs": "old_logprobs",
@@ -34,7 +34,7 @@ def add_columns(trajectory: Trajectory, state: State, run_folder: str | Path) ->
         return
     columns = _columns(trajectory.trace_id, state, run_folder)
     whole = whole_response(trajectory.spans)
-    places = pieces(trajectory.llm_spans, whole)
+    places = own_pieces(trajectory, whole)
     owners = {span.span_id: span for span in trajectory.spans}
     if places is None:
         if whole is None:

@@ -79,17 +79,34 @@ class Carrier(Protocol):
         """Let go of the sink. ``idle``: nothing is on its way; else the sink is left alone."""
 
 
-class ThreadCarrier:
+class _OneThread:
+    """A ``Carrier`` that calls its sink in a thread of its own."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.sink = sink
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"deliver-{sink.name}")
+
+    def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
+        """See ``Carrier``."""
+        wait(parcels, timeout=seconds)
+
+    def close(self, idle: bool) -> None:
+        """See ``Carrier``."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        if idle:
+            self.sink.close()
+
+
+class ThreadCarrier(_OneThread):
     """A ``Carrier`` that loads in the calling thread and delivers in one of its own.
 
     The next parcel is loaded while the backend is at the one before. If that fails, the next is handed back untried.
     """
 
     def __init__(self, sink: Sink, packer: Packer, admission: Admission) -> None:
-        self.sink = sink
+        super().__init__(sink)
         self._packer = packer
         self._admission = admission
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"deliver-{sink.name}")
         self._binds: list[tuple[str, Mapping[str, Any]]] = []
         self._failures = 0
 
@@ -139,53 +156,29 @@ class ThreadCarrier:
                 receipt.delivered.append((trace_id, version, _page(self.sink, trajectory)))
         return receipt
 
-    def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
-        """See ``Carrier``."""
-        wait(parcels, timeout=seconds)
 
-    def close(self, idle: bool) -> None:
-        """See ``Carrier``."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        if idle:
-            self.sink.close()
-
-
-class TablesCarrier:
+class TablesCarrier(_OneThread):
     """A ``Carrier`` to a sink that takes what it needs from the tables (``Backend.from_tables``), where all that is
     wanted is already."""
 
     capacity = 1
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"deliver-{sink.name}")
-
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """See ``Carrier``."""
-        self._thread.submit(self._sink.bind, name, value)
+        self._thread.submit(self.sink.bind, name, value)
 
     def send(self, wanted: Wanted) -> Future[Receipt]:
         """See ``Carrier``."""
         return self._thread.submit(self._delivered, wanted)
 
     def _delivered(self, wanted: Wanted) -> Receipt:
-        before = self._sink.sent
+        before = self.sink.sent
         try:
-            self._sink.deliver(())
+            self.sink.deliver(())
         except Exception as error:
-            return Receipt(problem=_problem(self._sink.name, error), given=len(wanted))
+            return Receipt(problem=_problem(self.sink.name, error), given=len(wanted))
         delivered: list[tuple[str, int, str | None]] = [(trace_id, version, None) for trace_id, version in wanted]
-        return Receipt(delivered, sent=self._sink.sent - before, given=len(wanted))
-
-    def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
-        """See ``Carrier``."""
-        wait(parcels, timeout=seconds)
-
-    def close(self, idle: bool) -> None:
-        """See ``Carrier``."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        if idle:
-            self._sink.close()
+        return Receipt(delivered, sent=self.sink.sent - before, given=len(wanted))
 
 
 def _page(sink: Sink, trajectory: Trajectory) -> str | None:

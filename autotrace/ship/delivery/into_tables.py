@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autotrace.ship.store.delivery_queue import TABLES
-from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.sinks.protocol import Refused, Sink, Unavailable
 from autotrace.tables.lean import arrow_without_pandas
 from autotrace.tables.place import PlaceError
 from autotrace.trajectory.model import Trajectory
@@ -26,7 +26,7 @@ UNDER_WAY = 4
 """The last commits that may not be acknowledged yet, at most: two parcels may be on their way."""
 
 
-class TablesSink:
+class TablesSink(Sink):
     """See ``Sink`` and ``Reporter``: it is both."""
 
     name = TABLES
@@ -51,18 +51,7 @@ class TablesSink:
             self._tables.write_metrics(step, numbers)
 
     def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
-        """Tables have no place for it: what it says follows from them."""
-
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Not needed."""
-
-    def size(self, trajectory: Trajectory) -> int:
-        """It has no budget."""
-        return 0
-
-    def page(self, trajectory: Trajectory) -> str | None:
-        """A file has no pages."""
-        return None
+        """See ``Reporter``; what it says follows from the tables."""
 
     def close(self) -> None:
         """Make few files of many."""

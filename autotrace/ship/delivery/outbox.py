@@ -10,18 +10,14 @@ from typing import Any
 
 from autotrace.config.keep_rules import KeepRules
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.tail_sampling import Member, TailSampler
+from autotrace.ship.delivery.tail_sampling import reason
 from autotrace.ship.store.delivery_queue import TABLES, DeliveryQueue
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import ALL, LOCAL, Row
 from autotrace.ship.store.state import State
 from autotrace.sinks import registry
 
 QUIET = 2.0
 """Seconds without news of a group, and without an open trajectory in it, after which it is decided on."""
-ALL = "all"
-"""``Row.kept`` where no rule has a say."""
-LOCAL = ""
-"""``Row.kept`` of a trajectory that stays in the spool."""
 
 
 class Outbox:
@@ -34,8 +30,8 @@ class Outbox:
         self._state = state
         self._backends: Sequence[str] = tuple(info.backends)
         self.queue = DeliveryQueue(state)
-        rules = KeepRules.parse(info.keep)
-        self._sampler = None if rules is None else TailSampler(rules, info.run_id)
+        self._rules = rules = KeepRules.parse(info.keep)
+        self._seed = info.run_id
         self._holds_back = rules is not None or info.step_budget is not None or info.month_budget is not None
         self._undecided: dict[str, float] = {}
         """Group -> when a record of it was read last."""
@@ -94,9 +90,8 @@ class Outbox:
     def _decide(self, group: str) -> None:
         rows = [row for row in self._state.group(group) if row.complete]
         kept = ALL  # a budget alone decides later, from what would be sent
-        if self._sampler is not None:
-            members = [Member(row.status, row.duration_ns or 0, row.reward) for row in rows]
-            kept = self._sampler.decide(group, members) or LOCAL
+        if self._rules is not None:
+            kept = reason(self._rules, self._seed, group, rows) or LOCAL
         self._state.decide(group, kept)
         if kept != LOCAL:
             for row in rows:

@@ -1,4 +1,4 @@
-"""What goes into a backend's next parcel: read from the spool, decoded, and within the backend's budget."""
+"""What goes into a backend's next parcel: loaded, decoded, and within the backend's budget."""
 
 from __future__ import annotations
 

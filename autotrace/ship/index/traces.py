@@ -53,11 +53,11 @@ class Traces:
         return trace.too_late(record, at_ns)
 
     def touch(self, trace_id: str, create: bool = False) -> OpenTrace | None:
-        """Something new was read about a trace; None where there is none, or no longer."""
+        """Something new was read about a trace; None where there is none."""
         trace = self.open.get(trace_id)
         if trace is None:
             row = self._state.row(trace_id)
-            if (row is None and not create) or (row is not None and self._state.removed(trace_id)):
+            if row is None and not create:
                 return None
             overfull = self._overfull.pop(trace_id, None)
             trace = self.open[trace_id] = OpenTrace(row or Row(trace_id))

@@ -49,8 +49,7 @@ class DeliveryQueue:
         kept = "1" if everything else "kept != ''"
         self._db.execute(
             f"INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND {kept} "
-            "AND trace_id NOT IN (SELECT trace_id FROM removed) AND NOT EXISTS "
-            "(SELECT 1 FROM deliveries d WHERE d.backend = ? AND d.trace_id = traces.trace_id)",
+            "AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.backend = ? AND d.trace_id = traces.trace_id)",
             (backend, backend),
         )
 
@@ -58,7 +57,7 @@ class DeliveryQueue:
         """Queue everything that ``backend`` has once more (the trainer's run it belongs to was reported)."""
         self._db.execute(
             "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
-            "WHERE backend = ? AND rejected IS NULL AND trace_id NOT IN (SELECT trace_id FROM removed)",
+            "WHERE backend = ? AND rejected IS NULL",
             (backend, backend),
         )
 
@@ -66,7 +65,7 @@ class DeliveryQueue:
         """Queue what ``backend`` rejected once more."""
         self._db.execute(
             "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
-            "WHERE backend = ? AND rejected IS NOT NULL AND trace_id NOT IN (SELECT trace_id FROM removed)",
+            "WHERE backend = ? AND rejected IS NOT NULL",
             (backend, backend),
         )
 

@@ -9,6 +9,9 @@ import msgspec
 
 from autotrace.trajectory.numbers import integer
 
+ALL, LOCAL = "all", ""
+"""``Row.kept`` where no rule has a say, and of a trajectory that stays in the run folder."""
+
 
 class Row(msgspec.Struct):
     """One trace. Fields of a trajectory's identity are those of veRL; None where the trace has none."""
@@ -79,11 +82,6 @@ class Row(msgspec.Struct):
     def root_read(self) -> bool:
         """Whether the root's beginning was read. What was delivered without it has the name of a call that was."""
         return self.group_key is not None
-
-    @property
-    def duration_ns(self) -> int | None:
-        """Nanoseconds, None while open."""
-        return None if self.end_ns is None or self.start_ns is None else self.end_ns - self.start_ns
 
     @classmethod
     def of(cls, values: Iterable[Any]) -> Row:

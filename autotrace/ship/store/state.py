@@ -1,5 +1,5 @@
-"""``state.db``: what the shipper has read and delivered. All of it can be rebuilt from the segments, except what
-the backends acknowledged.
+"""``state.db``: what the shipper has read and delivered. It can be rebuilt from the segments and the tables of the run,
+except what the backends acknowledged.
 
 One transaction per reading round stores how far each segment was read together with what was read there, so a
 shipper killed at any point continues without losing or repeating a record. A trajectory's content stays in the
@@ -44,6 +44,8 @@ def _refuse_shared_pages(db: sqlite3.Connection, path: str | Path) -> None:
     )  # the list of its tables may be such a tree, too
     try:
         found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except MemoryError:  # SQLite's own, of what a row claims to hold
+        raise sqlite3.DatabaseError("it is damaged: it asks for more memory than there is") from None
     finally:
         db.set_progress_handler(None, 0)
     if found != "ok":
@@ -173,9 +175,11 @@ class State:
         )
 
     def remove_segment(self, id: int, seal: str) -> None:
-        """Mark a segment as removed: it counts as sealed, and its traces are not delivered any more."""
+        """Mark a segment as removed: it counts as sealed, and its traces are read from the tables."""
         self.db.execute("UPDATE segments SET sealed = ? WHERE id = ?", (seal, id))
         self.db.execute("INSERT OR IGNORE INTO removed SELECT trace_id FROM places WHERE segment = ?", (id,))
+        for table in ("places", "defines"):
+            self.db.execute(f"DELETE FROM {table} WHERE segment = ?", (id,))
 
     def removed(self, trace_id: str) -> bool:
         """Whether a part of a trace was removed."""
@@ -268,7 +272,7 @@ class State:
         self.db.execute("UPDATE traces SET kept = ? WHERE group_key = ?", (kept, group))
 
     def keep_all(self) -> None:
-        """Deliver everything, also what the keep-rules left in the spool (the user asked for it)."""
+        """Deliver everything, also what the keep-rules left in the run folder (the user asked for it)."""
         self.db.execute("UPDATE traces SET kept = 'all' WHERE complete = 1")
 
     def count(self, sql: str, values: Sequence[Any] = ()) -> int:

@@ -17,11 +17,10 @@ import os
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from autotrace.run import files
 from autotrace.sinks.jsonl.line import encoded, trace_id_of
-from autotrace.sinks.protocol import Unavailable
+from autotrace.sinks.protocol import Sink, Unavailable
 from autotrace.trajectory.model import Trajectory
 
 FILE = "trajectories.jsonl"
@@ -31,7 +30,7 @@ SMALL = 4 << 20
 """Bytes of a file that is rewritten whenever something in it is replaced."""
 
 
-class JsonlSink:
+class JsonlSink(Sink):
     """See the module. Lines appear in the order of delivery."""
 
     name = "jsonl"
@@ -122,16 +121,9 @@ class JsonlSink:
         os.replace(part, self._path)
         self._lines, self._end, self._version, self._replaced = kept, end, (count, inode), 0
 
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Nothing of it is needed."""
-
     def size(self, trajectory: Trajectory) -> int:
         """Length of its line."""
         return len(encoded(trajectory))
-
-    def page(self, trajectory: Trajectory) -> str | None:
-        """A file has no pages."""
-        return None
 
     def close(self) -> None:
         """Take out what was replaced. No file is held open."""

@@ -12,12 +12,13 @@ from datetime import datetime, timezone
 from typing import Any
 
 from autotrace.insight import registry
-from autotrace.insight.profile import codes, decode, marks
+from autotrace.insight.profile import marks
 from autotrace.insight.registry import by_weight
 from autotrace.insight.words import at
 from autotrace.sinks import payload
 from autotrace.sinks.mlflow.spans import usage
 from autotrace.sinks.payload import jsonable
+from autotrace.tables import trajectories
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import DETAILS, OK, Span, Trajectory
 from autotrace.trajectory.span_text import answer, answered_words, message_text
@@ -197,11 +198,6 @@ def _time(ms: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
-IDENTITY = (
-    "step", "sample_index", "rollout_n", "validate", "uid", "data_source", "experiment_name", "project_name",
-    "agent_name", "run_id", "attempt",
-)  # fmt: skip
-"""Attributes of a trajectory that become tags of the same name, as text: ``tags.step = '1'``, ``validate = 'True'``."""
 OUTSIDE = ("trainer", "reward", "engine")
 """Roots of these roles are not trajectories: their step is the tag ``trainer_step`` (so that ``tags.step`` finds
 trajectories alone), and they are not linked to the training run."""
@@ -212,16 +208,14 @@ _REWARD_PARTS = "reward_extra_info"
 
 
 def tags_of(trajectory: Trajectory) -> dict[str, str]:
-    """Tags of the trace, all text."""
-    attributes = trajectory.attributes
-    tags = {name: _word(attributes[name]) for name in IDENTITY if _scalar(attributes.get(name))}
+    """Tags of the trace, all text: ``tags.step = '1'``, ``validate = 'True'``."""
+    tags = {
+        name: _word(" ".join(value) if isinstance(value, list) else value)
+        for name, value in trajectories.tags(trajectory).items()
+    }
     if trajectory.root.role in OUTSIDE and "step" in tags:
         tags[f"{trajectory.root.role}_step"] = tags.pop("step")
-    tags["status"] = trajectory.status
-    tags["role"] = text(trajectory.root.role)
     tags[TRACE_NAME] = _word(trajectory.root.name)[:LONGEST]
-    if found := codes(decode(trajectory.profile)):
-        tags["findings"] = " ".join(found)
     if trajectory.turns:
         tags["turns"] = str(trajectory.turns)
     for name, value in trajectory.facts.items():

@@ -28,7 +28,7 @@ SPAN_TYPES = {
 """Role -> MLflow's span type; others are UNKNOWN."""
 _CHAT_ROLES = ("system", "user", "assistant", "tool")
 UNKNOWN_ROLE = "history"
-"""What of a conversation may be anybody's (``ship.assembly.markup``)."""
+"""What of a conversation may be anybody's (``trajectory.markup``)."""
 _RESERVED = ("mlflow.", "session.id", "user.id")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ from autotrace.sinks.delivered import Delivered
 from autotrace.sinks.http import retry_after
 from autotrace.sinks.otlp import endpoint
 from autotrace.sinks.otlp.spans import otel_span, size_of
-from autotrace.sinks.protocol import Refused, Rejected, Unavailable
+from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
 from autotrace.trajectory.model import Trajectory
 
 REQUEST_BYTES = 4_000_000
@@ -46,7 +46,7 @@ class _Answered(requests.HTTPError):
     """Ends the exporter's own retries: when to try again is the shipper's decision."""
 
 
-class OtlpSink:
+class OtlpSink(Sink):
     """Sink ``otlp``. Makes no request before the first delivery."""
 
     name = "otlp"
@@ -74,16 +74,9 @@ class OtlpSink:
                 raise Refused(f"{_receiver()} rejected everything: {next(iter(reasons.values()))}")
             raise Rejected(reasons)
 
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Nothing to do: what is reported later does not change where spans go."""
-
     def size(self, trajectory: Trajectory) -> int:
         """Bytes of its spans, about."""
         return sum(size_of(otel_span(trajectory, span, self._resource)) for span in trajectory.spans)
-
-    def page(self, trajectory: Trajectory) -> str | None:
-        """OTLP does not say where a receiver shows its traces."""
-        return None
 
     def close(self) -> None:
         """Close the connections."""

@@ -15,7 +15,7 @@ from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.sinks import registry
-from autotrace.sinks.protocol import Refused, SinkError, Unavailable
+from autotrace.sinks.protocol import Refused, Sink, SinkError, Unavailable
 from autotrace.tables.commits import FILE, FOLDER
 from autotrace.tables.copying import Copy
 from autotrace.tables.location import VARIABLE, root_of, segment
@@ -25,7 +25,7 @@ from autotrace.trajectory.model import Trajectory
 _log = logging.getLogger("autotrace.ship")
 
 
-class ParquetSink:
+class ParquetSink(Sink):
     """See the module."""
 
     name = "parquet"
@@ -59,14 +59,6 @@ class ParquetSink:
         """Take the project's name."""
         if name == "config" and isinstance(value.get("project_name"), str):
             self._project = self._project or value["project_name"]
-
-    def size(self, trajectory: Trajectory) -> int:
-        """Files have no budget."""
-        return 0
-
-    def page(self, trajectory: Trajectory) -> str | None:
-        """A file has no pages."""
-        return None
 
     def close(self) -> None:
         """Copy what came last: also numbers about steps, of which no trajectory tells."""

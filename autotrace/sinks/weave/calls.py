@@ -20,6 +20,7 @@ import msgspec
 
 from autotrace.insight.profile import codes, decode
 from autotrace.sinks import payload
+from autotrace.tables import trajectories
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory, finish_reason
 
@@ -91,7 +92,7 @@ class Calls:
             self._shared["wb_run_id"] = run
             if isinstance(step, int) and not isinstance(step, bool) and step >= 0:
                 self._shared["wb_run_step"] = step
-        self._identity = _flat(trajectory.attributes)
+        self._identity = {**_flat(trajectories.tags(trajectory)), **_flat(trajectory.attributes)}
 
     def of(self, span: Span) -> dict[str, Any]:
         """The call for ``span``, without ``op_name`` and without facts."""

@@ -12,6 +12,7 @@ export function number(value, digits = 4) {
   return Math.abs(short) >= 1e6 || (short !== 0 && Math.abs(short) < 1e-4) ? short.toExponential(2) : String(short);
 }
 
+export const unknown = (/** @type {string} */ status) => status === "OPEN" ? "open" : "not recorded";
 /** @param {any} value seconds */
 export function seconds(value) {
   if (absent(value)) return "";

@@ -2,7 +2,7 @@
 import { go, link } from "./address.js";
 import { source } from "./data.js";
 import { Surface, fill, h, ink, visible } from "./dom.js";
-import { counted, number, seconds, ticks } from "./format.js";
+import { counted, number, seconds, ticks, unknown } from "./format.js";
 
 const [LANE, TOP, LONGEST] = [14, 20, 16000];
 /** Kind -> colour, words. @type {Record<string, [string, string]>} */
@@ -80,7 +80,7 @@ export async function showLanes(box, run, step) {
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => { const one = under(event); if (one) go(["run", run, "trace", one.id], { view: "timeline" }); });
   canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => {
     const one = under(event);
-    if (one) tip.textContent = visible([one.id.slice(0, 8), `sample ${one.sample ?? ""} n ${one.n ?? ""}`, `reward ${number(one.reward)}`, seconds(one.duration) || "open", told(one, kinds), one.worker].join("  ·  "));
+    if (one) tip.textContent = visible([one.id.slice(0, 8), `sample ${one.sample ?? ""} n ${one.n ?? ""}`, `reward ${number(one.reward)}`, seconds(one.duration) || unknown(one.status), told(one, kinds), one.worker].join("  ·  "));
   });
   surface.draw();
 }

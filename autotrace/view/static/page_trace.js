@@ -2,7 +2,7 @@
 import { address, go, link, note } from "./address.js";
 import { source } from "./data.js";
 import { fill, h, marked, prose } from "./dom.js";
-import { number, seconds } from "./format.js";
+import { counted, number, seconds, unknown } from "./format.js";
 import { listed } from "./page_table.js";
 import { rowsOf } from "./rows.js";
 import { Timeline } from "./timeline.js";
@@ -62,7 +62,7 @@ class TrajectoryPage {
       h("span", { class: "badge", "data-status": detail.status }, detail.status === "OPEN" ? "being written" : detail.status),
       detail.facts.reward === undefined ? null : h("span", { class: "big" }, h("b", {}, "reward"), ` ${number(detail.facts.reward)}`),
       detail.facts.advantage === undefined ? null : h("span", {}, h("b", {}, "advantage"), ` ${number(detail.facts.advantage)}`),
-      h("span", {}, h("b", {}, "took"), ` ${seconds(detail.duration) || "open"}`), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
+      h("span", {}, h("b", {}, "took"), ` ${seconds(detail.duration) || unknown(detail.status)}`), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
       h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "its group"),
       source.exported ? null : h("button", { class: "quiet", onclick: async () => h("a", { href: URL.createObjectURL(await (await source.ask(source.path(this.run, "traces", detail.trace_id, "perfetto"))).blob()), download: `${detail.trace_id.slice(0, 12)}.perfetto.json` }).click() }, "Perfetto"));
   }
@@ -127,11 +127,21 @@ class TrajectoryPage {
   conversation() {
     const sought = this.sought.value.trim();
     const items = this.detail.conversation.map((/** @type {any} */ item) => this.item(item, sought));
-    fill(this.body, h("div", { class: "conversation" }, items.length ? items : h("p", { class: "empty" }, this.silent())));
+    fill(this.body, h("div", { class: "strip" }, this.branches(), h("div", { class: "conversation" }, items.length ? items : h("p", { class: "empty" }, this.silent()))));
     const turn = address().query.get("turn");
     if (turn) this.body.querySelector(`[data-turn="${CSS.escape(turn)}"]`)?.scrollIntoView({ block: "start" });
     if (sought) this.body.querySelector("mark")?.scrollIntoView({ block: "center" });
   }
+
+  /** The chains of a trajectory that branches, each a place to go to. */
+  branches() {
+    const rows = (/** @type {any} */ chain) => (chain.row !== null ? `row ${chain.row}` : chain.in_rows === 0 ? "in no row" : "");
+    return this.detail.chains.length ? h("div", { class: "branches", role: "navigation", "aria-label": "branches" }, this.detail.chains.map((/** @type {any} */ chain) => this.toTurn(chain.first_turn,
+      h("b", {}, chain.words), h("span", { class: "dim" }, [counted(chain.turns, "turn"), chain.tokens === null ? "" : counted(chain.tokens, "token"), rows(chain)].filter(Boolean).join(" · "))))) : null;
+  }
+
+  /** @param {number} turn @param {...any} words */
+  toTurn(turn, ...words) { return h("button", { class: "quiet to", onclick: () => { note({ turn }); this.body.querySelector(`[data-turn="${turn}"]`)?.scrollIntoView({ block: "start" }); } }, words); }
 
   silent() {
     return this.detail.status === "OPEN" ? "Nothing was said yet: this trajectory is being written." : "No text was recorded: with --content none, or because no call of a model was traced. The timeline has its calls.";
@@ -145,9 +155,14 @@ class TrajectoryPage {
     const head = h("div", { class: "item-head" }, h("b", {}, title), item.status && item.status !== "OK" ? h("span", { class: "badge", "data-status": item.status }, item.status) : null, h("span", { class: "dim" }, facts),
       item.role === "assistant" && item.tokens ? h("button", { class: "quiet", onclick: () => { note({ turn: item.turn }); this.show("tokens"); } }, "tokens") : null,
       h("button", { class: "quiet", onclick: () => this.toCall(item.span) }, "in time"));
+    const { chains } = this.detail, chain = chains.find((/** @type {any} */ each) => each.own.includes(item.turn));
+    if (chain && item.role === "assistant") {
+      const leaving = chains.filter((/** @type {any} */ each) => each.kind !== null && each.after === item.turn);
+      head.append(h("span", { class: "dim" }, item.turn === chain.first_turn ? chain.words : `chain ${chain.chain}`), ...leaving.map((/** @type {any} */ each) => this.toTurn(each.first_turn, `→ ${each.words}`)));
+    }
     const long = item.role === "system" || item.role === "tool";
     const text = (/** @type {string} */ words, /** @type {string} */ name) => (words ? prose(words, { sought, class: name }) : null);
-    return h("article", { class: `item ${item.role}`, "data-turn": item.turn, "data-span": item.span }, head,
+    return h("article", { class: `item ${item.role}${chain?.kind ? " branch" : ""}`, "data-turn": item.turn, "data-span": item.span }, head,
       findings.map((/** @type {any} */ finding) => h("p", { class: "finding" }, h("b", {}, finding.code), ` ${finding.what}`)),
       item.error ? h("pre", { class: "error" }, marked(item.error, sought)) : null,
       item.thought ? h("details", { class: "thought", open: Boolean(sought) && item.thought.toLowerCase().includes(sought.toLowerCase()) }, h("summary", {}, `thinking (${item.thought.length.toLocaleString("en")} characters)`), text(item.thought, "")) : null,
@@ -185,7 +200,7 @@ class TrajectoryPage {
     const box = this.callBox;
     box.hidden = false;
     const pairs = [...Object.entries(told.inputs ?? {}), ["returned", told.output], ...Object.entries(told.attributes ?? {})].filter(([, value]) => value !== null && value !== undefined);
-    fill(box, h("h2", {}, spans.title[at]), h("p", { class: "dim" }, `${spans.name[at]} · ${spans.role[at]} · ${spans.status[at]} · ${seconds(spans.duration[at]) || "open"} · ${spans.process[at]}`),
+    fill(box, h("h2", {}, spans.title[at]), h("p", { class: "dim" }, `${spans.name[at]} · ${spans.role[at]} · ${spans.status[at]} · ${seconds(spans.duration[at]) || unknown(spans.status[at])} · ${spans.process[at]}`),
       told.error ? h("pre", { class: "error" }, marked(told.error)) : null,
       h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, prose(String(value), { first: 4000 }))])));
   }

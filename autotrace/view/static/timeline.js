@@ -1,6 +1,6 @@
 // The calls of a trajectory over time, drawn: whatever their number, only the rows in view cost anything.
 import { Surface, follow, h, ink, visible } from "./dom.js";
-import { seconds, ticks } from "./format.js";
+import { seconds, ticks, unknown } from "./format.js";
 
 const ROW = 20;
 const AXIS = 22;
@@ -79,7 +79,7 @@ export class Timeline {
         context.globalAlpha = 1;
         this.phases(at, y, phases);
         if (this.spans.status[at] !== "OK") { context.strokeStyle = ink("--bad"); context.lineWidth = 2; context.strokeRect(left, y + 3, Math.max(3, right - left), ROW - 6); }
-        const took = seconds(this.spans.duration[at]) || "open";
+        const took = seconds(this.spans.duration[at]) || unknown(this.spans.status[at]);
         context.fillStyle = dim;
         if (right + 4 < width - 40) context.fillText(took, right + 4, y + ROW / 2);
       }
@@ -175,7 +175,7 @@ export class Timeline {
     if (at < 0) return;
     const { title, name, role, start, duration, status, process, phases, error } = this.spans;
     const times = Object.entries(phases[at] ?? {}).map(([phase, value]) => `${phase.replace(/_s$/, "")} ${seconds(value)}`);
-    const said = [title[at], name[at] === title[at] ? "" : name[at], role[at], `+${seconds(start[at])}`, seconds(duration[at]) || "still open", status[at], ...times, `in ${process[at]}`, error[at] ?? ""];
+    const said = [title[at], name[at] === title[at] ? "" : name[at], role[at], `+${seconds(start[at])}`, seconds(duration[at]) || unknown(status[at]), status[at], ...times, `in ${process[at]}`, error[at] ?? ""];
     this.tip.textContent = visible(said.filter(Boolean).join("  ·  ").slice(0, 400));
   }
 

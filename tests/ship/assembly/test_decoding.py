@@ -16,13 +16,13 @@ from autotrace.config import environment as env
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import layout
 from autotrace.ship.assembly.decoding import Decoder
-from autotrace.ship.assembly.markup import prompt_messages, response_message
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.sinks import payload
 from autotrace.sinks.jsonl.line import line_of
 from autotrace.sinks.mlflow.info import previews
 from autotrace.spool.blobs import keep_tokenizer
+from autotrace.trajectory.markup import prompt_messages, response_message
 from autotrace.trajectory.model import Trajectory
 from tests.ship.spools import Process, attributes, new_run
 

@@ -54,3 +54,21 @@ def test_the_engines_side_of_an_agents_call_stays_the_engines(run: Path) -> None
     spans = of_run(run).load(trace.hex()).spans
     assert [span.role for span in spans] == ["llm", "engine", "engine"]
     assert [span.response_tokens for span in spans] == [len(ANSWER)] * 3
+
+
+@pytest.mark.parametrize("lasted", [0.004, 0, -1, float("nan"), float("inf"), 1e300, "1", None, [1], True])
+def test_a_call_that_reports_what_is_over_begins_so_much_earlier(run: Path, lasted: object) -> None:
+    process = Process(run)
+    trace = os.urandom(16)
+    root = process.open(trace, "trajectory")
+    for _ in range(8):
+        process.tick()
+    call = process.open(trace, "llm", root)
+    process.write(Close(call, trace, process.tick(), "OK", attributes={"lasted_s": lasted}))
+    process.write(Close(root, trace, process.tick(), "OK"))
+    process.exit()
+    ship(run, once=True)
+    span = next(span for span in of_run(run).load(trace.hex()).spans if span.role == "llm")
+    told = {0.004: 4, 1e300: 10, True: 10}  # not before its trajectory began
+    number = lasted if isinstance(lasted, (float, bool)) else 0.0
+    assert span.duration_ns == 1_000_000 * told.get(number, 1)

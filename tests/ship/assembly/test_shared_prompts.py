@@ -10,8 +10,8 @@ from autotrace.config.plan import Settings
 from autotrace.redact.redactor import Redactor
 from autotrace.ship.assembly import shared_prompts
 from autotrace.ship.assembly.conversation import Conversation
-from autotrace.ship.assembly.markup import MARKUPS, matters
 from autotrace.ship.assembly.shared_prompts import SharedPrompts
+from autotrace.trajectory.markup import MARKUPS, matters
 from tests.ship.assembly.test_conversation import SECRET, Decode, assembled, ids, recorded
 
 PROMPT = ids("<|im_start|>system\nYou look things up.<|im_end|>\n<|im_start|>user\nWho was first?<|im_end|>\n" * 3)

@@ -9,35 +9,25 @@ import pytest
 
 from autotrace.config.keep_rules import KeepRules
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.tail_sampling import Member, TailSampler
+from autotrace.ship.delivery.tail_sampling import reason
 from autotrace.ship.shipper import ship
+from autotrace.ship.store.row import Row
 from tests.ship.spools import Process, new_run, trajectory
 
 pytestmark = pytest.mark.row("budgets")
 
 
-def members(*rewards: float, status: str = "OK", seconds: float = 1.0) -> list[Member]:
-    return [Member(status, int(seconds * 1e9), reward) for reward in rewards]
+def rows(*rewards: float, status: str = "OK") -> list[Row]:
+    return [Row(f"{number:032x}", status=status, reward=reward) for number, reward in enumerate(rewards)]
 
 
 def test_errors_and_spread_are_kept_the_rest_by_share() -> None:
-    sampler = TailSampler(KeepRules(errors=True, spread=True, random=0.2), "seed")
-    assert sampler.decide("a", [*members(1.0), *members(1.0, status="TIMEOUT")]) == "errors"
-    assert sampler.decide("b", members(0.0, 1.0)) == "spread"
-    flat = [sampler.decide(f"group-{number}", members(1.0, 1.0)) for number in range(1000)]
+    rules = KeepRules(errors=True, spread=True, random=0.2)
+    assert reason(rules, "seed", "a", [*rows(1.0), *rows(1.0, status="TIMEOUT")]) == "errors"
+    assert reason(rules, "seed", "b", rows(0.0, 1.0)) == "spread"
+    flat = [reason(rules, "seed", f"group-{number}", rows(1.0, 1.0)) for number in range(1000)]
     assert set(flat) == {None, "random"} and 150 < flat.count("random") < 250
-    again = TailSampler(KeepRules(errors=True, spread=True, random=0.2), "seed")
-    assert flat == [again.decide(f"group-{number}", members(1.0, 1.0)) for number in range(1000)]
-
-
-def test_the_slowest_and_the_extremes_are_relative_to_what_came_before() -> None:
-    sampler = TailSampler(KeepRules(slowest=5, extremes=5))
-    for number in range(500):
-        sampler.decide(str(number), members(float(number % 100), seconds=1 + number % 100))
-    assert sampler.decide("slow", members(50.0, seconds=500)) == "slowest"
-    assert sampler.decide("best", members(101.0, 50.0)) == "extremes"
-    assert sampler.decide("worst", members(-1.0, 50.0)) == "extremes"
-    assert sampler.decide("middle", members(50.0, 50.0, seconds=50)) is None
+    assert flat == [reason(rules, "seed", f"group-{number}", rows(1.0, 1.0)) for number in range(1000)]
 
 
 def test_a_group_is_delivered_whole_or_stays_until_it_is_asked_for(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""Harbor's Agent Trajectory Interchange Format (ATIF) 1.0 to 1.8: a trajectory a file, or a line.
+
+``harbor/models/trajectories`` of Harbor 0.25: ``steps`` of ``source`` system, user or agent; an agent's step has its
+``tool_calls``, and their results in its ``observation``. Sub-agents within the file are trajectories of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from autotrace.foreign.calls import Calls, listed, mapped, moment, plain, token_ids
+from autotrace.foreign.containers import Row
+from autotrace.foreign.format import Format, names
+from autotrace.trajectory.markup import Message
+from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.numbers import integer
+
+
+def read(row: Row, path: str) -> Iterator[Trajectory]:
+    """See ``Format.read``."""
+    version, steps = row.get("schema_version"), [step for step in listed(row.get("steps")) if isinstance(step, dict)]
+    if not isinstance(version, str) or not version.startswith("ATIF") or not steps:
+        return
+    times = [at for step in steps if (at := moment(step.get("timestamp"))) is not None]
+    agent = mapped(row, "agent")
+    calls = Calls("atif", min(times, default=None), max(times, default=None))
+    said: list[Message] = []
+    for step in steps:
+        role = {"agent": "assistant"}.get(str(step.get("source")), step.get("source"))
+        asked = [
+            {"id": call.get("tool_call_id"), "name": call.get("function_name"), "arguments": call.get("arguments")}
+            for call in listed(step.get("tool_calls")) if isinstance(call, dict)
+        ]  # fmt: skip
+        given = {**step, "role": role, "content": step.get("message"), "tool_calls": asked}
+        if (message := plain(given)) is None:
+            continue
+        said.append(message)
+        if role == "assistant" and step.get("llm_call_count") != 0:
+            model = step.get("model_name") or agent.get("model_name")
+            at = moment(step.get("timestamp"))
+            turn = calls.turn(said, model if isinstance(model, str) else None, start_ns=at)
+            if turn is not None:
+                _count(calls, turn, mapped(step, "metrics"))
+        for result in listed(mapped(step, "observation").get("results")):
+            answer = plain({**mapped(result), "role": "tool", "tool_call_id": mapped(result).get("source_call_id")})
+            if answer is not None:
+                said.append(answer)
+                calls.result(answer)
+    extra, more = mapped(row, "extra"), mapped(row, "final_metrics", "extra")
+    attributes = {name: extra.get(name) for name in _IDENTITY}
+    attributes |= {"agent_name": agent.get("name"), "session_id": row.get("session_id")}
+    yield calls.trajectory(attributes, {"reward": more.get("reward"), **mapped(extra, "facts")})
+    for sub in listed(row.get("subagent_trajectories")):
+        if isinstance(sub, dict):
+            yield from read({**sub, "subagent_trajectories": None}, path)
+
+
+_IDENTITY = ("project_name", "experiment_name", "step", "sample_index", "rollout_n", "validate", "uid", "data_source")
+"""What autotrace's own export has in ``extra``."""
+
+
+def _count(calls: Calls, turn: Span, metrics: dict[str, Any]) -> None:
+    """Token ids of a step, else how many there were."""
+    turn.prompt_tokens, turn.response_tokens = (integer(metrics.get(n)) for n in ("prompt_tokens", "completion_tokens"))
+    prompt, response = (token_ids(metrics.get(name)) for name in ("prompt_token_ids", "completion_token_ids"))
+    calls.ids(turn, prompt, response, metrics.get("logprobs"))
+
+
+FORMAT = Format("atif", "ATIF trajectories", (".json", ".jsonl"), names("schema_version agent steps"), read)

@@ -1,0 +1,306 @@
+"""The calls of one rollout, put together from what a file has of it: messages, or tokens with a mask."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from itertools import groupby, pairwise
+from typing import Any
+
+from autotrace.trajectory.bounds import Allowance
+from autotrace.trajectory.markup import MARKUPS, Message, prompt_messages, response_message
+from autotrace.trajectory.model import ERROR, OK, Span, Trajectory
+from autotrace.trajectory.span_text import message_text, one_line
+
+MOST = 10_000
+"""Calls of a rollout; what comes after them is left out, with a note."""
+REPEATED = 1_000_000
+"""Messages of whole prompts over all turns; the prompts after that have only the messages that are new."""
+GAP = 4
+"""Tokens in a row without the mask from which they are another's: a chat template writes more between two turns."""
+
+
+class Calls:
+    """Collects them: the root first, the others below it in the order in which they are added. Where a file has no
+    times, a start is a number that keeps the order, and nothing has an end."""
+
+    def __init__(self, name: str, start_ns: int | None = None, end_ns: int | None = None) -> None:
+        self.root = Span("0" * 15 + "1", None, name, "trajectory", name, start_ns or 0, end_ns, OK)
+        self.spans = [self.root]
+        self.notes: list[str] = []
+        self._asked: dict[str, Span] = {}
+        """Id of a call -> the tool's call, which has no answer yet."""
+        self._allowance = Allowance(REPEATED)
+        self._before: list[int] = []
+        """Prompt and response of the turn ``_base``."""
+        self._base: str | None = None
+
+    def call(self, name: str, role: str, start_ns: int | None = None, **fields: Any) -> Span | None:
+        """One more; None where there are too many."""
+        if len(self.spans) >= MOST:
+            self.notes[:] = [f"the file has more calls of this rollout than the {MOST:,} that are read"]
+            return None
+        number, at = len(self.spans) + 1, self.spans[-1].start_ns + 1 if start_ns is None else start_ns
+        span = Span(f"{number:016x}", self.root.span_id, name, role, name, at, status=OK, **fields)
+        self.spans.append(span)
+        return span
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def conversation(self, messages: Iterable[Any], model: str | None = None) -> Span | None:
+        """A turn for each answer among ``messages``, and a call for each result of a tool. Returns the last turn."""
+        said: list[Message] = []
+        last = None
+        for given in messages:
+            if (message := plain(given)) is None:
+                continue
+            said.append(message)
+            if message["role"] == "assistant":
+                last = self.turn(said, model) or last
+            elif message["role"] == "tool":
+                self.result(message)
+        if last is None and said:
+            self.root.inputs["prompt"] = "\n".join(map(message_text, said))
+        return last
+
+    def turn(self, said: Sequence[Message], model: str | None = None, **fields: Any) -> Span | None:
+        """The model's call that answered with the last of ``said``, and the tools that it asks for."""
+        answer = said[-1]
+        whole = self._allowance.take(len(said))
+        answers = (at + 1 for at in range(len(said) - 2, -1, -1) if said[at]["role"] == "assistant")
+        messages = list(said if whole else said[next(answers, 0) :])
+        span = self.call(model or "model", "llm", messages=messages, **fields)
+        text, calls = answer.get("content"), answer.get("tool_calls", ())
+        if span is not None and isinstance(text, str) and text and not calls:
+            span.response_text = text
+        for number, asked in enumerate(calls):
+            name, arguments = asked["function"]["name"], asked["function"]["arguments"]
+            inputs = _object(arguments) or ({"arguments": arguments} if arguments.strip("{} ") else {})
+            tool = self.call(name, "tool", inputs=inputs, attributes={"tool_name": name})
+            if tool is not None:
+                self._asked[asked["id"] or f"{tool.span_id} {number}"] = tool
+        return span
+
+    def result(self, message: Message) -> Span | None:
+        """What a tool answered: to the call that the message names, else to the first that has no answer."""
+        named = message.get("tool_call_id")
+        key = named if named in self._asked else None if named else next(iter(self._asked), None)
+        if key is None:
+            name = message.get("name") or "tool"
+            tool = self.call(name, "tool", attributes={"tool_name": name})
+        else:
+            tool = self._asked.pop(key)
+        if tool is not None:
+            tool.output = message.get("content")
+        return tool
+
+    # -- tokens --------------------------------------------------------------------------------------------------------
+
+    def tokens(
+        self, prompt: list[int] | None, response: list[int], mask: list[int] | None, logprobs: list[float] | None,
+        said: Sequence[Message] = (),
+    ) -> None:  # fmt: skip
+        """A turn for each part of ``response`` that ``mask`` says is the model's; ``logprobs`` are of all its tokens.
+        ``said``: the same conversation, whose messages the turns get where there are as many answers."""
+        mask = [1 if one else 0 for one in mask] if mask is not None and len(mask) == len(response) else None
+        parts = _parts(mask or [1] * len(response))
+        if len(parts) == sum(message["role"] == "assistant" for message in said):
+            self.conversation(said)
+        else:
+            for _ in parts[:MOST]:
+                self.call("model", "llm")
+        base, kept, last = None, 0, 0
+        turns = [span for span in self.spans if span.role == "llm"]
+        for turn, (begin, end) in zip(turns, parts, strict=False):
+            if prompt is not None or base is not None:
+                turn.new_prompt_ids = new = [*(prompt or () if base is None else ()), *response[last:begin]]
+                turn.prompt_base, turn.prompt_keep, turn.prompt_tokens = base, kept, kept + len(new)
+            turn.response_ids, turn.response_tokens = response[begin:end], end - begin
+            turn.logprobs = logprobs[begin:end] if logprobs is not None and len(logprobs) == len(response) else None
+            turn.response_mask = mask[begin:end] if mask is not None else None
+            base, kept, last = turn.span_id, (turn.prompt_tokens or begin) + end - begin, end
+        if mask is not None:
+            self.root.response_ids, self.root.response_mask, self.root.response_tokens = response, mask, len(response)
+
+    def ids(self, turn: Span, prompt: list[int] | None, response: list[int] | None, logprobs: Any) -> None:
+        """The tokens of a turn whose whole prompt is known: what it keeps of the turn before, and what is new."""
+        if prompt is not None:
+            kept = len(os.path.commonprefix([prompt, self._before]))  # noqa: RUF071 - of lists, item by item
+            turn.prompt_base, turn.prompt_keep = (self._base if kept else None), kept
+            turn.new_prompt_ids, turn.prompt_tokens = prompt[kept:], len(prompt)
+        if response is not None:
+            turn.response_ids, turn.response_tokens = response, len(response)
+            turn.logprobs = numbers(logprobs) if len(listed(logprobs)) == len(response) else None
+            self._before, self._base = [*(prompt or ()), *response], turn.span_id
+
+    # -- the whole -----------------------------------------------------------------------------------------------------
+
+    def failed(self, kind: Any, message: Any = "", stack: Any = "") -> None:
+        """It ended with this error."""
+        self.root.status = ERROR
+        self.root.error = one_line(kind or "error"), one_line(message or ""), one_line(stack or "")
+
+    def judged(self, truth: Any) -> None:
+        """The answer that the reward was given."""
+        if truth not in (None, "", []):
+            self.root.inputs["reward_model"] = {"ground_truth": truth}
+
+    def finished(self, reason: Any) -> None:
+        """Why its last turn ended, in the words of engines; None: not known."""
+        last = next((span for span in reversed(self.spans) if span.role == "llm"), None)
+        if last is not None and isinstance(reason, str):
+            last.attributes["finish_reason"] = reason
+
+    def trajectory(self, attributes: Mapping[str, Any], facts: Mapping[str, Any]) -> Trajectory:
+        """The rollout so far. None means unknown and is left out; the reader gives the ids."""
+        known, became = ({n: v for n, v in given.items() if v is not None} for given in (attributes, facts))
+        return Trajectory("", "", self.spans, known, became, self.notes)
+
+
+def _parts(mask: list[int]) -> list[tuple[int, int]]:
+    """Where the model's parts begin and end; all of it where nothing is the model's."""
+    parts: list[tuple[int, int]] = []
+    at = 0
+    for value, run in groupby(mask):
+        count = sum(1 for _ in run)
+        if value and parts and at - parts[-1][1] < GAP:
+            parts[-1] = (parts[-1][0], at + count)
+        elif value:
+            parts.append((at, at + count))
+        at += count
+    return parts or [(0, len(mask))]
+
+
+def _object(text: Any) -> dict[str, Any] | None:
+    """What a text says as JSON, if it is an object."""
+    try:
+        value = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def plain(given: Any) -> Message | None:
+    """A message as chat completions have it, in whatever form it was written; None for anything else."""
+    if not isinstance(given, dict) or not isinstance(given.get("role"), str):
+        return None
+    content = given.get("content")
+    thoughts = [one_line(given[name]) for name in ("reasoning_content", "reasoning") if given.get(name)][:1]
+    if isinstance(content, list):  # Inspect's parts
+        thoughts += [one_line(part["reasoning"]) for part in content if _is_thought(part)]
+        content = [part for part in content if not _is_thought(part)]
+        if content and all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
+            content = "\n".join(part["text"] for part in content)
+    elif content is not None:
+        content = one_line(content)
+    message: Message = {"role": given["role"], "content": content}
+    if thoughts:
+        message["reasoning_content"] = "\n".join(thoughts)
+    message |= {name: given[name] for name in ("tool_call_id", "name") if isinstance(given.get(name), str)}
+    asked = given.get("tool_calls")
+    if calls := [call for one in (asked if isinstance(asked, list) else ()) if (call := _call(one)) is not None]:
+        message["tool_calls"] = calls
+    return message
+
+
+def _is_thought(part: Any) -> bool:
+    return isinstance(part, dict) and bool(part.get("reasoning"))
+
+
+def _call(given: Any) -> Message | None:
+    """OpenAI's ``{"function": {"name", "arguments"}}``, verifiers' ``{"name", "arguments"}``, also as text, Inspect's
+    ``{"function": name, "arguments"}``."""
+    given = _object(given) if isinstance(given, str) else given
+    if not isinstance(given, dict):
+        return None
+    function = given.get("function")
+    within = function if isinstance(function, dict) else given
+    name = function if isinstance(function, str) else within.get("name")
+    arguments = within.get("arguments")
+    text = arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments)
+    id = given.get("id")
+    function = {"name": one_line(name or "tool"), "arguments": text}
+    return {"id": id if isinstance(id, str) else None, "type": "function", "function": function}
+
+
+# -- text of a chat template -------------------------------------------------------------------------------------------
+
+_ROLE = re.compile(r"(?:\A|\n)(system|user|assistant|tool)\n")
+_TOOL = re.compile(r"\n?(?:user|tool)\n(?=<tool_response>)(.*?</tool_response>)\s*\n?assistant\n", re.DOTALL)
+
+_BEGUN = re.compile(r"\s*(?:<think>\s*(?:</think>\s*)?)?")
+
+
+def from_text(prompt: str, response: str) -> list[Message]:
+    """The messages of a prompt and what was said after it. Marks of a chat template name the roles. Where its special
+    tokens were left out (veRL's dumps), ChatML has left ``user`` on a line of its own, and Qwen's results of tools
+    stand within ``<tool_response>``; else the prompt is one message and the response another one."""
+    if any(markup.opening in prompt and markup.begin.search(prompt) for markup in MARKUPS):
+        return _marked(prompt, response)
+    messages: list[Message] = []
+    parts = list(_ROLE.finditer(prompt))
+    if parts and parts[0].start() == 0 and parts[-1][1] == "assistant":
+        for part, following in pairwise(parts):
+            messages.append({"role": part[1], "content": prompt[part.end() : following.start()].strip("\n")})
+    elif prompt:
+        messages.append({"role": "user", "content": prompt})
+    at = 0
+    for match in _TOOL.finditer(response) if "<tool_response>" in response else ():
+        messages += [response_message(response[at : match.start()]), *_marked_results(match[1])]
+        at = match.end()
+    return [*messages, response_message(response[at:])]
+
+
+def _marked_results(text: str) -> list[Message]:
+    return prompt_messages(f"<|im_start|>user\n{text}<|im_end|>")
+
+
+def _marked(prompt: str, response: str) -> list[Message]:
+    messages, begins = prompt_messages(prompt), prompt_messages(response, prompt)
+    if messages and messages[-1]["role"] == "assistant" and _BEGUN.fullmatch(messages[-1]["content"]):
+        messages.pop()  # templates begin the thought
+    begins[:1] = begins[:1] if begins and begins[0]["role"] == "assistant" else [response_message(response)]
+    return [*messages, *begins]
+
+
+# -- values ------------------------------------------------------------------------------------------------------------
+
+
+def moment(value: Any) -> int | None:
+    """Seconds since 1970, or a time as ISO 8601 has it, in nanoseconds."""
+    try:
+        if isinstance(value, str):
+            parsed = datetime.fromisoformat(value.replace("Z", "+00:00"))
+            value = (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
+        at = int(value * 1e9) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
+    except (ValueError, OverflowError):
+        return None
+    return at if 0 < at < 1 << 62 else None
+
+
+def listed(value: Any) -> list[Any]:
+    """``value`` if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def mapped(value: Any, *names: str) -> dict[str, Any]:
+    """``value``, or its part below ``names``, if it is an object; else an empty one."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def numbers(value: Any) -> list[Any] | None:
+    """``value`` if it is a list of numbers alone."""
+    return value if isinstance(value, list) and set(map(type, value)) <= {int, float, bool} else None
+
+
+def token_ids(value: Any) -> list[int] | None:
+    """``value`` if it is a list of token ids."""
+    found = numbers(value)
+    if found is None or any(type(one) is not int or not 0 <= one < 1 << 31 for one in found):
+        return None
+    return found

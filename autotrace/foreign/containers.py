@@ -1,0 +1,300 @@
+"""Rows of files of somebody else: JSON lines, JSON, Parquet, PyTorch, numpy and Inspect's archives.
+
+A file may be anybody's. Nothing in it is run, no link is followed, and what it takes to read it is in proportion to its
+bytes: the sizes that an archive claims are checked before it is unpacked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from autotrace.run import files
+from autotrace.tables.errors import QueryError, missing
+from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, jsonable
+
+Row = dict[str, Any]
+Rows = Iterator[tuple[int, Row]]
+"""Each with what ``rows`` is given as ``start`` to begin with it."""
+LONGEST = 64 << 20
+"""Bytes of a line, of a file of JSON and of a member of an archive."""
+LARGEST = 1 << 30
+"""Bytes of a PyTorch file."""
+PEEKED = 64 << 10
+"""Bytes at the beginning of a file that are looked at to recognise it."""
+EXPANDED, VALUES = 64, 8
+"""Bytes of an archive when it is unpacked, and values of a pickle, for each byte of the file."""
+AT_ONCE = 16
+"""Rows of Parquet."""
+
+
+class Opened:
+    """A file below the folder ``top``; no link on the way is followed. Raises ``QueryError``."""
+
+    def __init__(self, top: Path, name: str) -> None:
+        self.top, self.name, self.path = top, name, top / name
+
+    @contextmanager
+    def reading(self) -> Iterator[IO[bytes]]:
+        """Its bytes. Whatever is wrong with them becomes one sentence."""
+        try:
+            with os.fdopen(files.reading(self.top, *Path(self.name).parts), "rb") as file:
+                yield file
+        except QueryError:
+            raise
+        except OSError as error:
+            raise self.wrong(error.strerror or str(error)) from error
+        except MemoryError as error:
+            raise self.wrong("it takes more memory than there is") from error
+        except (ValueError, LookupError, TypeError, RecursionError, NotImplementedError, EOFError, zlib.error,
+                zipfile.BadZipFile) as error:  # fmt: skip
+            raise self.wrong(f"it is damaged, or not what its name says ({str(error)[:200]})") from error
+
+    def wrong(self, what: str, line: int | None = None) -> QueryError:
+        """The error to raise."""
+        at = "" if line is None else f", line {line}"
+        return QueryError(f"{self.path}{at} cannot be read: {' '.join(what.split()).rstrip('.')}")
+
+    def beside(self, name: str) -> Row:
+        """The file of JSON ``name`` in the same folder; empty if it does not exist."""
+        try:
+            data = files.read(self.top, *Path(self.name).parent.parts, name)
+        except OSError:
+            return {}
+        value = decoded(data)
+        return value if isinstance(value, dict) else {}
+
+
+def decoded(data: bytes) -> Any:
+    """JSON as plain values, also with ``NaN``, which JSON does not have and others write. Raises ``ValueError``,
+    ``RecursionError``."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        value = json.loads(data)
+    return jsonable(value)
+
+
+def _object(value: Any) -> Row:
+    return value if isinstance(value, dict) else {"": value}
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def _lines(opened: Opened, start: int) -> Rows:
+    with opened.reading() as file:
+        file.seek(start)
+        at = start
+        while line := file.readline(LONGEST):
+            whole = line.endswith(b"\n")
+            try:
+                value = decoded(line) if line.strip() else None
+            except (ValueError, RecursionError) as error:
+                if not whole and len(line) < LONGEST:
+                    return  # it is being written
+                raise opened.wrong("it is no JSON, or too long", _line_of(file, at)) from error
+            if value is not None:
+                yield at, _object(value)
+            at += len(line)
+
+
+def _line_of(file: IO[bytes], at: int) -> int:
+    """The number of the line that begins at a byte."""
+    file.seek(0)
+    number = 1
+    while at > 0:
+        part = file.read(min(at, 1 << 20))
+        number, at = number + part.count(b"\n"), at - len(part)
+    return number
+
+
+def _json(opened: Opened, start: int) -> Rows:
+    with opened.reading() as file:
+        data = file.read(LONGEST + 1)
+        if len(data) > LONGEST:
+            raise opened.wrong(f"it has more than {LONGEST >> 20} MB")
+        yield 0, _object(decoded(data))
+
+
+# -- Parquet -----------------------------------------------------------------------------------------------------------
+
+
+def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
+    """At most so many rows; of none the names of the columns."""
+    import duckdb
+
+    from autotrace.tables.engine import connect, read
+
+    with opened.reading():  # it is a regular file and no link
+        path = str(opened.path)
+        try:
+            query = f"SELECT * FROM {read([path])} LIMIT {most} OFFSET {int(start)}"
+            cursor = connect([path], threads="1").execute(query)
+            names = [column[0] for column in cursor.description or ()]
+            if most == "0":
+                yield 0, dict.fromkeys(names)
+            while rows := cursor.fetchmany(AT_ONCE):
+                for row in rows:
+                    yield start, jsonable(dict(zip(names, row, strict=True)))
+                    start += 1
+        except duckdb.Error as error:
+            raise opened.wrong(str(error).partition("\n")[0]) from error
+
+
+# -- archives ----------------------------------------------------------------------------------------------------------
+
+
+def _archive(opened: Opened, file: IO[bytes]) -> zipfile.ZipFile:
+    """Raises ``QueryError`` where it unpacks to far more than it has."""
+    archive = zipfile.ZipFile(file)
+    unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > PEEKED + EXPANDED * os.fstat(file.fileno()).st_size:
+        raise opened.wrong(f"it would unpack to {unpacked >> 20} MB")
+    return archive
+
+
+_ZSTD = 93
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: IO[bytes]) -> bytes:
+    """A member. ``zipfile`` knows no Zstandard before Python 3.14; Inspect 0.3.285 writes it."""
+    if member.file_size > LONGEST:
+        raise ValueError(f"{member.filename[:80]} has more than {LONGEST >> 20} MB")
+    if member.compress_type != _ZSTD:
+        with archive.open(member) as part:
+            return part.read(member.file_size)
+    import pyarrow as pa
+
+    file.seek(member.header_offset)
+    header = file.read(30)
+    file.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), os.SEEK_CUR)
+    packed = file.read(min(member.compress_size, LONGEST))
+    return bytes(pa.decompress(packed, decompressed_size=member.file_size, codec="zstd", asbytes=True))
+
+
+def _samples(opened: Opened, start: int) -> Rows:
+    with opened.reading() as file, _archive(opened, file) as archive:
+        members = archive.infolist()
+        header = next((member for member in members if member.filename == "header.json"), None)
+        log = _object(decoded(_unpacked(archive, header, file))) if header else {}
+        log.pop("plan", None)
+        for number, member in enumerate(members[start:], start):
+            if member.filename.startswith("samples/") and member.filename.endswith(".json"):
+                yield number, {**log, "samples": [decoded(_unpacked(archive, member, file))]}
+
+
+_ARRAY = re.compile(rb"\{'descr': '[<|]([if][1248])', 'fortran_order': False, 'shape': \((\d{1,12}),\), \}\s*")
+_CODES = {b"i1": "b", b"i2": "h", b"i4": "i", b"i8": "q", b"f4": "f", b"f8": "d"}
+
+
+def _arrays(opened: Opened, start: int) -> Rows:
+    """One row: the names of the arrays, each with its numbers. Only flat arrays of numbers are read: numpy's other
+    kinds are pickles."""
+    with opened.reading() as file, _archive(opened, file) as archive:
+        row: Row = {}
+        for member in archive.infolist():
+            data = _unpacked(archive, member, file)
+            end = 10 + int.from_bytes(data[8:10], "little")
+            shape = _ARRAY.fullmatch(data[10:end]) if data.startswith(b"\x93NUMPY\x01") else None
+            if shape is None:
+                raise ValueError(f"{member.filename[:80]} is not a flat array of numbers")
+            numbers: array[Any] = array(_CODES[shape[1]])
+            numbers.frombytes(data[end : end + int(shape[2]) * numbers.itemsize])
+            row[member.filename.removesuffix(".npy")] = numbers.tolist()
+        yield 0, {**row, "": opened.beside("trajectory.json")}
+
+
+# -- PyTorch -----------------------------------------------------------------------------------------------------------
+
+
+class _Plain(Conversion):
+    """What was pickled, as plain values; a value in several places counts in each."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def _take(self, count: int) -> None:
+        self.left -= count
+        if self.left < 0:
+            raise ValueError("it repeats its values without end")
+
+    def __call__(self, value: Any, depth: int = MAX_DEPTH) -> Any:
+        self._take(1)
+        return super().__call__(value, depth)
+
+    def sequence(self, value: Any, depth: int) -> Any:
+        if type(value) is list and set(map(type, value)) <= {int, float, bool}:
+            self._take(len(value))
+            return value
+        return super().sequence(value, depth)
+
+    def other(self, value: Any) -> Any:
+        if callable(getattr(value, "numel", None)):
+            self._take(int(value.numel()))
+            return value.tolist()
+        return super().other(value)
+
+
+def _torch(opened: Opened, start: int) -> Rows:
+    try:
+        import torch
+    except ImportError:
+        raise missing("torch") from None
+    import pickle
+
+    with opened.reading() as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST or not zipfile.is_zipfile(file):
+            raise opened.wrong(f"torch.save did not write it, or it has more than {LARGEST >> 30} GB")
+        with _archive(opened, file) as archive:
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise opened.wrong("it is packed, which torch.save does not do")
+        file.seek(0)
+        try:
+            loaded = torch.load(file, map_location="cpu", weights_only=True)
+        except (pickle.UnpicklingError, RuntimeError) as error:
+            what = re.search(r"GLOBAL \S+|Unsupported \w+ \S+", str(error))
+            named = f" ({what[0]})" if what else ""
+            raise opened.wrong(
+                f"it has objects that only code could make{named}; only plain values are read"
+            ) from error
+        yield 0, _object(_Plain(PEEKED + VALUES * size)(loaded))
+
+
+_KINDS: Mapping[str, Callable[[Opened, int], Rows]] = {
+    ".jsonl": _lines, ".json": _json, ".parquet": _parquet, ".eval": _samples, ".npz": _arrays, ".pt": _torch,
+}  # fmt: skip
+"""End of a file's name -> its rows from one of them on."""
+SUFFIXES = tuple(_KINDS)
+_ROWS = (".jsonl", ".parquet")
+"""Files whose rows are all alike."""
+
+
+def names(opened: Opened, wanted: frozenset[str]) -> frozenset[str]:
+    """Which of ``wanted`` a file has, by which it is recognised: names in its first row; else text at its beginning,
+    where the names of its members or of its outermost object stand."""
+    try:
+        if opened.path.suffix in _ROWS:
+            first = _parquet(opened, 0, most="0") if opened.path.suffix == ".parquet" else rows(opened)
+            return wanted & next(first, (0, {}))[1].keys()
+        with opened.reading() as file:
+            head = file.read(PEEKED)
+        return frozenset(name for name in wanted if name.encode() in head)
+    except QueryError:
+        return frozenset()
+
+
+def rows(opened: Opened, start: int = 0) -> Rows:
+    """The rows of a file from ``start`` on, in order. Raises ``QueryError``."""
+    return _KINDS[opened.path.suffix](opened, start)

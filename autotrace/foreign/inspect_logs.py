@@ -1,0 +1,77 @@
+"""Inspect's logs: ``.eval``, an archive with a file of JSON a sample, and ``.json`` with all of them.
+
+``inspect_ai/log/_log.py`` (0.3.285): a sample has ``messages``, ``scores``, ``output``, ``epoch``; letters of a score
+count as Inspect's own metrics count them. Texts in several places are ``attachments``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from autotrace.foreign.calls import Calls, listed, mapped, moment, plain
+from autotrace.foreign.containers import Row
+from autotrace.foreign.format import Format, names
+from autotrace.trajectory.markup import Message
+from autotrace.trajectory.model import ERROR, Trajectory
+from autotrace.trajectory.numbers import integer, number
+
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+_ATTACHED = "attachment://"
+
+
+def read(row: Row, path: str) -> Iterator[Trajectory]:
+    """See ``Format.read``."""
+    task = mapped(row, "eval")
+    for sample in listed(row.get("samples")):
+        if isinstance(sample, dict):
+            yield _read(sample, {"data_source": task.get("task"), "model": task.get("model"), "validate": True})
+
+
+def _read(sample: dict[str, Any], attributes: dict[str, Any]) -> Trajectory:
+    calls = Calls("inspect", moment(sample.get("started_at")), moment(sample.get("completed_at")))
+    attached, output = mapped(sample, "attachments"), mapped(sample, "output")
+    said: list[Message] = []
+    for given in listed(sample.get("messages")):
+        if (message := plain(_with_attachments(given, attached))) is None:
+            continue
+        said.append(message)
+        if message["role"] == "assistant":
+            model = given.get("model")
+            calls.turn(said, model if isinstance(model, str) else None)
+        elif message["role"] == "tool" and (tool := calls.result(message)) is not None:
+            wrong = mapped(given, "error")
+            if wrong:
+                tool.status, tool.error = ERROR, (str(wrong.get("type")), str(wrong.get("message")), "")
+    choices = listed(output.get("choices"))
+    calls.finished(mapped(choices[0]).get("stop_reason") if choices else None)
+    if error := mapped(sample, "error"):
+        kind, _, what = str(error.get("message")).partition("(")
+        calls.failed(kind, what.removesuffix(")").strip("'\""), error.get("traceback"))
+    if limit := mapped(sample, "limit"):
+        calls.notes.append(f"stopped by its limit: {limit.get('type')} {limit.get('limit')}")
+    calls.judged(sample.get("target"))
+    scores = {name: _score(mapped(score).get("value")) for name, score in mapped(sample, "scores").items()}
+    epoch = integer(sample.get("epoch"))
+    attributes |= {"sample_index": sample.get("id"), "rollout_n": None if epoch is None else epoch - 1}
+    facts = {
+        "reward": next((value for score in scores.values() if (value := number(score)) is not None), None),
+        "reward_extra_info": scores if len(scores) > 1 else None,
+    }  # fmt: skip
+    return calls.trajectory(attributes, facts)
+
+
+def _with_attachments(message: Any, attached: Mapping[str, Any]) -> Any:
+    content = mapped(message).get("content")
+    if isinstance(content, str) and content.startswith(_ATTACHED):
+        return {**message, "content": attached.get(content.removeprefix(_ATTACHED), content)}
+    return message
+
+
+def _score(value: Any) -> Any:
+    return _LETTERS.get(value, value) if isinstance(value, str) else value
+
+
+FORMAT = Format(
+    "inspect", "Inspect's logs", (".eval", ".json"), names("_journal", "header", "version status eval plan"), read
+)

@@ -1,0 +1,223 @@
+"""Finds the rollouts of other projects in a file or a folder, and is what the one reader reads of them.
+
+Files that one project wrote into one folder are one run. A rollout is made from its row each time it is asked for; what
+is kept of it is where its row stands.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autotrace.foreign import atif, inspect_logs, messages, slime, trl, uni_agent, verifiers, verl
+from autotrace.foreign.containers import SUFFIXES, Opened, Rows, names, rows
+from autotrace.foreign.format import Format
+from autotrace.insight.examine import examine
+from autotrace.insight.profile import encode
+from autotrace.insight.settings import Settings
+from autotrace.run import layout
+from autotrace.tables.commits import FOLDER
+from autotrace.tables.errors import Gone, QueryError
+from autotrace.tables.line_files import changed
+from autotrace.tables.rebuilding import connected
+from autotrace.tables.sources import Source, Steps, stored_info
+from autotrace.trajectory.model import Trajectory, with_names
+from autotrace.trajectory.numbers import integer
+from autotrace.trajectory.span_text import asked_words
+
+FORMATS: tuple[Format, ...] = (
+    verl.FORMAT, verifiers.FORMAT, atif.FORMAT, trl.FORMAT, slime.FORMAT, uni_agent.FORMAT, inspect_logs.FORMAT,
+    messages.FORMAT,
+)  # fmt: skip
+"""The first that knows a file reads it."""
+DEEPEST, MOST_FILES, MOST_ROLLOUTS = 8, 20_000, 1_000_000
+"""Folders within folders, and names in them, that are looked at; rollouts of a run."""
+
+
+class _Place(NamedTuple):
+    """The place of a rollout, and what only all of them together say."""
+
+    file: int
+    row: int
+    number: int
+    """Within the row."""
+    step: int | None
+    start_ns: int
+    known: dict[str, Any]
+    """Its group, and its number there."""
+
+
+class Foreign(Source):
+    """The rollouts of one run. Not for several threads at once; ``again`` makes another one."""
+
+    def __init__(self, path: Path, run_id: str, format: Format, opened: list[Opened]) -> None:
+        self._format, self._opened = format, opened
+        self._seen = self.fingerprint()
+        super().__init__(path, stored_info(run_id, max((found[0] for found in self._seen if found), default=0)))
+        self.kind = f"{format.title} ({len(opened):,} file{'s' if len(opened) > 1 else ''})"
+        self._index: list[dict[str, _Place] | QueryError] = []
+        """What was found, once somebody has asked; shared with others of the same moment."""
+        self._rows: tuple[int, Rows] | None = None
+        self._kept: tuple[tuple[int, int], list[Trajectory]] | None = None
+
+    @property
+    def _places(self) -> dict[str, _Place]:
+        """Trace id -> where it stands. Raises ``QueryError``."""
+        if not self._index:
+            try:
+                self._index.append(self._found())
+            except QueryError as error:
+                self._index.append(error)
+        found = self._index[0]
+        if isinstance(found, QueryError):
+            raise found
+        return found
+
+    def _found(self) -> dict[str, _Place]:
+        found: dict[str, _Place] = {}
+        counts: Counter[object] = Counter()
+        ids: set[str] = set()
+        for file, opened in enumerate(self._opened):
+            for row, value in rows(opened):
+                for number, one in enumerate(self._format.read(value, opened.name)):
+                    if (own := str(one.attributes.get("id", len(found)))) in ids:
+                        continue
+                    if len(found) >= MOST_ROLLOUTS:
+                        raise QueryError(f"{self.path} has more than {MOST_ROLLOUTS:,} rollouts; name a part of it")
+                    ids.add(own)
+                    step, known = integer(one.attributes.get("step")), _group(one)
+                    group = {**one.attributes, **known}
+                    key = (step, str(group.get("uid", group.get("sample_index"))), group.get("validate") is True)
+                    if "rollout_n" not in group:
+                        known["rollout_n"] = counts[key]
+                    counts[key] += 1
+                    place = _Place(file, row, number, step, one.root.start_ns or len(found) + 1, known)
+                    found[_digest(f"{self.info.run_id}\0{opened.name}\0{row}\0{number}", 16)] = place
+        return found
+
+    def ids(self, steps: Steps | None) -> Sequence[str]:
+        """See ``Source``; in the order of the files, so that each is read once."""
+        low, high = steps or (0, 0)
+        places = self._places.items()
+        return [id for id, at in places if steps is None or (at.step is not None and low <= at.step <= high)]
+
+    def size(self) -> int:
+        """See ``Source``."""
+        return sum(found[1] for found in self._seen if found)
+
+    def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
+        """See ``Source``."""
+        place = self._places.get(trace_id)
+        found = [] if place is None else self._read(place.file, place.row)
+        if place is None or place.number >= len(found):
+            raise Gone(f"trace {trace_id} is gone from {self.path}")
+        read = found[place.number]
+        one = replace(read, trace_id=trace_id, run_id=self.info.run_id, attributes={**read.attributes, **place.known})
+        with_names(one.attributes)
+        if not one.root.start_ns:
+            for span in one.spans:
+                span.start_ns += place.start_ns
+        connected(one.spans)
+        one.profile = encode(examine(one, Settings()))
+        return one
+
+    def _read(self, file: int, row: int) -> list[Trajectory]:
+        """The rollouts of a row. Rows are mostly asked for in order."""
+        if self._kept is not None and self._kept[0] == (file, row):
+            return self._kept[1]
+        for _ in range(2):
+            if self._rows is None or self._rows[0] != file:
+                self._rows = file, rows(self._opened[file], row)
+            at, value = next(self._rows[1], (None, {}))
+            if at == row:
+                self._kept = (file, row), list(self._format.read(value, self._opened[file].name))
+                return self._kept[1]
+            self._rows = None
+        return []
+
+    def fingerprint(self) -> tuple[tuple[int, int] | None, ...]:
+        """See ``Source``."""
+        return tuple(changed(opened.path) for opened in self._opened)
+
+    def again(self) -> Foreign | None:
+        """See ``Source``."""
+        if self._seen != self.fingerprint():
+            return None
+        another = copy.copy(self)
+        another.close()
+        return another
+
+    def close(self) -> None:
+        """See ``Source``."""
+        self._rows = self._kept = None
+
+
+def foreign(path: Path) -> list[Source]:
+    """The runs whose rollouts another project saved in ``path``, a file or a folder, a run for each format."""
+    top = Path(os.path.abspath(path))
+    if top.is_file():
+        top = top.resolve()  # a person named it
+        found = [Opened(top.parent, top.name)] if top.suffix in SUFFIXES else []
+    else:
+        found = [Opened(top, name) for name in _names(top)]
+    by_format: dict[str, list[Opened]] = {}
+    for opened in found:
+        if (format := recognised(opened)) is not None:
+            by_format.setdefault(format.name, []).append(opened)
+    called = top.name or "rollouts"
+    several = len(by_format) > 1
+    return [
+        Foreign(path, f"{called}-{format.name}" if several else called, format, by_format[format.name])
+        for format in FORMATS if format.name in by_format
+    ]  # fmt: skip
+
+
+def recognised(opened: Opened) -> Format | None:
+    """The format of a file; None: none that is known."""
+    near = [format for format in FORMATS if opened.path.suffix in format.suffixes]
+    present = names(opened, frozenset().union(*(needed for format in near for needed in format.needs)))
+    return next((format for format in near if any(needed <= present for needed in format.needs)), None)
+
+
+def _names(top: Path) -> list[str]:
+    """The files below ``top`` that may be some, in the order of the numbers in their names. A run of autotrace's own
+    is not looked into."""
+    found: list[str] = []
+    left = MOST_FILES
+    for folder, below, files in os.walk(top):
+        inside = Path(folder).relative_to(top)
+        left -= len(below) + len(files)
+        if left < 0:
+            raise QueryError(f"{top} has more than {MOST_FILES:,} names in it; name the folder of the rollouts")
+        is_own = layout.RUN_JSON in files or FOLDER in below
+        if is_own or len(inside.parts) >= DEEPEST:
+            below.clear()
+        below[:] = [name for name in below if not name.startswith(".")]
+        if not is_own:
+            paths = (inside / name for name in files if not name.startswith(".") and Path(name).suffix in SUFFIXES)
+            found += [str(path) for path in paths if not (top / path).is_symlink()]
+    return sorted(found, key=_in_order)
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """``2.jsonl`` stands before ``10.jsonl``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", name)]
+
+
+def _group(one: Trajectory) -> dict[str, Any]:
+    """The group of a rollout whose file does not say it: the rollouts of one prompt are one."""
+    if not one.attributes.keys().isdisjoint(("uid", "sample_index")):
+        return {}
+    asked = asked_words(one.llm_spans[0] if one.llm_spans else one.root, whole=True)
+    return {} if asked is None else {"uid": _digest(asked, 6)}
+
+
+def _digest(text: str, size: int) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=size).hexdigest()

@@ -1,0 +1,54 @@
+"""veRL's ``trainer.rollout_data_dir`` and ``validation_data_dir``: ``{step}.jsonl``, a rollout a line.
+
+``input``, ``output``, ``score`` and ``step`` are there in all releases (to 0.9.1), ``gts`` in later ones, then what
+the reward function returned by its own names. ``uid`` is ``{uid}_{rollout}_{output}`` in the trainer of 0.9
+(``verl/trainer/ppo/v1/trainer_base.py``); the earlier one has ``request_id`` at most (``ray_trainer.py``). Texts are
+decoded without special tokens. ``autotrace export --format verl`` writes the same, with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autotrace.foreign.calls import Calls, from_text
+from autotrace.foreign.containers import Row
+from autotrace.foreign.format import Format, names, validates
+from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.numbers import integer
+
+_READ = {"input", "output", "gts", "score", "step", "uid", "reward", "advantage", "status", "num_turns", "request_id"}
+"""Names that are not parts of the reward."""
+
+
+def read(row: Row, path: str) -> Iterator[Trajectory]:
+    """See ``Format.read``."""
+    prompt, response = row.get("input"), row.get("output")
+    if not isinstance(prompt, str) or not isinstance(response, str):
+        return
+    calls = Calls("verl")
+    calls.conversation(from_text(prompt, response))
+    calls.judged(row.get("gts"))
+    if isinstance(row.get("status"), str):  # of autotrace's export
+        calls.root.status = row["status"]
+    uid, rollout, output = _key(row.get("uid"))
+    attributes = {
+        "step": row.get("step"), "uid": uid, "rollout_n": rollout, "output_index": output or None,
+        "request_id": row.get("request_id"), "validate": validates(path),
+    }  # fmt: skip
+    parts = {name: value for name, value in row.items() if name not in _READ}
+    facts = {
+        "reward": row.get("score"), "advantage": row.get("advantage"), "num_turns": row.get("num_turns"),
+        "reward_extra_info": parts or None,
+    }  # fmt: skip
+    yield calls.trajectory(attributes, facts)
+
+
+def _key(key: object) -> tuple[str | None, int | None, int | None]:
+    if not isinstance(key, str):
+        return None, None, None
+    uid, *rest = key.rsplit("_", 2)
+    places = [integer(part) for part in rest]
+    return (uid, places[0], places[1]) if len(places) == 2 and None not in places else (key, None, None)
+
+
+FORMAT = Format("verl", "veRL's rollout dump", (".jsonl",), names("input output score step"), read)

@@ -1,0 +1,114 @@
+"""Branches in training: tokens in no row or in several, rewards of another branch, sessions that died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from autotrace.insight.evidence import Evidence
+from autotrace.insight.families.signal import BY_GROUP
+from autotrace.insight.finding import Code
+from autotrace.insight.profile import Mark
+from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.trajectory.chains import RESTART, SUB_AGENT
+from autotrace.trajectory.model import Span, above
+from autotrace.trajectory.numbers import integer, number
+from autotrace.trajectory.receipt import Receipt, of_row, receipt, why_left
+
+SAME = 1e-6
+"""By which equal rewards, and equal advantages, differ at most."""
+
+CODES = (
+    Code.of("AT-TOKENS-DROPPED", 0.2),
+    Code.of("AT-TOKENS-TWICE", 0.3),
+    Code.of("AT-BRANCH-REWARD", 1.0),
+    Code.of("AT-SESSION-DIED", 1.0),
+)
+
+
+def rows(step: Step, history: History) -> Iterator[Hit]:
+    """Tokens of trajectories that branch: those that are in no row, and those that are in several."""
+    for record in step.training:
+        told = _receipt(record)
+        if told is not None:
+            yield from _dropped(record, told)
+            yield from _twice(record, told)
+
+
+def _receipt(record: Record) -> Receipt | None:
+    chains = record.profile.chains
+    return receipt(chains, [turn.response for turn in record.profile.turns], record.facts) if chains else None
+
+
+def _dropped(record: Record, told: Receipt) -> Iterator[Hit]:
+    """Nothing unless it is known which chain each row is. Other agents' turns only where some branch has a row: a
+    trainer that makes one row of a trajectory leaves them out on purpose."""
+    chains, lost = record.profile.chains, dict[str, int]()
+    turn = None
+    for chain in chains if told.is_whole else ():
+        kind, count = why_left(chains, chain), told.own(chain) - told.inside(chain)
+        if count and not (told.rows == 1 and kind in (SUB_AGENT, RESTART)):
+            lost[kind] = lost.get(kind, 0) + count
+            turn = turn or next(one for one in chain.turns if not told.times[one - 1])
+    if lost:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in lost.items())
+        note = f"{sum(lost.values()):,} of {sum(told.generated):,} generated tokens ({kinds})"
+        yield Hit("AT-TOKENS-DROPPED", record, turn, None, note, max(lost, key=lambda kind: lost[kind]))
+
+
+def _twice(record: Record, told: Receipt) -> Iterator[Hit]:
+    often = [turn for turn, times in enumerate(told.times, 1) if times > 1 and told.generated[turn - 1]]
+    if often:
+        count, most = sum(told.generated[turn - 1] for turn in often), max(told.times)
+        yield Hit("AT-TOKENS-TWICE", record, often[0], None, f"{count:,} generated tokens, up to {most} times")
+
+
+def others_reward(step: Step, history: History) -> Iterator[Hit]:
+    """Two rows of a trajectory with different rewards, and advantages that are equal or the other way round."""
+    if step.settings.adv_estimator not in BY_GROUP:
+        return
+    for record in step.training:
+        told = _receipt(record)
+        known = [
+            (row, reward, advantage)
+            for row in range(told.rows if told is not None else 0)
+            if (reward := number(of_row(record.facts, "reward", row))) is not None
+            and (advantage := number(of_row(record.facts, "advantage", row))) is not None
+        ]
+        for (row, reward, advantage), (other, less, below) in pairwise(known):
+            if abs(reward - less) > SAME and (advantage - below) * (reward - less) <= SAME * abs(reward - less):
+                note = f"row {row}: reward {reward:.4g}, advantage {advantage:.4g}; "
+                note += f"row {other}: reward {less:.4g}, advantage {below:.4g}"
+                yield Hit("AT-BRANCH-REWARD", record, note=note)
+                break
+
+
+def died(evidence: Evidence) -> Iterator[Mark]:
+    """A program that ran as the agent failed, the rollout went on as if it had ended well, and the trainer was given
+    what it had said until then with a reward of nothing."""
+    agent, reward = evidence.agent, number(evidence.facts.get("reward"))
+    if evidence.root.status != "OK" or agent is None or not any(agent.response_mask or ()) or reward is None:
+        return
+    for span in evidence.trajectory.spans if reward <= 0 else ():
+        if span.role == "agent" and span is not evidence.root and above(span, evidence.by_id, ("llm", "tool")) is None:
+            how = _death(span)
+            if how is not None:
+                yield Mark("AT-SESSION-DIED", len(evidence.turns) or None, None, how, span.shown_name)
+                return
+
+
+def _death(span: Span) -> str | None:
+    if span.status in ("ERROR", "TIMEOUT"):
+        return span.error_text or span.status
+    output: Any = span.output if isinstance(span.output, dict) else {}
+    about = output.get("info") if isinstance(output.get("info"), dict) else output
+    code = integer(about.get("exit_code", output.get("exit_code")))
+    if not code or output.get("finished") is True:
+        return None
+    said = about.get("stderr")
+    return f"exit code {code}" + (f": {said.strip()[-200:]}" if isinstance(said, str) and said.strip() else "")
+
+
+OF_TRAJECTORY = (died,)
+OF_STEP = (rows, others_reward)

@@ -1,0 +1,339 @@
+"""The tree of a trajectory's turns: which turn each one continues, the chains that follow from it, why each begins.
+
+A turn continues the last turn whose prompt and answer its own prompt keeps: by token ids (``Span.prompt_base``), else
+by messages. A chain is a path from a first turn to one that no turn continues. Most trajectories are one chain. A turn
+that keeps no answer whole, without any known reason for a branch, counts as the same conversation, written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from autotrace.trajectory.deferred import Continued
+from autotrace.trajectory.model import DEPTH, Span, Trajectory, above, finish_reason
+from autotrace.trajectory.said import COMPARED, Said, turns_before
+from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed, piece, tokens
+from autotrace.trajectory.written_again import found, kept_of
+
+SUB_AGENT, COMPACTION, REWRITE, RETRY, BEST_OF, RESTART = (
+    "sub-agent", "compaction", "rewrite", "retry", "best-of", "restart",
+)  # fmt: skip
+"""Why a chain begins: another system prompt or other tools; a summary replaces what was; the history was rolled back
+and goes on otherwise; a call that failed is made again; one prompt is sampled again; an unrelated prompt."""
+LOOKED_AT, MOST = 4, 1 << 25
+"""Ends of chains, the latest ones, whose tokens a turn is compared with; and tokens that are compared in all."""
+SUMMARIES = 32
+"""Turns, the latest ones, whose answer may be the summary."""
+
+
+class Chain(msgspec.Struct, array_like=True, gc=False):
+    """Its own turns are those that no earlier chain has."""
+
+    number: int
+    """From 0, in the order of their first own turn."""
+    parent: int | None = None
+    """The chain that it leaves; None: none."""
+    after: int = 0
+    """The turn (from 1) after which it leaves that; 0: at its beginning."""
+    kind: str | None = None
+    """Why; None: it leaves none."""
+    turns: list[int] = []
+    """Its own turns, from 1, in order."""
+    before: int = 0
+    """The turn that its first own turn continues: it shares that one and those before it. 0: none."""
+    ended: int = 0
+    """Its place among the chains by the end of their last turns."""
+
+
+def path(chains: Sequence[Chain], chain: Chain) -> list[int]:
+    """All turns of a chain, those that it shares with earlier ones first."""
+    turns, before = chain.turns, chain.before
+    for _ in chains:  # of a stranger's profile they may form a circle
+        earlier = next((one for one in chains if before in one.turns), None) if before else None
+        if earlier is None:
+            break
+        turns, before = [turn for turn in earlier.turns if turn <= before] + turns, earlier.before
+    return turns
+
+
+class Tree:
+    """The turns of one trajectory. Numbers of turns count from 1; 0 stands for no turn."""
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self._turns = trajectory.llm_spans
+        self._by_id = trajectory.by_id
+        self._numbers = {span.span_id: number for number, span in enumerate(self._turns, 1)}
+        self._said = Said(self._turns)
+        self._told = next((turn for turn, span in enumerate(self._turns, 1) if self._has_tokens(span)), MOST)
+        """The first turn that has tokens."""
+        self._left = MOST
+        self._grow(1)
+        main = max(self.chains, key=self._lasted, default=None)
+        if main is not None and main.number and main.kind == SUB_AGENT:  # a title was asked for first
+            self._grow(main.turns[0])
+
+    def _grow(self, main: int) -> None:
+        """``main``: the first turn of the agent itself; those with another system prompt are of sub-agents."""
+        self._main = main
+        self._begun: dict[int, tuple[str, int, int]] = {}
+        """First turns of chains -> why, after which turn, and a turn of the chain that they leave."""
+        self.before = [0]
+        """Turn -> the turn that it continues."""
+        self.changed: set[int] = set()
+        """Turns that continue a conversation whose tokens they do not keep."""
+        self._next: dict[int, list[int]] = {}
+        """Turn -> those that continue it."""
+        self._last: dict[int, None] = {}
+        """Turns that no turn continues yet, in order."""
+        for number in range(1, len(self._turns) + 1):
+            before = 0 if number == main else self._continued(number)
+            self.before.append(before)
+            self._next.setdefault(before, []).append(number)
+            self._last.pop(before, None)
+            self._last[number] = None
+        for turn, (why, after, _) in self._begun.items():
+            if why == SUB_AGENT:
+                self._begun[turn] = why, self._last_ended(turn, waits=True) or after, 0
+        self.of = [0]
+        """Turn -> the number of its chain."""
+        self.chains: list[Chain] = []
+        for turn in range(1, len(self._turns) + 1):
+            if turn in (1, main) or turn in self._begun:
+                kind, after, _ = self._begun.get(turn, (None, 0, 0))
+                self.chains.append(Chain(len(self.chains), None, after, kind, [], self.before[turn]))
+                self.of.append(len(self.chains) - 1)
+            else:
+                self.of.append(self.of[self.before[turn]])
+            self.chains[self.of[turn]].turns.append(turn)
+        ends = sorted(self.chains, key=lambda chain: (self._turns[chain.turns[-1] - 1].end_ns or 0, chain.number))
+        for place, chain in enumerate(ends):
+            chain.ended = place
+            if chain.kind is not None:
+                chain.parent = self.of[chain.after or self._begun[chain.turns[0]][2] or main]
+
+    def _lasted(self, chain: Chain) -> int:
+        first, last = self._turns[chain.turns[0] - 1], self._turns[chain.turns[-1] - 1]
+        return 0 if chain.before else (last.end_ns or last.start_ns) - first.start_ns
+
+    def paths(self) -> list[list[int]]:
+        """The turns of each chain, the one that ended last first."""
+        return [path(self.chains, chain) for chain in sorted(self.chains, key=lambda chain: -chain.ended)]
+
+    def begins(self, turn: int) -> Chain | None:
+        """The chain that leaves another one with this turn."""
+        chain = self.chains[self.of[turn]]
+        return chain if chain.kind is not None and chain.turns[0] == turn else None
+
+    def words(self, turn: int) -> str:
+        """``chain 2: rewrite after turn 4`` where a turn leaves another chain; ``chain 2`` elsewhere in a trajectory
+        that branches; empty in others."""
+        if len(self.chains) < 2:
+            return ""
+        chain, place = self.begins(turn), f"chain {self.of[turn]}"
+        if chain is None:
+            return place
+        return f"{place}: {chain.kind} " + (f"after turn {chain.after}" if chain.after else "at the beginning")
+
+    # -- one turn ------------------------------------------------------------------------------------------------------
+
+    def _continued(self, turn: int) -> int:
+        """The turn before it; where it begins a chain, that is noted."""
+        span = self._turns[turn - 1]
+        if turn == 1:
+            return self._begin(turn, SUB_AGENT, 0) if self._main > 1 else 0
+        if not self._has_tokens(span) or self._told >= turn:
+            return self._by_messages(turn)
+        base, keep = self._base(turn)
+        before = base
+        while before and self._total(before) > keep:
+            before = self.before[before]
+        if before and before not in self._next:
+            return before
+        if (twin := self._twin(turn, base, keep, before)) is not None:
+            return self._begin(turn, RETRY if self._failed(twin) else BEST_OF, before, before, twin)
+        for end in self._ends(turn, before):
+            if self._is_same(turn, end, base, keep, before):
+                self.changed.add(turn)
+                return end
+        return self._begin(turn, REWRITE, before, before) if before else self._anew(turn, base)
+
+    def _begin(self, turn: int, kind: str, after: int, before: int = 0, left: int = 0) -> int:
+        self._begun[turn] = kind, after, left
+        return before
+
+    def _anew(self, turn: int, base: int = 0) -> int:
+        """No earlier answer is kept; ``base``: a turn whose prompt is kept."""
+        if self._said.is_another(turn, self._main) or self._other_agent(turn):
+            return self._begin(turn, SUB_AGENT, self._last_ended(turn))
+        rolled_back = base and self._said.is_whole(turn) and self._said.has_history(turn)
+        earlier = () if rolled_back else turns_before(turn)[:SUMMARIES]
+        if summary := next((one for one in earlier if self._is_summary(one, turn)), 0):
+            return self._begin(turn, COMPACTION, summary)
+        return self._begin(turn, REWRITE, 0, 0, base) if base else self._begin(turn, RESTART, self._last_ended(turn))
+
+    # -- by tokens -----------------------------------------------------------------------------------------------------
+
+    def _has_tokens(self, span: Span) -> bool:
+        return span.prompt_base is not None or span.packed_prompt is not None
+
+    def _total(self, turn: int) -> int:
+        span = self._turns[turn - 1]
+        return (span.prompt_tokens or 0) + (span.response_tokens or 0)
+
+    def _base(self, turn: int) -> tuple[int, int]:
+        """The earlier turn with whose prompt this one begins, and how many of its tokens it keeps; 0: no such turn."""
+        span: Span | None = self._turns[turn - 1]
+        keep = span.prompt_keep if span is not None else 0
+        for _ in range(DEPTH):
+            span = None if span is None else self._by_id.get(span.prompt_base or "")
+            if span is None:
+                break
+            if 0 < (number := self._number(span)) < turn:
+                return number, keep
+            keep = min(keep, span.prompt_keep)
+        return self._begins_with(turn)
+
+    def _number(self, span: Span) -> int:
+        """The turn that a call is, or that a request to the engine belongs to; 0: no turn."""
+        if span.role == "engine" and span.span_id not in self._numbers:
+            span = above(span, self._by_id, ("llm",)) or span
+        return self._numbers.get(span.span_id, 0)
+
+    def _begins_with(self, turn: int) -> tuple[int, int]:
+        """The same where it was not recorded: another process wrote the earlier turn, or the run was read from
+        elsewhere."""
+        span = self._turns[turn - 1]
+        prompt = span.packed_prompt if span.prompt_base is None else None
+        if prompt is None or span.prompt_tokens not in (None, tokens(prompt)):
+            return 0, 0
+        best, most = 0, 0
+        for number in turns_before(turn):
+            other, total = self._turns[number - 1], self._total(number)
+            answered = other.packed_response
+            start = total - tokens(answered or b"")
+            if not answered or not most < total <= tokens(prompt) or piece(prompt, start, total) != answered:
+                continue
+            if _prompt(other) == piece(prompt, 0, start):
+                best, most = number, total
+        return best, most
+
+    def _twin(self, turn: int, base: int, keep: int, before: int) -> int | None:
+        """An earlier turn with the same prompt."""
+        span = self._turns[turn - 1]
+        for number in reversed(self._next.get(before, [])[-COMPARED:]):
+            other = self._turns[number - 1]
+            if span.prompt_tokens is None or other.prompt_tokens != span.prompt_tokens:
+                continue
+            if (number == base and keep == span.prompt_tokens) or (
+                span.packed_prompt is not None
+                and (span.packed_prompt, span.prompt_base, span.prompt_keep)
+                == (other.packed_prompt, other.prompt_base, other.prompt_keep)
+            ):
+                return number
+        return None
+
+    def _is_same(self, turn: int, end: int, base: int, keep: int, before: int) -> bool:
+        """It is the conversation that ends with the turn ``end``, with other tokens."""
+        span, last = self._turns[turn - 1], self._turns[end - 1]
+        if self._left <= 0:
+            return False
+        answered, asked, prompt = last.packed_response, _prompt(last), _prompt(span)
+        self._left -= tokens((asked or b"") + (prompt or b""))
+        if answered is None or asked is None or prompt is None or self._said.goes_otherwise(turn, end):
+            return False
+        if before and span.prompt_base and not (base == end and keep >= tokens(asked)):
+            new, added = last.packed_prompt, span.packed_prompt
+            if self.before[end] != before or not new or not added:
+                return False
+            if added.startswith(new) or find(added, new[-PROBE // 2 * 4 :] + piece(answered, 0, PROBE)) < 0:
+                return False
+        first = self._turns[0].prompt_tokens or 0
+        return kept_of(asked + answered, prompt, tokens(asked), first) is not None
+
+    # -- by messages ---------------------------------------------------------------------------------------------------
+
+    def _by_messages(self, turn: int) -> int:
+        span, said = self._turns[turn - 1], self._said
+        prompt = vars(span).get("_prompt_text")
+        if isinstance(prompt, Continued) and 0 < (base := self._numbers.get(prompt.base or "", 0)) < turn:
+            return base if base not in self._next else self._begin(turn, REWRITE, base, base)
+        ends = list(self._ends(turn, 0))
+        latest = ends[0] if ends else turn - 1
+        if not said.is_whole(turn):
+            return latest
+        before, twin = said.continued(turn)
+        if before and (before not in self._next or before == twin):
+            return before
+        if twin:
+            return self._begin(turn, BEST_OF, self.before[twin], self.before[twin], twin)
+        if before:
+            return self._begin(turn, REWRITE, before, before)
+        if said.is_another(turn, self._main):
+            return self._begin(turn, SUB_AGENT, self._last_ended(turn))
+        if said.has_history(turn) or not said.system(turn):
+            return next((end for end in ends if said.system(end) == said.system(turn)), latest)
+        return self._anew(turn)
+
+    # -- around it -----------------------------------------------------------------------------------------------------
+
+    def _ends(self, turn: int, below: int) -> Iterator[int]:
+        """Turns that no turn continues yet and that had ended, the latest first; ``below``: those that continue it."""
+        found = 0
+        for number in islice(reversed(self._last), COMPARED):
+            ended, at = self._turns[number - 1].end_ns, number
+            if number <= below or ended is None or ended > self._turns[turn - 1].start_ns:
+                continue
+            while below and at > below:
+                at = self.before[at]
+            if at == below or not below:
+                found += 1
+                yield number
+            if found == LOOKED_AT:
+                return
+
+    def _last_ended(self, turn: int, waits: bool = False) -> int:
+        """The turn that ended last before this one began; 0: none. ``waits``: of those that a later turn continues,
+        which is what an agent does that waits for this one."""
+        start = self._turns[turn - 1].start_ns
+        ends = (
+            (self._turns[number - 1].end_ns, number)
+            for number in turns_before(turn)
+            if not waits or any(following > turn for following in self._next.get(number, ()))
+        )
+        return max(((end, number) for end, number in ends if end is not None and end <= start), default=(0, 0))[1]
+
+    def _failed(self, turn: int) -> bool:
+        span = self._turns[turn - 1]
+        return span.status != "OK" or (finish_reason(span.attributes) or "").startswith(("abort", "cancel"))
+
+    def _other_agent(self, turn: int) -> bool:
+        """An agent that the first turn's agent called made it."""
+        first, own = (above(self._turns[n - 1], self._by_id, ("agent", "trajectory")) for n in (self._main, turn))
+        return own is not None and own is not first and above(own, self._by_id, ("agent",)) is not None
+
+    def _is_summary(self, earlier: int, turn: int) -> bool:
+        """The prompt has the answer of the earlier turn in it."""
+        answered, prompt = self._turns[earlier - 1].packed_response, self._turns[turn - 1].packed_prompt
+        if answered is None or prompt is None:
+            return self._said.is_summary(earlier, turn)
+        places = range(0, tokens(answered) - TRIMMED - PROBE + 1, PROBE)
+        return bool(places) and 2 * len(found(answered, prompt, places, 0)) > len(places)
+
+
+def tree_of(trajectory: Trajectory) -> Tree:
+    """Which of its turns continues which; made once, as its ``spans`` do not change any more."""
+    made = vars(trajectory).get("_tree")
+    if not isinstance(made, Tree):
+        made = trajectory.__dict__["_tree"] = Tree(trajectory)
+    return made
+
+
+def _prompt(span: Span) -> bytes | None:
+    """The whole prompt, without making a list where it is recorded whole."""
+    new = span.packed_prompt
+    if new is not None and not span.prompt_keep and span.prompt_tokens == tokens(new):
+        return new
+    return packed(span.prompt_ids)

@@ -1,0 +1,342 @@
+"""A file of somebody else may be anything: reading it runs nothing, writes nothing, follows no link, costs in
+proportion to its bytes, and what is wrong with it is one sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from tests.security import reading
+
+ESCAPE = "\x1b]0;gone\x07\u202e"
+NAMES = ("ls", "open", "door", "page")
+
+
+def line(**values: Any) -> str:
+    return json.dumps(values)
+
+
+def chat(*messages: Any, **more: Any) -> str:
+    return line(messages=list(messages), **more)
+
+
+def answer(content: Any = "a", **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **more}
+
+
+STRANGE: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    1e308,
+    10**40,
+    "\ud800",
+    ESCAPE,
+    [],
+    {},
+    [[]],
+    [None],
+    {"": {"": []}},
+    "x" * 10**6,
+)
+VERL = ("input", "output", "gts", "score", "step", "uid", "status", "advantage", "num_turns", "request_id")
+TRACE = ("id", "nodes", "calls", "rewards", "metrics", "timing", "errors", "task", "agent", "ok")
+NODE = ("parent", "message", "sampled", "token_ids", "mask", "logprobs", "advantages")
+SAMPLE = (
+    "id",
+    "epoch",
+    "messages",
+    "output",
+    "scores",
+    "target",
+    "error",
+    "limit",
+    "attachments",
+    "started_at",
+    "metadata",
+)
+SLIME = ("tokens", "response_length", "loss_mask", "rollout_log_probs", "prompt", "response", "reward", "label",
+         "status", "metadata", "weight_versions", "group_index", "index", "remove_sample")  # fmt: skip
+
+
+def strange(names: tuple[str, ...], honest: dict[str, Any]) -> list[dict[str, Any]]:
+    """``honest``, with each strange value under each name."""
+    return [{**honest, name: value} for name in names for value in STRANGE]
+
+
+def lines(*rows: Any) -> bytes:
+    return "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows).encode("utf-8", "replace")
+
+
+def verl(place: Path) -> None:
+    honest = {"input": "user\nq\nassistant\n", "output": "a", "gts": "1", "score": 1.0, "step": 1}
+    (place / "1.jsonl").write_bytes(lines(honest, *strange(VERL, honest)))
+
+
+def messages(place: Path) -> None:
+    call = {"id": "c", "function": {"name": "f", "arguments": "{"}}
+    rows = [chat(answer(value), {"role": "tool", "content": value}, reward=value, step=value) for value in STRANGE]
+    rows += [chat(answer(tool_calls=[value, {**call, "function": value}, {**call, "id": value}])) for value in STRANGE]
+    rows += [chat({"role": value, "content": "x"}, value, answer(reasoning_content=value)) for value in STRANGE]
+    rows += [line(prompt=value, completion=value) for value in STRANGE]
+    (place / "rows.jsonl").write_bytes(lines(chat(answer()), *rows))
+
+
+def deep(place: Path) -> None:
+    within = "[" * 200_000 + "]" * 200_000
+    (place / "deep.jsonl").write_bytes(lines(chat(answer()), f'{{"messages": {within}}}'))
+
+
+def deep_enough(place: Path) -> None:
+    within = '{"a":' * 900 + "1" + "}" * 900
+    rows = [f'{{"messages": [{{"role": "assistant", "content": {within}}}], "metadata": {within}}}'] * 50
+    (place / "deep.jsonl").write_bytes(lines(*rows))
+
+
+def many_answers(place: Path) -> None:
+    (place / "rows.jsonl").write_bytes(lines(chat(*[answer("")] * 15_000)))
+
+
+def many_calls(place: Path) -> None:
+    (place / "rows.jsonl").write_bytes(lines(chat(*[answer(tool_calls=[{"name": "f"}] * 500)] * 40)))
+
+
+def many_keys(place: Path) -> None:
+    (place / "rows.jsonl").write_bytes(lines(chat(answer(), **{f"k{n}": n for n in range(50_000)})))
+
+
+def many_rows(place: Path) -> None:
+    (place / "rows.jsonl").write_bytes(b'{"messages":[]}\n' * 200_000)
+
+
+def no_end(place: Path) -> None:
+    (place / "rows.jsonl").write_bytes(lines(chat(answer())) + b'{"messages": [' + b"{}," * (2 << 20))
+
+
+def number_of_digits(place: Path) -> None:
+    (place / "rows.jsonl").write_bytes(lines(chat(answer()), '{"messages": [], "step": ' + "9" * 10**6 + "}"))
+
+
+def bytes_of_no_text(place: Path) -> None:
+    (place / "rows.jsonl").write_bytes(lines(chat(answer())) + os.urandom(1 << 16))
+
+
+def links(place: Path) -> None:
+    mine = place.parent / "mine" / "secret"
+    mine.write_bytes(lines(chat(answer("the readers own words"))))
+    (place / "real.jsonl").write_bytes(lines(chat(answer())))
+    (place / "link.jsonl").symlink_to(mine)
+    (place / "folder").symlink_to(mine.parent)
+    (place / "circle").symlink_to(place)
+    os.mkfifo(place / "pipe.jsonl")
+
+
+def hole(place: Path) -> None:
+    with (place / "rows.jsonl").open("wb") as file:
+        file.write(lines(chat(answer())))
+        file.truncate(1 << 40)
+
+
+def graph(place: Path) -> None:
+    node = {"parent": None, "message": answer(), "sampled": True, "token_ids": [1, 2], "mask": [False, True]}
+    honest = {"id": "t", "nodes": [node], "task": {}, "rewards": {"r": {"score": 1.0}}}
+    rows = [{**one, "id": str(n)} for n, one in enumerate(strange(TRACE, honest))]
+    rows += [{**honest, "id": f"n{n}", "nodes": [one, node]} for n, one in enumerate(strange(NODE, node))]
+    circle = [{**node, "parent": (number + 1) % 5} for number in range(5)]
+    (place / "traces.jsonl").write_bytes(lines(*({"task": {}, "traces": [row]} for row in rows),
+                                               {"task": {}, "traces": [{**honest, "nodes": circle}]}))  # fmt: skip
+
+
+def graph_of_one_root(place: Path) -> None:
+    root = {"message": {"role": "user", "content": "q"}, "token_ids": list(range(100_000)), "mask": [False] * 100_000}
+    turn = {"parent": 0, "message": answer(), "sampled": True, "token_ids": [1, 2], "mask": [False, True]}
+    chain = [{**turn, "parent": number} for number in range(500)]
+    rows = [
+        {"task": {}, "traces": [{"id": str(n), "nodes": [root, *nodes]}]}
+        for n, nodes in enumerate(([turn] * 500, chain))
+    ]
+    (place / "traces.jsonl").write_bytes(lines(*rows))
+
+
+def atif(place: Path) -> None:
+    step = {"step_id": 1, "source": "agent", "message": "a", "tool_calls": [{"function_name": "f", "arguments": {}}]}
+    honest = {"schema_version": "ATIF-v1.7", "agent": {"name": "a"}, "steps": [step]}
+    names = ("schema_version", "agent", "steps", "final_metrics", "extra", "subagent_trajectories", "session_id")
+    rows = strange(names, honest)
+    rows += [{**honest, "steps": [one]} for one in strange((*step, "metrics", "observation", "timestamp"), step)]
+    nested = honest
+    for _ in range(300):
+        nested = {**honest, "subagent_trajectories": [nested]}
+    (place / "rows.jsonl").write_bytes(lines(honest, *rows, nested))
+    (place / "one.json").write_text(json.dumps(nested))
+
+
+def inspect(place: Path) -> None:
+    honest = {"id": 1, "epoch": 1, "messages": [answer()], "output": {}, "scores": {"s": {"value": "C"}}}
+    log = {"version": 2, "status": "success", "eval": {}, "plan": {}, "samples": strange(SAMPLE, honest)}
+    (place / "log.json").write_text(json.dumps(log))
+
+
+def inspect_archive(place: Path) -> None:
+    honest = {"id": 1, "epoch": 1, "messages": [answer()], "output": {}, "scores": {"s": {"value": "C"}}}
+    log = {"version": 2, "status": "success", "eval": {}, "plan": {}}
+    with zipfile.ZipFile(place / "log.eval", "w") as archive:
+        archive.writestr("header.json", json.dumps({**log, "eval": [ESCAPE], "samples": None}))
+        archive.writestr("samples/../../out.json", json.dumps(honest))
+        archive.writestr("samples/a.json", "[" * 100_000)
+
+
+def archive_bomb(place: Path) -> None:
+    for name, member in (("log.eval", "samples/1.json"), ("t.npz", "traj0_prompt_ids.npy")):
+        with zipfile.ZipFile(place / name, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("header.json", "{}")
+            archive.writestr("traj0_response_ids.npy", b"")
+            archive.writestr(member, b"0" * (200 << 20))
+
+
+def archive_that_lies(place: Path) -> None:
+    """Its directory says that a member has a few bytes."""
+    with zipfile.ZipFile(place / "log.eval", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", b"0" * (200 << 20))
+    data = (place / "log.eval").read_bytes().replace(struct.pack("<L", 200 << 20), struct.pack("<L", 99))
+    (place / "log.eval").write_bytes(data)
+
+
+def arrays(place: Path) -> None:
+    numpy.savez(place / "pickled.npz", traj0_prompt_ids=numpy.array([Evil()], dtype=object), traj0_response_ids=[1])
+    head = io.BytesIO()
+    numpy.lib.format.write_array_header_1_0(head, {"descr": "<i4", "fortran_order": False, "shape": (10**11,)})
+    below = place / "b"
+    below.mkdir()
+    with zipfile.ZipFile(below / "t.npz", "w") as archive:
+        for name in ("prompt_ids", "response_ids"):
+            archive.writestr(f"traj0_{name}.npy", head.getvalue() + b"\0" * 400)
+    (below / "trajectory.json").write_text(json.dumps({"trajectories": list(STRANGE), "session_id": [ESCAPE]}))
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch {os.environ.get('EVIL')}",)
+
+
+def pickles(place: Path) -> None:
+    os.environ["EVIL"] = str(place.parent / "mine" / "was_run")
+    torch.save({"rollout_id": 1, "samples": [Evil()]}, place / "1.pt")
+    (place / "2.pt").write_bytes(pickle.dumps({"rollout_id": 1, "samples": [Evil()]}))
+
+
+def tensors(place: Path) -> None:
+    torch.save(
+        {"rollout_id": 1, "samples": [{"tokens": torch.zeros(1).expand(10**12), "response_length": 1}]}, place / "1.pt"
+    )
+
+
+def shared(place: Path) -> None:
+    value: Any = ["x" * 100]
+    for _ in range(40):
+        value = [value] * 10
+    torch.save({"rollout_id": 1, "samples": [{"metadata": value, "response": "r"}]}, place / "1.pt")
+
+
+def samples(place: Path) -> None:
+    honest = {
+        "tokens": [1, 2, 3],
+        "response_length": 2,
+        "loss_mask": [1, 1],
+        "prompt": "p",
+        "response": "r",
+        "reward": 1.0,
+    }
+    torch.save({"rollout_id": [ESCAPE], "samples": [*strange(SLIME, honest), *STRANGE]}, place / "1.pt")
+
+
+def masks(place: Path) -> None:
+    count = 60_000
+    sample = {"tokens": [7] * count, "response_length": count, "loss_mask": [1, 0, 0, 0, 0] * (count // 5)}
+    torch.save({"rollout_id": 1, "samples": [sample]}, place / "1.pt")
+
+
+def packed_pickle(place: Path) -> None:
+    torch.save({"rollout_id": 1, "samples": []}, place / "honest")
+    with (
+        zipfile.ZipFile(place / "honest") as archive,
+        zipfile.ZipFile(place / "1.pt", "w", zipfile.ZIP_DEFLATED) as bomb,
+    ):
+        bomb.writestr("rollout_id samples", b"", zipfile.ZIP_STORED)
+        for member in archive.namelist():
+            bomb.writestr(member, archive.read(member) + (b"\0" * (200 << 20) if member.endswith("data.pkl") else b""))
+    (place / "honest").unlink()
+
+
+def parquet_bomb(place: Path) -> None:
+    values = pa.DictionaryArray.from_arrays(pa.array([0] * 200_000, pa.int32()), pa.array(["x" * 1_000_000]))
+    table = pa.table({"step": pa.array([1] * 200_000), "prompt": values, "completion": values})
+    pq.write_table(table, place / "c.parquet", compression="zstd")
+
+
+def parquet_of_strange_columns(place: Path) -> None:
+    table = pa.table({
+        "step": [[1], None], "prompt": [{"a": ESCAPE}, None],
+        "completion": [[{"role": "assistant", "content": ESCAPE}], None],
+        "advantage": [ESCAPE, None], "when": pa.array([0, 1], pa.timestamp("ns")), "bytes": [b"\xff", None],
+        "decimal": pa.array([1, 2], pa.decimal128(38, 3)),
+    })  # fmt: skip
+    pq.write_table(table, place / "c.parquet")
+
+
+def parquet_that_is_none(place: Path) -> None:
+    (place / "c.parquet").write_bytes(b"PAR1" + os.urandom(1 << 12) + b"PAR1")
+    with zipfile.ZipFile(place / "1.pt", "w") as archive:
+        archive.writestr("rollout_id samples", os.urandom(1 << 10))
+    (place / "x.eval").write_bytes(b"PK\x03\x04" + os.urandom(1 << 10))
+
+
+PLACES: tuple[Callable[[Path], None], ...] = (
+    verl, messages, deep, deep_enough, many_answers, many_calls, many_keys, many_rows, no_end, number_of_digits,
+    bytes_of_no_text, links, hole, graph, graph_of_one_root, atif, inspect, inspect_archive, archive_bomb,
+    archive_that_lies, arrays, pickles, tensors, shared, samples, masks, packed_pickle, parquet_bomb,
+    parquet_of_strange_columns, parquet_that_is_none,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("make", PLACES, ids=lambda make: make.__name__)
+def test_reading_does_nothing_else(make: Callable[[Path], None], tmp_path: Path) -> None:
+    theirs, mine, here = (tmp_path / name for name in ("theirs", "mine", "here"))
+    for folder in (theirs, mine, here):
+        folder.mkdir()
+    make(theirs)
+    was = [reading.files_of(folder) for folder in (theirs, mine)]
+    every = [words for words in reading.commands(theirs, ships=False) if words[0] in NAMES]
+    answers = reading.run(every, here, mine)
+    assert not reading.faults(answers)
+    assert was == [reading.files_of(folder) for folder in (theirs, mine)]
+    told = [one["err"].strip().splitlines() for one in answers if one["words"][0] in ("ls", "open")]
+    assert all(len(lines) <= 1 or one_sentence(lines) for lines in told), told
+    assert not any("this is a bug" in text for lines in told for text in lines), told
+
+
+def one_sentence(lines: list[str]) -> bool:
+    """Progress and a sentence."""
+    return sum(text.startswith("autotrace: ") for text in lines) <= 1
+
+
+def test_what_stands_beside_a_link_is_read(tmp_path: Path) -> None:
+    theirs, here = tmp_path / "theirs", tmp_path / "here"
+    for folder in (theirs, here, tmp_path / "mine"):
+        folder.mkdir()
+    links(theirs)
+    (listed,) = reading.run([["ls", str(theirs), "--json"]], here, tmp_path / "mine")
+    assert listed["out"].count('"trace_id"') == 1

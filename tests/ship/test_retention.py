@@ -1,0 +1,201 @@
+"""Segments go once everything of them is in the tables and delivered; what comes later finds the trajectory there."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotrace.config.plan import Plan, Settings
+from autotrace.run import layout
+from autotrace.run.info import RunInfo
+from autotrace.ship import retention
+from autotrace.ship.assembly.loader import Loader
+from autotrace.ship.delivery.into_tables import TablesSink
+from autotrace.ship.readers import of_run
+from autotrace.ship.shipper import ship
+from autotrace.ship.store.state import State
+from autotrace.sinks.protocol import Refused
+from autotrace.spool.reader import segments
+from autotrace.trajectory.model import Trajectory
+from tests.run_folder import recorded
+from tests.ship.spools import Process, new_run, trajectory
+from tests.ship.test_shipper import delivered
+
+
+def planned(folder: Path, **settings: Any) -> Path:
+    (folder / layout.PLAN_JSON).write_text(Plan((), Settings(**settings)).dumps())
+    return folder
+
+
+def everything(folder: Path) -> dict[str, dict[str, Any]]:
+    """All that a reader gets, in plain values."""
+    reader = of_run(folder)
+    found = {row.trace_id: reader.load(row.trace_id) for row in reader.select(roots=True)}
+    reader.close()
+    return {trace_id: plain(one) for trace_id, one in found.items()}
+
+
+def plain(one: Trajectory) -> dict[str, Any]:
+    fields = {field.name: getattr(one, field.name) for field in dataclasses.fields(one) if field.name != "spans"}
+    spans = [{name: getattr(span, name) for name in SPAN} for span in one.spans]
+    return fields | {"spans": spans}
+
+
+SPAN = (
+    "span_id", "parent_id", "name", "role", "status", "inputs", "output", "attributes", "error", "prompt_ids",
+    "new_prompt_ids", "response_ids", "logprobs", "old_logprobs", "prompt_text", "response_text", "messages", "end_ns",
+)  # fmt: skip
+
+
+def assembled(folder: Path) -> dict[str, dict[str, Any]]:
+    """What a backend is given."""
+    with contextlib.closing(State.of_run(folder)) as state:
+        loader = Loader(state, folder, RunInfo.read(folder))
+        return {row.trace_id: plain(one) for row in state.rows() if (one := loader.load(row.trace_id)) is not None}
+
+
+def test_segments_go_at_the_end_and_nothing_else_does(tmp_path: Path) -> None:
+    kept, gone = recorded(tmp_path, "run"), tmp_path / "copy" / "run"
+    planned(kept, keep_spool=True)
+    shutil.copytree(kept, gone)
+    planned(gone)
+    assert ship(kept, once=True).state == ship(gone, once=True).state == "done"
+    assert segments(kept) and not segments(gone)
+    assert everything(kept) == everything(gone)
+    assert assembled(kept) == assembled(gone)
+    assert delivered(kept).keys() == delivered(gone).keys() == everything(gone).keys()
+
+
+def test_a_fact_and_a_call_that_come_after_the_segment_is_gone(tmp_path: Path) -> None:
+    folder = planned(new_run(tmp_path))
+    process = Process(folder)
+    trace = trajectory(process, reward=None)
+    other = trajectory(process, reward=0.5)
+    process.exit()
+    assert ship(folder, once=True).state == "done"
+    assert not segments(folder)
+    before = everything(folder)
+    late = Process(folder, "node-2-bb")
+    late.at = process.at + 10**9
+    late.fact("reward", 0.25, trace)
+    root = int(before[trace.hex()]["spans"][0]["span_id"], 16)
+    call = late.open(trace, "reward", root, inputs={"answer": "4"})
+    late.close(trace, call, output=0.25)
+    late.exit()
+    assert ship(folder, once=True).state == "done"
+    assert not segments(folder)
+    after = everything(folder)
+    assert after[other.hex()] == before[other.hex()]
+    grown, was = after[trace.hex()], before[trace.hex()]
+    assert grown["facts"]["reward"] == 0.25 and grown["late_spans"] == 1 and grown["version"] > was["version"]
+    assert [span for span in grown["spans"] if span["role"] != "reward"] == was["spans"]
+    assert [span["output"] for span in grown["spans"] if span["role"] == "reward"] == [0.25]
+    assert delivered(folder)[trace.hex()]["facts"]["reward"] == 0.25
+
+
+def test_a_backend_that_is_added_later_gets_what_the_tables_have(tmp_path: Path) -> None:
+    folder = planned(recorded(tmp_path, "run", backends=[]))
+    assert ship(folder, once=True).state == "done"
+    assert not segments(folder) and not (folder / "trajectories.jsonl").exists()
+    whole = everything(folder)
+    info = RunInfo.read(folder)
+    info.backends = ["jsonl"]
+    info.write(folder)
+    assert ship(folder, once=True).state == "done"
+    assert delivered(folder).keys() == whole.keys()
+
+
+def test_a_segment_that_goes_while_it_is_read(tmp_path: Path) -> None:
+    folder = planned(recorded(tmp_path, "run"), keep_spool=True)
+    assert ship(folder, once=True).state == "done"
+    planned(folder)
+    before = assembled(folder)
+    with contextlib.closing(State.of_run(folder)) as state:
+        loader = Loader(state, folder, RunInfo.read(folder))
+        read = loader._read
+
+        def late(name: str, offsets: Any) -> Any:
+            retention.Retention(state, folder).make_room(over=True)  # after it was found where the records lie
+            return read(name, offsets)
+
+        loader._read = late  # type: ignore[method-assign]
+        found = {trace_id: loader.load(trace_id) for trace_id in before}
+        assert {trace_id: one and plain(one) for trace_id, one in found.items()} == before
+    assert not segments(folder)
+
+
+def test_a_lost_state_is_made_again_of_the_tables(tmp_path: Path) -> None:
+    folder = planned(recorded(tmp_path, "run"))
+    assert ship(folder, once=True).state == "done"
+    before, lines = everything(folder), delivered(folder)
+    for path in folder.glob("state.db*"):
+        path.unlink()
+    (folder / "trajectories.jsonl").unlink()
+    assert everything(folder) == before
+    assert ship(folder, once=True).state == "done"
+    assert everything(folder) == before
+    again = delivered(folder)
+    assert {trace: one["facts"] for trace, one in again.items()} == {
+        trace: one["facts"] for trace, one in lines.items()
+    }
+    assert again == lines
+
+
+def test_a_segment_stays_while_its_trajectories_are_not_in_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = planned(recorded(tmp_path, "run"))
+
+    def refuse(self: TablesSink, trajectories: object) -> None:
+        raise Refused("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TablesSink, "deliver", refuse)
+        assert ship(folder, once=True).state == "blocked"
+    assert segments(folder)
+    assert ship(folder, once=True).state == "done"
+    assert not segments(folder)
+
+
+def test_killed_before_the_file_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = planned(recorded(tmp_path, "run"))
+
+    unlink = os.unlink
+
+    def fail(path: Any, *given: Any, **more: Any) -> None:
+        if str(path).endswith(layout.SEGMENT_SUFFIX):
+            raise OSError(5, "Input/output error")
+        unlink(path, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", fail)
+        assert ship(folder, once=True).state == "done"
+    assert segments(folder), "the state says that it is removed"
+    before, lines = everything(folder), delivered(folder)
+    assert ship(folder, once=True).state == "done"
+    assert not segments(folder)
+    assert everything(folder) == before and delivered(folder) == lines
+
+
+def test_segments_stay_as_long_as_facts_are_likely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = planned(recorded(tmp_path, "run"))
+    planned(folder, keep_spool=True)
+    assert ship(folder, once=True).state == "done"
+    planned(folder)
+    state = State.of_run(folder)
+    room = retention.Retention(state, folder)
+    monkeypatch.setattr(room, "_every", 0.0)
+    assert room.make_room() == 0, "delivered a moment ago"
+    monkeypatch.setattr(retention, "HOLD", 0.0)
+    assert room.make_room() == 0, "of the last two steps"
+    state.db.execute("UPDATE traces SET step = step - 9 WHERE step IS NOT NULL")
+    state.db.execute("INSERT INTO traces (trace_id, step, complete, kept) VALUES ('later', 9, 1, 'all')")
+    size = sum(file.size for file in segments(folder))
+    assert room.make_room() == size and not segments(folder)
+    state.close()

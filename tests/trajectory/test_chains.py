@@ -1,0 +1,226 @@
+"""The tree of a trajectory's turns: paths are recovered from what is recorded, branches say why, lines stay lines."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotrace.ship.assembly.text_only import without_token_ids
+from autotrace.tables import arrow
+from autotrace.tables.rebuild import rebuilt
+from autotrace.trajectory.chains import BEST_OF, COMPACTION, RESTART, RETRY, REWRITE, SUB_AGENT, path, tree_of
+from autotrace.trajectory.divergence import parted
+from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.receipt import receipt_of, words
+from tests.insight.made import llm, span, trajectory
+from tests.ship.assembly.test_conversation import assembled, ids, recorded
+
+SYSTEM, OTHER = {"role": "system", "content": "You are the agent."}, {"role": "system", "content": "You are a helper."}
+
+
+def shape(one: Trajectory) -> list[tuple[str | None, int, list[int]]]:
+    """Of each chain: why it begins, after which turn, and all of its turns."""
+    chains = tree_of(one).chains
+    return [(chain.kind, chain.after, path(chains, chain)) for chain in chains]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[tuple[list[int], list[int]]], list[int]]:
+    """Calls, each of which goes on from the end of an earlier one or begins anew; and which one, 0 for none. No two
+    say the same."""
+    fresh = itertools.count(1_000)
+    wholes: list[list[int]] = [[]]
+    calls, befores = [], []
+    for number in range(1, draw(st.integers(1, 7)) + 1):
+        before = draw(st.integers(0, number - 1))
+        prompt = [*wholes[before], *itertools.islice(fresh, draw(st.integers(1, 30)))]
+        answer = [*itertools.islice(fresh, draw(st.integers(1, 30)))]
+        calls.append((prompt, answer))
+        befores.append(before)
+        wholes.append(prompt + answer)
+    return calls, befores
+
+
+@given(histories())
+def test_paths_are_recovered_from_what_is_recorded(made: tuple[list[tuple[list[int], list[int]]], list[int]]) -> None:
+    calls, befores = made
+    one = assembled(recorded(calls))
+    (stored,) = rebuilt(arrow.tables([one]))
+    agent = span("agent", None)
+    bare = trajectory(agent, *(llm(agent.span_id, 2 * n, *call) for n, call in enumerate(calls, 1)))
+    for each in (one, stored, bare):  # the last one: nothing says which prompt goes on from which
+        assert tree_of(each).before[1:] == befores
+        assert not tree_of(each).changed
+        leaves = {*range(1, len(calls) + 1)} - {*befores}
+        assert {path(tree_of(each).chains, chain)[-1] for chain in tree_of(each).chains} == leaves
+        kinds = [chain.kind for chain in tree_of(each).chains]
+        assert kinds[0] is None and {*kinds[1:]} <= {REWRITE, RESTART}
+    rows = arrow.tables([one])
+    assert [tuple(row[name] for name in ("chain", "kind", "turns")) for row in rows["chains"].to_pylist()] == [
+        (chain.number, chain.kind, len(chain.turns)) for chain in tree_of(one).chains
+    ]
+    assert [row["chain"] for row in rows["turns"].to_pylist() if row["own"]] == tree_of(one).of[1:]
+
+
+def test_a_line_is_one_chain_also_without_its_tokens() -> None:
+    prompt, calls = ids("Begin. "), []
+    for said in ("One. ", "Two. ", "Three. "):
+        calls.append((prompt, ids(said)))
+        prompt = prompt + ids(said) + ids("Go on. ")
+    one = assembled(recorded(calls))
+    assert shape(one) == [(None, 0, [1, 2, 3])]
+    assert arrow.tables([one])["trajectories"]["chains"].to_pylist() == [None]
+    bare = assembled(recorded(calls))
+    without_token_ids(bare)
+    assert shape(bare) == shape(one)
+
+
+PROMPT, ANSWER, TOOL, LAST = [*range(100, 140)], [*range(200, 230)], [*range(300, 320)], [*range(400, 430)]
+SUMMARY = [*range(500, 530)]
+
+
+def tokens(*calls: tuple[list[int], list[int]], messages: Any = ()) -> Trajectory:
+    """Turns as they are recorded, one after the other, with ``messages`` for some of them."""
+    one = assembled(recorded([*calls]))
+    for turn, said in zip(one.llm_spans, messages, strict=False):
+        turn.messages = said
+    return one
+
+
+FIRST = (PROMPT, ANSWER)
+SECOND = (PROMPT + ANSWER + TOOL, LAST)
+BEGUN = [SYSTEM, {"role": "user", "content": "Do it."}, {"role": "assistant", "content": "I look."}]
+REWRITTEN = [*BEGUN[:2], {"role": "assistant", "content": "No."}, {"role": "tool", "content": "3"}]
+GONE_ON = [*BEGUN, {"role": "tool", "content": "3"}, {"role": "assistant", "content": "It is done."}]
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (tokens(FIRST, (PROMPT, [7, 8, 9])), (BEST_OF, 0, [2])),
+        (tokens(FIRST, SECOND, (SECOND[0], [7, 8, 9])), (BEST_OF, 1, [1, 3])),
+        (tokens(FIRST, SECOND, (PROMPT + ANSWER + [9, 9, 9], [7])), (REWRITE, 1, [1, 3])),
+        (tokens(FIRST, ([*PROMPT, 9, 9, 9], [7])), (None, 0, [1, 2])),  # an answer that was written anew
+        (tokens(FIRST, ([*PROMPT, 9, 9, 9], [7]), messages=[BEGUN, REWRITTEN]), (REWRITE, 0, [2])),
+        (tokens(FIRST, (SECOND[0], SUMMARY), ([*PROMPT[:10], *SUMMARY, 3], [7])), (COMPACTION, 2, [3])),
+        (tokens(FIRST, (SECOND[0], SUMMARY), ([*PROMPT, *SUMMARY, 3], [7]), messages=[BEGUN, GONE_ON, BEGUN[:2]]),
+         (COMPACTION, 2, [3])),
+        (tokens(FIRST, ([1, 2, 3], [7])), (RESTART, 1, [2])),
+        (tokens(FIRST, ([1, 2, 3], [7]), messages=[BEGUN, [OTHER, {"role": "user", "content": "Sub."}]]),
+         (SUB_AGENT, 1, [2])),
+    ],
+)  # fmt: skip
+def test_a_branch_says_why_it_is_one(made: Trajectory, expected: tuple[str | None, int, list[int]]) -> None:
+    assert shape(made)[-1] == expected
+
+
+def test_a_call_that_failed_is_made_again() -> None:
+    one = tokens(FIRST, (PROMPT, [7, 8, 9]))
+    one.llm_spans[0].status = "ERROR"
+    assert shape(one)[-1] == (RETRY, 0, [2])
+
+
+def test_the_agent_itself_is_the_one_that_lasts() -> None:
+    title = [{"role": "user", "content": "A title?"}]
+    begun = [SYSTEM, {"role": "user", "content": "Do it."}]
+    one = tokens(([1, 2, 3], [7]), FIRST, SECOND, ([4, 5], [6]), messages=[title, begun, GONE_ON, [OTHER]])
+    assert shape(one) == [(SUB_AGENT, 0, [1]), (None, 0, [2, 3]), (SUB_AGENT, 3, [4])]
+    assert tree_of(one).chains[0].parent == 1
+
+
+def test_a_branch_of_a_sub_agent_leaves_that() -> None:
+    sub = [OTHER, {"role": "user", "content": "Sub."}]
+    one = tokens(FIRST, ([4, 5], [6] * 9), ([4, 5], [7] * 9), SECOND, messages=[BEGUN, sub, sub, GONE_ON])
+    assert [(chain.kind, chain.parent) for chain in tree_of(one).chains] == [(None, None), (SUB_AGENT, 0), (BEST_OF, 1)]
+
+
+def test_a_sub_agent_leaves_the_turn_that_waits_for_it() -> None:
+    title, sub = [{"role": "user", "content": "A title?"}], [OTHER, {"role": "user", "content": "Sub."}]
+    one = tokens(FIRST, ([1, 2, 3], [7]), ([4, 5], [6] * 9), SECOND, messages=[BEGUN, title, sub, GONE_ON])
+    assert shape(one)[1:] == [(SUB_AGENT, 1, [2]), (SUB_AGENT, 1, [3])]
+
+
+def test_chains_are_compared_with_chains() -> None:
+    sub = [OTHER, {"role": "user", "content": "Sub."}]
+    line = tokens(FIRST, SECOND, messages=[BEGUN, GONE_ON])
+    helped, otherwise = (
+        tokens(FIRST, ([1, 2, 3], [answer]), SECOND, messages=[BEGUN, sub, GONE_ON]) for answer in (7, 8)
+    )
+    for one, other, expected in (
+        (line, line, None), (helped, helped, None), (line, helped, (2, "end")), (helped, line, (2, "end")),
+        (helped, otherwise, (2, "answer")),
+    ):  # fmt: skip
+        where = parted(one, other)
+        assert (None if where is None else (where.turn, where.part)) == expected
+
+
+def said(*turns: list[dict[str, Any]]) -> Trajectory:
+    """Turns of which only the messages are known."""
+    spans = [span("llm", None, number, messages=messages) for number, messages in enumerate(turns, 1)]
+    return trajectory(*spans)
+
+
+def test_by_messages() -> None:
+    other = [OTHER, {"role": "user", "content": "Sub."}, {"role": "assistant", "content": "Fine."}]
+    assert shape(said(BEGUN, GONE_ON)) == [(None, 0, [1, 2])]
+    assert shape(said(BEGUN, other, GONE_ON)) == [(None, 0, [1, 3]), (SUB_AGENT, 1, [2])]
+    assert shape(said(BEGUN, [*BEGUN[:2], {"role": "assistant", "content": "Or so."}])) == [
+        (None, 0, [1]), (BEST_OF, 0, [2]),
+    ]  # fmt: skip
+    again = [*GONE_ON[:3], {"role": "user", "content": "Otherwise."}]
+    assert shape(said(BEGUN, GONE_ON, again)) == [(None, 0, [1, 2]), (REWRITE, 1, [1, 3])]
+    anew = [SYSTEM, {"role": "user", "content": "So far: It is done and counted."}]
+    summary = [
+        *GONE_ON,
+        {"role": "user", "content": "Sum up."},
+        {"role": "assistant", "content": "It is done and counted."},
+    ]
+    assert shape(said(BEGUN, GONE_ON, summary, anew))[-1] == (COMPACTION, 3, [4])
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        [{"role": "tool", "content": "3"}],  # what is new alone
+        [*BEGUN[:2], {"role": "assistant", "content": "look"}, {"role": "tool", "content": "3"}],  # sent again in part
+        [SYSTEM, *BEGUN[2:], {"role": "user", "content": "Go on."}],  # a window that slides
+    ],
+)
+def test_messages_that_may_be_a_line_are_one(second: list[dict[str, Any]]) -> None:
+    assert shape(said(BEGUN, second, [*second, {"role": "user", "content": "?"}]))[0][2] == [1, 2, 3]
+
+
+def test_the_receipt_of_training() -> None:
+    one = tokens(FIRST, SECOND, (PROMPT + ANSWER + [9, 9, 9], [7] * 17))
+    assert receipt_of(one) is None and words(one) == ""
+    one.facts |= {"advantage": 0.5, "token_facts": {"tokens": 47, "rejected": 2}}
+    assert words(one) == "77 generated, 47 in 1 row, 30 in none (30 rewrite)"
+    first, second = arrow.tables([one])["chains"].to_pylist()
+    names = ("tokens", "in_rows", "row", "trained", "advantage")
+    assert [first[name] for name in names] == [60, 30, None, None, None]
+    assert [second[name] for name in names] == [17, 17, 0, 45, 0.5]
+    one.facts |= {"advantage.1": 0.5, "token_facts.1": {"tokens": 1234}}
+    assert words(one) == "77 generated, 47 in 1 row, 30 in rows that are not known (30 rewrite)"
+
+
+def test_the_receipt_of_a_line() -> None:
+    one = tokens(FIRST, SECOND)
+    one.facts |= {"advantage": 0.5, "reward": 1.0}
+    (chain,) = arrow.tables([one])["chains"].to_pylist()
+    assert (chain["tokens"], chain["in_rows"], chain["row"], chain["reward"]) == (60, 60, 0, 1.0)
+
+
+def test_a_strangers_profile_cannot_hold_anybody_up() -> None:
+    from autotrace.trajectory.chains import Chain
+
+    circle = [Chain(0, None, 0, None, [1], 2), Chain(1, 0, 1, REWRITE, [2], 1)]
+    assert len(path(circle, circle[0])) < 9
+
+
+def test_turns_that_nothing_is_known_about_are_a_line() -> None:
+    spans = [Span(f"{n:016x}", None, "call", "llm", "k", n, n + 1, "OK") for n in range(1, 9)]
+    assert shape(trajectory(*spans)) == [(None, 0, [*range(1, 9)])]
