@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from autotrace.ship.readers import of_run
-from autotrace.view.detail import conversation
+from autotrace.view.detail import chains
 from autotrace.view.perfetto import encoded
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, attributes, new_run, trajectory
@@ -94,12 +94,15 @@ def test_a_line_is_shown_as_it_was(call: Call, runs: Path) -> None:
     )
 
 
-def test_the_conversation_has_a_place_for_each_fork(runs: Path) -> None:
+def test_the_page_has_a_place_for_each_fork(runs: Path) -> None:
     trace = branching(runs)
     reader = of_run(runs / "run")
-    items = [item for item in conversation(reader.load(trace)) if item["role"] == "assistant"]
-    assert [item["chain"] for item in items] == ["chain 0", "chain 0", "chain 1: rewrite after turn 1"]
-    assert [item["leaving"] for item in items] == [[{"turn": 3, "chain": "chain 1: rewrite after turn 1"}], [], []]
+    ((line,),) = reader.rows("trajectories", ["trace_id"], "trace_id <> ?", [trace])
+    assert chains(reader.load(line)) == []
+    first, second = chains(reader.load(trace))
+    assert (first["words"], first["own"], first["kind"]) == ("chain 0", [1, 2], None)
+    assert (second["words"], second["own"], second["first_turn"]) == ("chain 1: rewrite after turn 1", [3], 3)
+    assert (second["kind"], second["after"]) == ("rewrite", 1)
     reader.close()
 
 
