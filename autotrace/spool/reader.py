@@ -91,10 +91,15 @@ def segments(run_folder: str | Path) -> list[SegmentFile]:
 def unreadable(run_folder: str | Path) -> str | None:
     """A segment, or the folder of them, that this user may not read; None where all can be."""
     spool = layout.spool_of(str(run_folder))
-    if os.path.isdir(spool) and not os.access(spool, os.R_OK | os.X_OK):
+    if _closed(spool, os.R_OK | os.X_OK):
         return spool
     paths = (os.path.join(spool, file.name) for file in segments(run_folder))
-    return next((path for path in paths if not os.access(path, os.R_OK)), None)
+    return next((path for path in paths if _closed(path, os.R_OK)), None)
+
+
+def _closed(path: str, mode: int) -> bool:
+    """Whether ``path`` is there and its rights forbid ``mode``: the shipper may remove it between two questions."""
+    return not os.access(path, mode) and os.path.exists(path)
 
 
 @contextmanager

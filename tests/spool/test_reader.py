@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from autotrace.run import layout
 from autotrace.ship.shipper import ship
-from autotrace.spool.reader import SegmentReader, opened, records_at, segments, writer_alive
+from autotrace.spool.reader import SegmentReader, opened, records_at, segments, unreadable, writer_alive
 from autotrace.spool.records import MAGIC, Close, Fact, Header, Open, Seal
 from autotrace.spool.segment import frame
 from tests.ship.spools import Process, new_run, trajectory
@@ -51,6 +52,23 @@ def test_records_are_found_again_by_their_offsets(run: Path) -> None:
         again = list(records_at(fd, [found.offset for found in read[3:9]]))
         assert again == read[3:9]
         assert list(records_at(fd, [read[3].offset + 1, 10**9])) == []
+
+
+@pytest.mark.parametrize("gone", ["a segment", "the folder"])
+def test_what_the_shipper_removes_meanwhile_is_not_unreadable(
+    run: Path, gone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Process(run).path
+
+    def asked_late(asked: str, mode: int, of: Callable[[str, int], bool] = os.access) -> bool:
+        if gone == "the folder" or asked == str(path):
+            path.unlink(missing_ok=True)
+        if gone == "the folder" and path.parent.exists():
+            path.parent.rmdir()
+        return of(asked, mode)
+
+    monkeypatch.setattr(os, "access", asked_late)
+    assert unreadable(run) is None
 
 
 def test_links_folders_and_pipes_are_no_segments(run: Path, tmp_path: Path) -> None:
