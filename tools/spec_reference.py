@@ -112,6 +112,20 @@ A `uid` that is a number counts within its batch. Inside of a batch, rows go to 
 if there are as many, else by the object that the row is, else by the tokens that its prompt begins with; what fits none
 is counted. Arrays and tensors are read where they lie in the CPU's memory, never elsewhere.
 
+An agent that branches may return a list: the rows that the trainer makes of its trajectory, one for each
+[chain](branches.md). `chains` names that list:
+
+```yaml
+- target: my_project.agent.Agent.run
+  role: trajectory
+  chains: result.rows
+  tokens: {prompt: row.prompt_ids, response: row.response_ids, mask: row.response_mask}
+  facts: {reward: row.reward, num_turns: result.num_turns}
+```
+
+Each row is recorded below the call when that ends. A path that begins with `row`, `i` or `n` is about the row, so each
+row has a reward of its own. Any other path is about the whole call, as `num_turns` here.
+
 A call that is made outside of the context of its trajectory says which it is `of`, by the `id` that some call inside of
 that trajectory gives:
 

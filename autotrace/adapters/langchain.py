@@ -1,14 +1,11 @@
 """LangChain and LangGraph: which of their calls are another's inside. ``invoke`` of a graph is its ``stream``
-underneath, and frameworks put small chains into everything they make. And by which exceptions a node is left that waits
-for a person, or hands over to another graph."""
+underneath, and frameworks put small chains into everything they make."""
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
-from autotrace.patch import adapting
-from autotrace.record import calls, errors
+from autotrace.record import calls
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import stored_name
 
@@ -27,16 +24,6 @@ def install() -> None:
         probe = calls.probes.get(f"langgraph.pregel._retry.{name}")
         if probe is not None:
             probe.follower = Node()
-    adapting.when_imported("langgraph.errors", _hook)
-
-
-def _hook(module: ModuleType) -> None:
-    outcomes = {"GraphInterrupt": "interrupted", "ParentCommand": "handed over", "GraphBubbleUp": "left"}
-    for name, outcome in outcomes.items():
-        kind = getattr(module, name, None)
-        known = (kind, outcome) in errors.control_flow
-        if isinstance(kind, type) and issubclass(kind, BaseException) and not known:
-            errors.control_flow.append((kind, outcome))
 
 
 class Outermost(Follower):

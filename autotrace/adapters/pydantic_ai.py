@@ -1,6 +1,6 @@
-"""pydantic-ai: which of the ways to run an agent, that call one another, is the run; what a streamed answer says; which
-exceptions of tools are no errors. And an agent without a name takes that of the variable it stands in, in the frame
-that calls it: our frames are not to be in between."""
+"""pydantic-ai: which of the ways to run an agent, that call one another, is the run, and what a streamed answer says.
+And an agent without a name takes that of the variable it stands in, in the frame that calls it: our frames are not to
+be in between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from autotrace.patch import adapting
-from autotrace.record import calls, errors, template
+from autotrace.record import calls, template
 from autotrace.record.context import RetainingCall, current
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import member, members
@@ -36,7 +36,6 @@ def install() -> None:
         if probe is not None:
             probe.follower = follower
     adapting.when_imported(_AGENT, _hook)
-    adapting.when_imported("pydantic_ai.exceptions", _hook_exceptions)
     adapting.when_imported("pydantic_ai._display", _hook_display)
 
 
@@ -52,14 +51,6 @@ def _hook_display(module: Any) -> None:
     own = getattr(module, "_OWN_PACKAGES", None)
     if isinstance(own, (set, frozenset)) and "autotrace" not in own:
         adapting.put(module, "_OWN_PACKAGES", own | {"autotrace"})
-
-
-def _hook_exceptions(module: Any) -> None:
-    for name, outcome in (("CallDeferred", "deferred"), ("ApprovalRequired", "waits for approval")):
-        kind = getattr(module, name, None)
-        known = (kind, outcome) in errors.control_flow
-        if isinstance(kind, type) and issubclass(kind, BaseException) and not known:
-            errors.control_flow.append((kind, outcome))
 
 
 def _past_ours(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -37,8 +37,8 @@ WIDTH = 80
 def sql(query: str, run: str | None, form: str | None) -> None:
     """Ask a question in SQL (DuckDB's), also while the run goes on.
 
-    The tables are trajectories, turns, spans, facts, tokens and metrics; `autotrace help data` lists their columns. If
-    RUN is a folder of runs, the tables hold the rows of all runs; run_id tells them apart.
+    The tables are trajectories, chains, turns, spans, facts, tokens and metrics; `autotrace help data` lists their
+    columns. If RUN is a folder of runs, the tables hold the rows of all runs; run_id tells them apart.
     """
     arrow_without_pandas()
     try:

@@ -180,21 +180,11 @@ def _named(name: str, config: Mapping[str, Any], begun: bool) -> tuple[str, str]
 
 
 def _volume(backend: BackendStatus) -> str:
-    """``12.3 MB sent, 3.42 GB a day at this rate; 400 MB of 1 GB this month, which lasts for 4 hours more``."""
+    """``12.3 MB sent, 3.42 GB a day at this rate``."""
     words = f"{terminal.size(backend.sent_bytes)} sent"
     if backend.gb_a_day > 0:
         words += f", {backend.gb_a_day:,.2f} GB a day at this rate"
-    if backend.month_budget is None:
-        return words
-    words += f"; {terminal.size(backend.month_bytes)} of {terminal.size(backend.month_budget)} this month"
-    left = backend.month_budget - backend.month_bytes
-    if backend.gb_a_day > 0 and left > 0:
-        words += f", which lasts for {_days(left / 1e9 / backend.gb_a_day)} more"
     return words
-
-
-def _days(days: float) -> str:
-    return f"{days:.0f} days" if days >= 2 else f"{days * 24:.0f} hours" if days * 24 >= 2 else f"{days * 1440:.0f} min"
 
 
 def chosen(info: RunInfo, plan: Plan | None) -> dict[str, Any]:

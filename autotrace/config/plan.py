@@ -65,12 +65,16 @@ class Target:
     attributes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     facts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Facts about the trajectory, read when the call ends."""
+    outcomes: dict[str, str] = field(default_factory=dict)
+    """Qualified names of exceptions that end a call which did not fail, and the ``outcome`` of such a call."""
     batch: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """``group``, ``sample`` (one value per row), ``limit``, ``n`` -> paths: this call gets a batch of samples, and
     exact sampling (so many samples of each batch) is decided here."""
     rows: tuple[str, ...] = ()
     """The call is a batch, and these its rows: each a call of its own, in a trajectory of its own where the role says
     so. Paths know ``row``, ``i`` and ``n``."""
+    chains: tuple[str, ...] = ()
+    """The call returns these rows, one for each chain of its trajectory. Paths know ``row``, ``i`` and ``n``."""
     id: tuple[str, ...] = ()
     """What the host calls the trajectory that this call is in."""
     of: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from autotrace.export.staging import Row, write_lines
 from autotrace.trajectory.chains import SUB_AGENT, Chain, Tree, tree_of
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.pieces import is_row
 from autotrace.trajectory.span_text import one_line
 
 VERSION = "ATIF-v1.7"
@@ -39,7 +40,7 @@ def row_of(trajectory: Trajectory) -> Row | str:
     steps = agents.pop(None, [])
     if not steps:
         return "no LLM call was recorded"
-    outermost = next((span for span in trajectory.spans if span.role == "agent"), trajectory.root)
+    outermost = next((span for span in trajectory.spans if span.role == "agent" and not is_row(span)), trajectory.root)
     agent = {"name": outermost.name, "version": "unknown", "model_name": _model(trajectory), "tool_definitions": tools}
     value = {
         **_of_agent(trajectory, trajectory.trace_id, agent, steps),

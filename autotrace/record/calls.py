@@ -14,7 +14,7 @@ from typing import Any
 
 from autotrace.record import closing, context, drivers, faults, groups, ids, outside, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
-from autotrace.record.closing import aborted, close, ended, exhausted, finish, item, leave, type_of, unread
+from autotrace.record.closing import aborted, close, ended, exhausted, item, leave, type_of, unread
 from autotrace.record.context import CLOSED, NOWHERE, ROOM, Ended, OpenCall, RetainingCall, Trace, current, standing
 from autotrace.record.drivers import LATER
 from autotrace.record.errors import without_frame
@@ -32,8 +32,8 @@ from autotrace.record.with_blocks import entered, resumed
 from autotrace.spool.records import OF
 
 __all__ = [
-    "aborted", "begin", "begin_stream", "close", "current", "end", "ended", "entered", "exhausted", "fail", "finish",
-    "item", "recording", "resumed", "type_of", "unread", "without_frame",
+    "aborted", "begin", "begin_stream", "close", "current", "end", "ended", "entered", "exhausted", "fail", "item",
+    "recording", "resumed", "type_of", "unread", "without_frame",
 ]  # fmt: skip
 
 probes: dict[str, Probe] = {}

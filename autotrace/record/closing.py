@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
-from autotrace.record import collecting, context, errors, origin, sampling, trajectory_ids, yielded
+from autotrace.record import collecting, context, errors, formulas, origin, sampling, trajectory_ids, yielded
 from autotrace.record.backlog import backlog
 from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, current
 from autotrace.record.event_bytes import answered
@@ -17,7 +17,7 @@ from autotrace.record.probe import Probe
 from autotrace.record.snapshot import SHORT
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, NOT_KEPT, NUMBER_BYTES, weigh, weigh_numbers
-from autotrace.spool.records import Fact
+from autotrace.spool.records import ROW_TOKENS, Fact
 
 ABORTED = frozenset({"abort", "aborted"})
 """Values of the attribute ``finish_reason`` that mean: somebody else ended the request (the engines say ``abort``)."""
@@ -91,7 +91,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     values = {"result": result} if type(call) is OpenCall else {**_release(call), "result": result}
     probe.ended += 1
     if probe.row is not None and type(call) is RetainingCall and call.rows is not None:
-        call.rows.end(values, at)
+        call.rows.end(call, values, at)
     if probe.late_id:
         trajectory_ids.name(probe, call, values)
     response = None
@@ -119,6 +119,10 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     if probe.mask:
         mask = copy_tokens(first(probe.mask, values))
         weight += weigh_numbers(mask or ())
+    if probe.numbered and response is not None:
+        count = formulas.total(mask) if probe.mask else len(response) - skip
+        if count is not ABSENT:
+            backlog.put(Fact(call.trace.id, {"output": values["i"]}, ROW_TOKENS, count, at))
     output = probe.output(result, values)
     return Ended(call, at, output, status, attributes, error, response, skip, logprobs, mask, weight)
 
@@ -144,8 +148,9 @@ def _facts(call: OpenCall, probe: Probe, facts: Any, values: dict[str, Any], at:
     if probe.of_key:
         trajectory_ids.facts(probe, facts, values, at)
         return
+    key = {"output": values["i"]} if probe.numbered else None
     for name, value in (probe.read(facts, values) or {}).items():
-        backlog.put(Fact(call.trace.id, None, name, value, at))
+        backlog.put(Fact(call.trace.id, key, name, value, at))
 
 
 def aborted(call: OpenCall) -> None:
@@ -233,7 +238,7 @@ def item(
         if call.items == 0:
             call.first_item_at = _monotonic_ns()
             if probe.collects and call.yielded is None:
-                call.yielded = collecting.begin(probe.role, value, probe.limits, probe.items)
+                call.yielded = collecting.begin(probe.role, value, probe.yields, probe.items)
         collected = call.yielded
         call.items += 1
         if collected is not None:
@@ -247,7 +252,7 @@ def item(
             return call, False, yielded.NO_KEEPER
         final = probe.is_final or probe.final_reader(value)
         if final(value):
-            finish(call, value)
+            close(call, value)  # whatever its caller does with the generator
             return None, final, yielded.NO_KEEPER
     except Exception as error:
         probe.trouble("item", error)
@@ -259,11 +264,6 @@ def unread(error: Exception) -> bool:
     if origin.is_hosts(error):
         raise error
     return False
-
-
-def finish(call: OpenCall, value: Any) -> None:
-    """``value`` was the final item: the call is over, whatever its caller does with the generator."""
-    close(call, value)
 
 
 def exhausted(call: OpenCall, result: Any) -> None:

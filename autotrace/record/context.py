@@ -90,17 +90,17 @@ class OpenCall(msgspec.Struct, eq=False, gc=False):
 
 
 class OpenRows(Protocol):
-    """The rows of an open batch (``record.rows``)."""
+    """The rows of an open batch, or those that a call returns (``record.rows``)."""
 
     @property
     def calls(self) -> Sequence[OpenCall | None]:
         """By their number; None: not recorded."""
 
-    def end(self, values: dict[str, Any], at: int) -> None:
-        """The batch returned; ``values`` has its arguments and ``result``."""
+    def end(self, call: OpenCall, values: dict[str, Any], at: int) -> None:
+        """``call`` returned; ``values`` has its arguments and ``result``."""
 
     def fail(self, error: BaseException) -> None:
-        """The batch raised ``error``."""
+        """It raised ``error``."""
 
 
 class RetainingCall(OpenCall, eq=False, gc=True):

@@ -8,7 +8,7 @@ from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
 from autotrace.record import faults
-from autotrace.record.object_fields import attribute_of, layout_of, member, name_of, qualified_name
+from autotrace.record.object_fields import attribute_of, layout_of, member, mro_of, name_of, qualified_name
 from autotrace.record.snapshot import Limits, snapshot
 
 _LIMITS = Limits(2, 16)
@@ -18,8 +18,9 @@ _traceback = BaseException.__dict__["__traceback__"].__get__
 """Of an exception, whatever properties its class has."""
 
 
-control_flow: list[tuple[type[BaseException], str]] = []
-"""Of adapters: exceptions by which a library leaves a call that did not fail, and what is said of such a call."""
+outcomes: dict[str, str] = {}
+"""Exceptions by which a library leaves a call that did not fail, by their qualified names, and what is said about such
+a call: ``outcomes`` of the lists."""
 
 
 class Failure(Exception):
@@ -40,8 +41,8 @@ def without_frame(error: BaseException) -> None:
 
 def outcome_of(error: BaseException) -> str | None:
     """What is said of a call that ``error`` ended though it did not fail; None where it failed, or was cancelled."""
-    kind = type(error)
-    return next((outcome for left, outcome in control_flow if issubclass(kind, left)), None)
+    named = (outcomes.get(qualified_name(kind)) for kind in mro_of(type(error))) if outcomes else ()
+    return next(filter(None, named), None)
 
 
 def status_of(error: BaseException) -> str:
@@ -68,8 +69,10 @@ def described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | Non
 
 
 def reported(result: Any) -> tuple[str, Any, list[tuple[str, int | None, str]]]:
-    """Of a result that says itself that the tool failed: the texts of its ``content``, as if it had been raised."""
-    content = member(result, "content")
+    """Of a result that says itself that the tool failed: the texts of its ``content``, or what it calls an error, as if
+    it had been raised."""
+    known = (member(result, name) for name in ("content", "error", "exception_info"))
+    content = next((one for one in known if type(one) in (str, list) and one), None)
     parts = content if type(content) is list else [{"text": content}]
     texts = [text for part in parts[:_MAX_FRAMES] if type(text := member(part, "text")) is str]
     return "ToolError", snapshot(("\n".join(texts),) if texts else (), _LIMITS), []

@@ -6,6 +6,7 @@ A number is only computed with exact builtin numbers, so nothing of the host's r
 from __future__ import annotations
 
 import operator
+from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -16,7 +17,7 @@ from autotrace.record import arrays
 from autotrace.record.fields import ABSENT, Path, read_step
 from autotrace.record.origin import is_hosts
 
-MAX_ITEMS = 262_144
+MAX_ITEMS = 1_048_576
 """Items that ``*`` looks at."""
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
@@ -124,7 +125,7 @@ def _made(tree: Tree) -> Read:
     if kind == "not":
         return lambda values: _opposite(inner[0](values))
     if kind == "sum":
-        return lambda values: _total(inner[0](values))
+        return lambda values: total(inner[0](values))
     if len(inner) == 1:
         return lambda values: _computed(operator.sub, 0, inner[0](values))
     left, right = inner
@@ -160,16 +161,16 @@ def _computed(compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     return compute(left, right) if type(left) in (int, float) and type(right) in (int, float) else ABSENT
 
 
-def _total(value: Any) -> Any:
+def total(value: Any) -> Any:
     """The sum of the numbers in a list, an array or a tensor in the CPU's memory; of a number, itself."""
     kind = type(value)
     if kind in (int, float):
         return value
-    if kind is list or kind is tuple or kind is deque:
+    if kind is list or kind is tuple or kind is deque or kind is array:
         numbers = list(islice(value, MAX_ITEMS))
         return sum(numbers) if {*map(type, numbers)} <= {int, float, bool} else ABSENT
-    total = arrays.total(value, kind)
-    return ABSENT if total is None else total
+    found = arrays.total(value, kind)
+    return ABSENT if found is None else found
 
 
 def _path(root: str, steps: Sequence[str | Read]) -> Read:

@@ -38,7 +38,7 @@ def rooted(probes: Mapping[str, Any]) -> bool:
     """Whether a call outside of any recorded call gets a root from its conversation: no list names a root here."""
     global _roots
     if _roots[0] != len(probes):
-        named = [probe for probe in [*probes.values()] if (probe.row or probe).root]
+        named = [probe for probe in [*probes.values()] if probe.root or (probe.row and probe.row.root)]
         libraries = {probe.key.replace(":", ".").partition(".")[0] for probe in named}
         _roots = len(probes), tuple(libraries) if all(probe.shipped for probe in named) else None
     return _roots[1] is not None and not any(library in sys.modules for library in _roots[1])

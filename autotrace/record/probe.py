@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from autotrace.config.plan import Settings, Target
-from autotrace.record import faults, fields, formulas
+from autotrace.record import errors, faults, fields, formulas
 from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT, is_late, last_word
 from autotrace.record.follower import Follower
@@ -23,6 +23,8 @@ NOT_COPIED = {"…": "could not be copied"}
 """What stands for a value that raised when it was looked at."""
 MORE_DEPTH = 3
 """Levels that are copied of an LLM call's values beyond those of others."""
+MAX_YIELDED = 1_048_576
+"""Items of a row's token list that a generator yields."""
 MAX_SIGNATURES = 1_000
 """Functions remembered per target."""
 
@@ -40,6 +42,28 @@ def _of_the_batch(target: Target) -> Target:
     )
 
 
+def _of_the_chains(target: Target) -> tuple[Target, Target]:
+    """What is recorded of a call that returns the rows of its trajectory, and of each row: what paths to ``row`` or its
+    number read."""
+    row: dict[str, Any] = {"include": tuple(filter(_of_a_row, target.include or ()))}
+    own: dict[str, Any] = {"chains": ()}
+    if target.include is None:  # what travels with the rows
+        own["exclude"] = (*target.exclude, *target.chains)
+    else:
+        own["include"] = tuple(name for name in target.include if name not in row["include"])
+    for key in ("tokens", "attributes", "facts"):
+        table = getattr(target, key)
+        row[key] = {name: paths for name, paths in table.items() if any(map(_of_a_row, paths))}
+        own[key] = {name: paths for name, paths in table.items() if name not in row[key]}
+    row["attributes"] = {"row": ("i",), **row["attributes"]}
+    whole = Target(target.key, target.names, target.where, role="agent", label="row", places=target.places)
+    return replace(target, **own), replace(whole, **row)
+
+
+def _of_a_row(text: str) -> bool:
+    return not {"row", "i", "n"}.isdisjoint(formulas.value_of(text).roots)
+
+
 def _without_result(facts: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[fields.Path, ...]], ...]:
     pairs = ((name, tuple(path for path in paths if not is_late(path))) for name, paths in formulas.compiled(facts))
     return tuple(pair for pair in pairs if pair[1])
@@ -50,12 +74,19 @@ class Probe:
     """One target in this process. ``off`` makes its wrappers pass through."""
 
     def __init__(self, target: Target, settings: Settings) -> None:
+        self.numbered = False
+        """A row that a call returned: its facts are about that row, and ``i`` is its number."""
         self.row: Probe | None = None
-        """Of a batch, what each of its rows is recorded by."""
+        """Of a batch, or of a call that returns rows, what each of these is recorded by."""
         self.rows = formulas.values_of(target.rows)
         if target.rows:
             self.row = Probe(replace(target, rows=()), settings)
             target = _of_the_batch(target)
+        elif target.chains:
+            self.rows = formulas.values_of(target.chains)
+            target, row = _of_the_chains(target)
+            self.row = Probe(row, settings)
+            self.row.numbered = True
         self.decide: Decision | None = None
         """Of a row that is a trajectory: ``calls.decide``."""
         self.id = formulas.values_of(target.id)
@@ -86,6 +117,9 @@ class Probe:
         # a tool call's function is seven deep in a chat completion
         depth = settings.max_depth + (MORE_DEPTH if target.role == "llm" else 0)
         self.limits = Limits(depth, settings.max_items, settings.max_string)
+        returns_rows = self.row is not None and self.row.numbered
+        self.yields = Limits(depth, MAX_YIELDED, settings.max_string) if returns_rows else self.limits
+        """Of what a generator yields; the rows of a trajectory are read from the copy."""
         self.content = settings.content != "none"
         includes_result = target.include is None or "result" in target.include
         self.parts = self._parts(target)
@@ -125,8 +159,9 @@ class Probe:
         """A tool that nothing else names is called as its object is."""
         self.batch = dict(formulas.compiled(target.batch))
         self.sampling = settings.sampling
+        errors.outcomes.update(target.outcomes)
         roots = {root for path in later for root in path.roots}
-        self.keeps = bool(self.batch or target.rows) or not roots <= {"result", "item"}
+        self.keeps = bool(self.batch or self.rows) or not roots <= {"result", "item"}
         """Something of the host's is needed until the call ends."""
         self.knows = bool(self.keeps or self.attributes or self.prompt or self.members or self.id or self.of)
         """Some path needs the arguments at all."""
@@ -194,6 +229,7 @@ class Probe:
         prompt = self.late_prompt or self.prompt
         tables: dict[str, tuple[tuple[fields.Path, ...], bool]] = {
             "rows": (self.rows, False),
+            "chains": (self.rows, True),
             "id": (self.id, self.late_id),
             "of": (self.of, False),
             "tokens.prompt": (prompt, bool(self.late_prompt)),

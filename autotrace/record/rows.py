@@ -1,8 +1,12 @@
-"""A call that is a batch: each of its rows is a call of its own, in the row's own trajectory (``rows`` of a list).
+"""Calls that have rows. Each row is recorded as a call of its own.
+
+A call may be a batch, whose rows are in their own trajectories (``rows`` of a list).
 
 The batch itself is recorded as any call. What it returns is read once for each row, with the words ``row`` (the item),
 ``i`` (its number) and ``n`` (how many). A batch inside of another gives each of its rows to the trajectory of the row
 that it goes on with: by number if there are as many, else by the object it was, else by the tokens it begins with.
+
+A call may also return the rows that a trainer makes of its trajectory, one for each chain (``chains`` of a list).
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ from typing import Any
 from autotrace.record import closing, context, faults, groups, ids, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall, Trace, current
-from autotrace.record.fields import first, peek
+from autotrace.record.fields import ABSENT, first, peek
 from autotrace.record.formulas import ONCE, of_a_row
 from autotrace.record.probe import Probe
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import weigh_numbers
+from autotrace.spool.records import RETURNED_ROWS, Fact
 
 MAX_ROWS = 16_384
 """Rows of one call that are recorded; the rest is counted."""
@@ -96,9 +101,8 @@ class Rows:
             call = None
             wanted = chosen is None or uids[number] in chosen
             if wanted and sampling.admits(probe.decide, attributes) and not backlog.full():
-                span = ids.next_span_id()
                 prompt = copy_tokens(first(probe.prompt, values))
-                call = self._opened(batch, values, span, Trace(ids.new_trace_id(), root=span), 0, attributes, prompt)
+                call = _opened(probe, batch, values, None, attributes, prompt, batch.at)
             self.calls.append(call)
             self._numbers.append(number)
             self._said.append(None)
@@ -120,44 +124,7 @@ class Rows:
                 values = self._of(number)
                 probe.calls += 1
                 attributes = probe.read(probe.attributes, values)
-                span = ids.next_span_id()
-                self.calls[row] = self._opened(batch, values, span, parent.trace, parent.id, attributes, prompt)
-
-    def _opened(
-        self,
-        batch: OpenCall,
-        values: Values,
-        span: int,
-        trace: Trace,
-        parent: int,
-        attributes: dict[str, Any] | None,
-        prompt: Any,
-    ) -> OpenCall | None:
-        if backlog.watchful and not backlog.accepts():
-            return None
-        probe = self._probe
-        inputs = probe.row_inputs(values)
-        call = RetainingCall(
-            span,
-            trace,
-            parent,
-            probe,
-            batch.signature,
-            context.epoch,
-            batch.at,
-            0,
-            None,
-            context.ROOM,
-            (),
-            inputs,
-            attributes,
-            prompt,
-        )
-        weight = probe.limits.take_weight() + (0 if prompt is None else weigh_numbers(prompt))
-        call.weight = weight
-        backlog.charge(weight)
-        backlog.append(call)
-        return call
+                self.calls[row] = _opened(probe, batch, values, parent, attributes, prompt, batch.at)
 
     def match(self, items: Sequence[Any], prompts: Sequence[Any]) -> list[int | None]:
         """Of each item, the row of this batch that it goes on with, at most one item for each row."""
@@ -184,8 +151,8 @@ class Rows:
 
     # -- ending --------------------------------------------------------------------------------------------------------
 
-    def end(self, values: Values, at: int) -> None:
-        """The batch returned; ``values`` has the arguments and ``result``."""
+    def end(self, call: OpenCall, values: Values, at: int) -> None:
+        """See ``OpenRows``."""
         probe, result = self._probe, values.get("result")
         self._values = {**values, "n": len(self._items), ONCE: {}}
         for number in range(len(self._items)):
@@ -196,15 +163,13 @@ class Rows:
                 trajectory_ids.facts(probe, probe.facts, own, at)
                 continue
             row = self._numbers[number] if number < len(self._numbers) else None
-            call = None if row is None else self.calls[row]
-            if call is None or row is None:
+            opened = None if row is None else self.calls[row]
+            if opened is None or row is None:
                 continue
             if probe.prompt and probe.response and self.base is not self:
-                self._remember(row, call.prompt, own)
-            if isinstance(call, RetainingCall):
-                call.arguments = own
-                closing.close(call, result, at)
-                call.arguments = None
+                self._remember(row, opened.prompt, own)
+            if isinstance(opened, RetainingCall):
+                _close(opened, own, result, at)
         self._release()
 
     def _remember(self, row: int, prompt: Any, values: Values) -> None:
@@ -215,7 +180,7 @@ class Rows:
             self.base._said[row] = _Said(prompt, response)
 
     def fail(self, error: BaseException) -> None:
-        """The batch raised ``error``, and so did every row."""
+        """See ``OpenRows``: every row failed, too."""
         for call in self.calls:
             if call is not None:
                 closing.fail(call, error)
@@ -231,10 +196,71 @@ class Rows:
         return own
 
 
+def _opened(
+    probe: Probe, batch: OpenCall, values: Values, parent: OpenCall | None, attributes: Any, prompt: Any, at: int
+) -> RetainingCall | None:
+    """A row that begins at ``at``, below ``parent`` or in a trajectory of its own."""
+    if backlog.watchful and not backlog.accepts():
+        return None
+    span = ids.next_span_id()
+    trace = Trace(ids.new_trace_id(), root=span) if parent is None else parent.trace
+    above = 0 if parent is None else parent.id
+    inputs = probe.row_inputs(values)
+    call = RetainingCall(
+        span, trace, above, probe, batch.signature, context.epoch, at, 0, None, context.ROOM, (), inputs, attributes,
+        prompt,
+    )  # fmt: skip
+    call.weight = probe.limits.take_weight() + (0 if prompt is None else weigh_numbers(prompt))
+    backlog.charge(call.weight)
+    backlog.append(call)
+    return call
+
+
+def _close(call: RetainingCall, values: Values, result: Any, at: int) -> None:
+    call.arguments = values
+    closing.close(call, result, at)
+    call.arguments = None
+
+
+class _Returned:
+    """The rows that a call returns. They are recorded when it ends."""
+
+    calls = ()
+
+    def end(self, call: OpenCall, values: Values, at: int) -> None:
+        """See ``OpenRows``."""
+        if call.probe is None or call.probe.row is None:
+            return
+        probe = call.probe.row
+        value = first(call.probe.rows, values)
+        items = _items(value)
+        if items is None:
+            call.probe.rows[0].missed += value is not ABSENT  # which is counted already
+            return
+        backlog.put(Fact(call.trace.id, None, RETURNED_ROWS, len(value), at))
+        values = {**values, "n": len(items), ONCE: {}}
+        for number, item in enumerate(items):
+            own = {**values, "row": item, "i": number}
+            probe.calls += 1
+            prompt = copy_tokens(first(probe.prompt, own))
+            opened = _opened(probe, call, own, call, probe.read(probe.attributes, own), prompt, at)
+            if opened is not None:
+                _close(opened, own, values["result"], at)
+
+    def fail(self, error: BaseException) -> None:
+        """See ``OpenRows``: it returned none."""
+
+
+_RETURNED = _Returned()
+
+
 def begin(batch: RetainingCall, arguments: Mapping[str, Any]) -> None:
-    """Open the rows of ``batch``."""
+    """Open the rows of ``batch``, or note that it returns some."""
     probe = batch.probe
     if probe is None or probe.row is None:
+        return
+    if probe.row.numbered:
+        batch.rows = _RETURNED
         return
     items = _items(first(probe.rows, arguments))
     if items is None:

@@ -57,7 +57,7 @@ def entered(call: OpenCall, value: Any) -> Token[None] | None:
             closing.leave(call)
         try:
             if call.yielded is None and probe.collects:
-                call.yielded = Given(probe.limits)
+                call.yielded = Given(probe.yields)
             if call.yielded is not None:
                 call.yielded.add(value)
         except Exception as error:

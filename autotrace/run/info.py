@@ -40,8 +40,6 @@ class RunInfo(msgspec.Struct):
     """Keep-rules as given (``ship.delivery.tail_sampling``); empty: everything is delivered."""
     step_budget: int | None = None
     """Bytes that may be delivered per training step to each backend."""
-    month_budget: int | None = None
-    """Bytes that may be delivered per calendar month to each backend."""
 
     alert_on: list[str] = []
     """Codes of findings about which a message is sent, once a step; empty: about each finding, once a run. The address

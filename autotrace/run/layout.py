@@ -4,7 +4,6 @@
 
     autotrace-runs/                 AUTOTRACE_RUN_DIR (0700)
         mlflow.db                   local MLflow store when no tracking URI is given
-        sent.db                     bytes sent per run, backend and month, once a run has a --month-budget (0600)
         20261121-064412-2bd3f9c1a/  a run: AUTOTRACE_RUN_FOLDER (0700)
             run.json                what was started, by whom, into which backends (``RunInfo``; no secrets)
             plan.json               the compiled plan every process reads
@@ -42,7 +41,6 @@ COLLECTOR_JSON = "collector.json"
 SEGMENT_SUFFIX = ".seg"
 DEFAULT_RUN_DIR = "autotrace-runs"
 DEFAULT_MLFLOW_DB = "mlflow.db"
-SENT_DB = "sent.db"
 
 
 def spool_of(run_folder: str) -> str:

@@ -46,10 +46,7 @@ class BackendStatus(msgspec.Struct):
     """What it took of this run, before compression."""
     gb_a_day: float = 0.0
     """Gigabytes per day, if it goes on as in this run so far; 0 while that is too short to say."""
-    month_bytes: int = 0
-    """What it took this month of all runs in the same folder, once one of them has a budget for the month."""
     step_budget: int | None = None
-    month_budget: int | None = None
     over_budget: int = 0
     """Trajectories that stay in the run folder because a budget was spent."""
     rate_in: float = 0.0

@@ -14,7 +14,7 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Status, Summary, TargetStatus
-from autotrace.ship.delivery.budgets import OVER_BUDGET, MonthBook, forecast, sent_key
+from autotrace.ship.delivery.budgets import OVER_BUDGET, forecast, sent_key
 from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.pace import Pace
 from autotrace.ship.store.state import State
@@ -57,7 +57,7 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
     status.unread_bytes = sum(sizes.values())
     since = status.updated_ns - _MINUTE * 10**9
     status.rate = state.count("SELECT count(*) FROM traces WHERE complete = 1 AND end_ns > ?", (since,)) / _MINUTE
-    status.backends = {name: _backend(state, name, info, run_folder, since) for name in info.backends}
+    status.backends = {name: _backend(state, name, info, since) for name in info.backends}
     pending = [backend.pending for backend in status.backends.values()]
     status.pending = max(pending) if pending else state.count("SELECT count(*) FROM queue")
     oldest = state.db.execute("SELECT min(t.end_ns) FROM queue q JOIN traces t USING (trace_id)").fetchone()[0]
@@ -113,7 +113,7 @@ class StatusFile:
         return status
 
 
-def _backend(state: State, name: str, info: RunInfo, run_folder: str | Path, since: int) -> BackendStatus:
+def _backend(state: State, name: str, info: RunInfo, since: int) -> BackendStatus:
     remembered = state.metas(f"backend:{name}:")
     rejected = state.db.execute(
         "SELECT trace_id, rejected FROM deliveries WHERE backend = ? AND rejected != ? LIMIT ?",
@@ -132,9 +132,7 @@ def _backend(state: State, name: str, info: RunInfo, run_folder: str | Path, sin
         ),
         sent_bytes=sent,
         gb_a_day=forecast(sent, _seconds(state, name)),
-        month_bytes=MonthBook(run_folder, info.run_id).total(name),
         step_budget=info.step_budget,
-        month_budget=info.month_budget,
         over_budget=state.count(
             "SELECT count(*) FROM deliveries WHERE backend = ? AND rejected = ?", (name, OVER_BUDGET)
         ),

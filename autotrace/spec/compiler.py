@@ -18,7 +18,7 @@ from autotrace.spec import document, entry, names
 from autotrace.spec.document import Node, Position, Problem, SpecError
 from autotrace.spec.model import Entry, Key, Paths
 
-_WITH_PATHS = ("rows", "id", "of", "capture", "tokens", "attributes", "facts")
+_WITH_PATHS = ("rows", "chains", "id", "of", "capture", "tokens", "attributes", "facts")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -95,6 +95,9 @@ class _Draft:
         self.names = [name for name in _list(later.target) if name not in self.names] + self.names
         for key in given - {"target"}:
             setattr(self.entry, key, getattr(later, key))
+        for key, other in (("rows", "chains"), ("chains", "rows")):
+            if key in given:  # a call is a batch, or returns its chains
+                setattr(self.entry, other, [])
         self.where = where
         kept = {name: place for name, place in self.places.items() if name.partition(".")[0] not in given}
         self.places = {**kept, **places}
@@ -120,8 +123,10 @@ class _Draft:
             tokenizer=made.tokenizer,
             attributes={name: tuple(_list(value)) for name, value in made.attributes.items()},
             facts={name: tuple(_list(value)) for name, value in made.facts.items()},
+            outcomes=made.outcomes,
             batch=_members(made.batch),
             rows=tuple(_list(made.rows)),
+            chains=tuple(_list(made.chains)),
             id=tuple(_list(made.id)),
             of=() if isinstance(made.of, Key) else tuple(_list(made.of)),
             of_key=_members(made.of if isinstance(made.of, Key) else None),

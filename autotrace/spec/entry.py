@@ -106,11 +106,15 @@ def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
             for value in node.value[key].value.values():
                 for item in _items(value):
                     _say(item, paths.fault(item.value), complain)
-    for key in ("rows", "id", "of"):
+    for key in ("rows", "chains", "id", "of"):
         for item in _items(node.value[key]) if key in given else ():
             _say(item, paths.fault(item.value), complain)
+    for name, position in node.value["outcomes"].keys.items() if given.get("outcomes") else ():
+        if fault := names.fault(name):
+            complain(position, fault)
     _of(node, given, complain)
     _rows(node, given, complain)
+    _chains(node, given, complain)
     for item in _items(node.value["final"]) if "final" in given else ():
         fault = paths.fault(item.value)
         if fault is None and paths.roots(item.value) != ("item",):
@@ -136,6 +140,21 @@ def _rows(node: Node, given: dict[str, Any], complain: Complain) -> None:
         complain(node.keys["mode"], "`mode: count` records no call, so it has no rows: leave one of the two out")
     if rows and "final" in given:
         complain(node.keys["final"], "`final` is for generators, whose items are no rows: leave one of the two out")
+
+
+def _chains(node: Node, given: dict[str, Any], complain: Complain) -> None:
+    """What goes with ``chains`` and what does not."""
+    if "chains" not in given:
+        return
+    for item in _items(node.value["chains"]):
+        if paths.roots(item.value) != ("result",):
+            complain(item.position, f"`{item.value}`: the call returns its chains; begin the path with result")
+    if "rows" in given:
+        complain(node.keys["rows"], "a batch returns no chains of its own: leave `rows` or `chains` out")
+    if given.get("mode") == "count":
+        complain(node.keys["mode"], "`mode: count` records no call, so it has no chains: leave one of the two out")
+    if isinstance(given.get("of"), Key):
+        complain(node.keys["of"], "`chains` belong to the call's own trajectory; uid and rollout_n name another one")
 
 
 def _of(node: Node, given: dict[str, Any], complain: Complain) -> None:

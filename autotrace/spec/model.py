@@ -118,6 +118,12 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         dict[str, Paths],
         _of("Values about the whole trajectory, read when the call ends.", _TABLE, "{reward: result.reward_score}"),
     ] = {}
+    outcomes: Annotated[
+        dict[str, str],
+        _of("Exceptions that leave a call which did not fail, and what is then its attribute `outcome`. They count in "
+            "every call of the process.", "a mapping from package.module.Exception to a word",
+            "{my_project.errors.Handover: handed over}"),
+    ] = {}  # fmt: skip
     batch: Annotated[
         Batch | None,
         _of("This call gets a batch of samples: exact sampling is decided here.",
@@ -129,6 +135,13 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             "role: `trajectory` opens one for each row, any other role stands below the trajectories of the batch "
             "around it. Paths may begin with `row` (one item), `i` (its number, from 0) and `n` (how many there are).",
             _PATHS, "inputs"),
+    ] = []  # fmt: skip
+    chains: Annotated[
+        Paths,
+        _of("The call returns a list with the rows that a trainer makes of this trajectory: one for each chain. Paths "
+            "of `tokens`, `attributes`, `facts` and `capture` may begin with `row` (one of them), `i` (its number, "
+            "from 0) and `n` (how many there are), and are then about that row.",
+            _PATHS, "result.trajectories"),
     ] = []  # fmt: skip
     id: Annotated[
         Paths,

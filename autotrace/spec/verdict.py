@@ -137,9 +137,11 @@ def _notes(target: Target, function: Description) -> Iterator[str]:
         yield "it is abstract, what runs are its overrides: add `subclasses: true`"
     if function.kind == "property":
         yield "a property: each read of it is recorded as one call"
+    if target.chains and not any("row" in paths.roots(path) for _, given in _given_paths(target) for path in given):
+        yield "chains: nothing is read of them; write `tokens: {prompt: row.prompt_ids, response: row.response_ids}`"
     if any(name.startswith("**") for name in function.arguments):
         return
-    arguments = [*function.keywords, *(_IN_ROWS if target.rows else ()), *_ALWAYS]
+    arguments = [*function.keywords, *(_IN_ROWS if target.rows or target.chains else ()), *_ALWAYS]
     for key, alternatives in _given_paths(target):
         if not any(set(paths.roots(path)) <= set(arguments) for path in alternatives):
             word = next(root for root in paths.roots(alternatives[0]) if root not in arguments)
@@ -163,8 +165,8 @@ def _given_paths(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
         for name, alternatives in table.items():
             if alternatives:
                 yield f"{key}.{name}", alternatives
-    for key, alternatives in {"rows": target.rows, "id": target.id, "of": target.of}.items():
-        if alternatives:
+    for key in ("rows", "chains", "id", "of"):
+        if alternatives := getattr(target, key):
             yield key, alternatives
 
 

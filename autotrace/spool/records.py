@@ -144,6 +144,13 @@ OF = "trajectory_id"
 """Attribute of a root whose trajectory is another one: the id that the host has for that, which a ``REQUEST`` names."""
 
 
+RETURNED_ROWS = "returned_rows"
+"""Name of the fact: how many rows a call returned."""
+ROW_TOKENS = "row_tokens"
+"""Name of the fact: how many tokens are trained on in a row that a call returned. Its key has ``output``, the row's
+number."""
+
+
 CONVERSATION = "conversation"
 """Key of a root that no list names: it was made from a conversation (``record.conversation_roots``)."""
 

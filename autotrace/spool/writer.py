@@ -40,6 +40,8 @@ class SpoolWriter:
         self._stem = f"{file_name(socket.gethostname())}-{os.getpid()}-{os.urandom(4).hex()}"
         self._sequence = 0
         self._file: files.Descriptor | None = None
+        self._number_before = 0
+        """The descriptor of the segment before. Its number is taken again: to the host nothing was opened."""
         self._size = 0
 
     @property
@@ -58,6 +60,7 @@ class SpoolWriter:
         files.folder(self._folder)
         fd = files.new(os.path.join(self._folder, f"{self._stem}-{self._sequence}{layout.SEGMENT_SUFFIX}"))
         try:
+            fd = self._number_before = _moved(fd, self._number_before)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             header = Header(
                 FORMAT,
@@ -140,6 +143,17 @@ class SpoolWriter:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+
+def _moved(fd: int, number: int) -> int:
+    """``fd`` under ``number``, if that is free and not smaller: who counts its descriptors sees the same ones."""
+    try:
+        other = fd if fd >= number else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, number)
+    except OSError:  # the limit of descriptors
+        return fd
+    if other != fd:
+        os.close(fd if other == number else other)
+    return number if other == number else fd
 
 
 def _append(fd: int, data: bytes) -> int:

@@ -34,10 +34,17 @@ def pieces(turns: Sequence[Span], whole: Span | None) -> dict[str, Piece] | None
     return parts
 
 
+def is_row(span: Span) -> bool:
+    """Whether it is one of the rows that a call returned (``chains`` of a list)."""
+    return span.role == "agent" and type(span.attributes.get("row")) is int
+
+
 def whole_response(spans: Sequence[Span]) -> Span | None:
-    """The call that has the whole conversation: the agent's."""
+    """The call that has the whole conversation: the agent's, or the last of the rows that it returned."""
     having = (span for span in spans if span.role not in ("llm", "engine"))
-    return next((span for span in having if span.response_mask or span.response_ids or span.response_text), None)
+    answers = (span for span in having if span.response_mask or span.response_ids or span.response_text)
+    first = next(answers, None)
+    return [first, *answers][-1] if first is not None and is_row(first) else first
 
 
 def answered_path(trajectory: Trajectory, whole: Span | None) -> list[int]:

@@ -1,7 +1,8 @@
 """The receipt of training: the row of the trainer that has the tokens of each chain, and tokens that no row has.
 
-A trainer reports on each row of a trajectory (``advantage``, ``advantage.1``, ...). A row is a chain if as many of its
-tokens are trained on as the chain's turns generated; of several, the one that ended first.
+A trainer reports on each row of a trajectory (``advantage``, ``advantage.1``, ...). Before it does, the rows count that
+a call of the trajectory returned (``chains`` of a list). A row is a chain if as many of its tokens are trained on as
+the chain's turns generated; of several, the one that ended first after that of the row before.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from autotrace.trajectory.chains import Chain, path, tree_of
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.numbers import integer
 
-_OF_ROW = re.compile(r"(?:advantage|token_facts)(?:\.(\d{1,6}))?")
+_REPORTED = re.compile(r"(?:advantage|token_facts)(?:\.(\d{1,6}))?")
+_RETURNED = re.compile(r"row_tokens(?:\.(\d{1,6}))?")
 
 
 @dataclass
 class Receipt:
     """What became of the tokens that the turns of one trajectory generated."""
 
-    rows: int
-    """How many the trainer reported on."""
+    rows: list[int]
+    """Numbers of those that the trainer reported on, or that a call returned."""
+    total: int
+    """How many there are."""
     row: dict[int, int]
     """Chain -> its row."""
     generated: list[int]
@@ -34,7 +38,7 @@ class Receipt:
     @property
     def is_whole(self) -> bool:
         """Each row is known to be some chain: other tokens are in no row."""
-        return len(self.row) == self.rows > 0
+        return len(self.row) == self.total > 0
 
     def own(self, chain: Chain) -> int:
         """Tokens that a chain's own turns generated."""
@@ -51,32 +55,38 @@ def of_row(facts: Mapping[str, Any], name: str, row: int) -> Any:
 
 
 def receipt(chains: Sequence[Chain], generated: Sequence[int | None], facts: Mapping[str, Any]) -> Receipt | None:
-    """``generated``: tokens of each turn. None where the trainer reported on no row, or numbers are missing."""
-    reported = [int(match[1] or 0) for name in facts if (match := _OF_ROW.fullmatch(name))]
-    if not reported or not chains or None in generated:
+    """``generated``: tokens of each turn. None where no row is known, or numbers are missing."""
+    by_trainer = any(name.startswith("token_facts") for name in facts) or not _rows(facts, _RETURNED)
+    rows = _rows(facts, _REPORTED if by_trainer else _RETURNED)
+    total = None if by_trainer else integer(facts.get("returned_rows"))
+    if total is not None:  # what an earlier call returned is out of date
+        rows = [row for row in rows if row < total]
+    if not rows or not chains or None in generated:
         return None
     counts = [count or 0 for count in generated]
-    times = [0] * len(counts)
-    found: dict[int, int] = {}
-    waiting = sorted(chains, key=lambda chain: chain.ended)
-    sums = {
-        chain.number: [(sum(counts[turn - 1] for turn in turns), turns) for turns in (path(chains, chain), chain.turns)]
-        for chain in chains
-    }
-    for row in sorted(set(reported)):
-        told = of_row(facts, "token_facts", row)
-        trained = integer(told.get("tokens")) if isinstance(told, dict) else None
-        for chain in waiting:
-            turns = next((turns for count, turns in sums[chain.number] if count == trained), None)
-            if turns is None and len(chains) == 1 and max(reported) == 0:
-                turns = chain.turns  # the trainer may have cut it
-            if turns is not None:
-                found[chain.number] = row
-                waiting = [one for one in waiting if one.ended > chain.ended]
-                for turn in turns:
-                    times[turn - 1] += 1
-                break
-    return Receipt(max(reported) + 1, found, counts, times)
+    found = Receipt(rows, rows[-1] + 1 if total is None else total, {}, counts, [0] * len(counts))
+    fitting: dict[int | None, list[tuple[Chain, list[int]]]] = {}
+    for chain in sorted(chains, key=lambda chain: chain.ended):
+        for turns in (path(chains, chain), chain.turns):
+            fitting.setdefault(sum(counts[turn - 1] for turn in turns), []).append((chain, turns))
+    last = -1
+    for row in rows:
+        told = of_row(facts, "token_facts" if by_trainer else "row_tokens", row)
+        trained = integer(told.get("tokens") if isinstance(told, dict) else None if by_trainer else told)
+        free = [one for one in fitting.get(trained, ()) if one[0].number not in found.row]
+        if not free and by_trainer and len(chains) == 1 and rows == [0]:
+            free = [(chains[0], chains[0].turns)]  # the trainer may have cut it
+        if free:
+            chain, turns = next((one for one in free if one[0].ended > last), free[0])
+            fitting[trained] = free
+            found.row[chain.number], last = row, chain.ended
+            for turn in turns:
+                found.times[turn - 1] += 1
+    return found
+
+
+def _rows(facts: Mapping[str, Any], names: re.Pattern[str]) -> list[int]:
+    return sorted({int(match[1] or 0) for name in facts if (match := names.fullmatch(name))})
 
 
 def receipt_of(trajectory: Trajectory) -> Receipt | None:

@@ -1,5 +1,6 @@
 """A server with the protocols of OpenAI and Anthropic, and a model without a mind: it calls the tool ``add`` once,
-then says the result. The model "cut" breaks off at a limit, as a Response says it."""
+then says the result; where the tool is ``bash``, it calls it with each of ``COMMANDS``. The model "cut" breaks off at a
+limit, as a Response says it."""
 
 from __future__ import annotations
 
@@ -16,6 +17,18 @@ USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12, "prompt
 ARGUMENTS = '{"a": 2, "b": 2}'
 TEXT = "It is 4."
 CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}
+
+
+COMMANDS = ["echo 3", "echo 4; sleep 60", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo 3"]
+
+
+def _called(body: dict[str, Any]) -> dict[str, Any]:
+    """The tool call that comes next."""
+    if body["tools"][0]["function"]["name"] != "bash":
+        return CALL
+    done = sum(message["role"] == "tool" for message in body["messages"])
+    function = {"name": "bash", "arguments": json.dumps({"command": COMMANDS[done]})}
+    return {"id": f"call_{done}", "type": "function", "function": function}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -56,14 +69,15 @@ class _Handler(BaseHTTPRequestHandler):
 def _chat(body: dict[str, Any]) -> Any:
     if body["model"] == "missing":
         return {"error": {"message": "no such model", "type": "invalid_request_error", "code": None, "param": None}}
-    asks = bool(body.get("tools")) and body["messages"][-1]["role"] != "tool"
+    shell = bool(body.get("tools")) and body["tools"][0]["function"]["name"] == "bash"
+    asks = bool(body.get("tools")) and (shell or body["messages"][-1]["role"] != "tool")
     reason = "tool_calls" if asks else "stop"
     base = {"id": "chatcmpl-1", "created": 1, "model": "tiny-1"}
     if not body.get("stream"):
         message = {"role": "assistant", "content": None if asks else TEXT}
         if body.get("response_format"):
             message["content"] = '{"sum": 4}'
-        choice = {"index": 0, "message": {**message, **({"tool_calls": [CALL]} if asks else {})}}
+        choice = {"index": 0, "message": {**message, **({"tool_calls": [_called(body)]} if asks else {})}}
         choices = [{**choice, "finish_reason": reason, "logprobs": None}]
         return {**base, "object": "chat.completion", "choices": choices, "usage": USAGE}
     function = {"name": "add", "arguments": ""}

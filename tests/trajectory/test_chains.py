@@ -207,6 +207,61 @@ def test_the_receipt_of_training() -> None:
     assert words(one) == "77 generated, 47 in 1 row, 30 in rows that are not known (30 rewrite)"
 
 
+def test_rows_that_a_call_returned_count_until_the_trainer_reports() -> None:
+    one = tokens(FIRST, SECOND, (PROMPT + ANSWER + [9, 9, 9], [7] * 17))
+    one.facts |= {"row_tokens": 47, "reward": 0.25, "row_tokens.1": 60, "reward.1": 1.0}
+    assert words(one) == "77 generated, 77 in 2 rows"
+    rows = arrow.tables([one])["chains"].to_pylist()
+    assert [(row["row"], row["reward"], row["in_rows"]) for row in rows] == [(1, 1.0, 60), (0, 0.25, 17)]
+    one.facts |= {"advantage": 0.5, "token_facts": {"tokens": 47}}
+    assert words(one) == "77 generated, 47 in 1 row, 30 in none (30 rewrite)"
+
+
+def test_of_equal_chains_the_rows_are_in_the_order_of_their_ends() -> None:
+    one = tokens(FIRST, (PROMPT, [7] * 30), (PROMPT, [8] * 17), (PROMPT, [9] * 30))
+    assert len(tree_of(one).chains) == 4
+    for counts, expected in (
+        ((17, 30, 30, 30), {2: 0, 3: 1, 0: 2, 1: 3}),
+        ((30, 30, 17, 30), {0: 0, 1: 1, 2: 2, 3: 3}),
+    ):
+        one.facts = {f"row_tokens.{row}" if row else "row_tokens": count for row, count in enumerate(counts)}
+        told = receipt_of(one)
+        assert told is not None and told.row == expected
+        one.facts = {name.replace("row_tokens", "token_facts"): {"tokens": n} for name, n in one.facts.items()}
+        told = receipt_of(one)
+        assert told is not None and told.row == expected
+
+
+def branched(**facts: Any) -> Trajectory:
+    """Two chains of 60 and 47 tokens, and facts about their rows."""
+    one = tokens(FIRST, SECOND, (PROMPT + ANSWER + [9, 9, 9], [7] * 17))
+    one.facts |= {name.replace("_1", ".1").replace("_2", ".2"): value for name, value in facts.items()}
+    return one
+
+
+def test_nothing_is_dropped_where_a_row_is_not_known() -> None:
+    known = branched(row_tokens=60, returned_rows=2)
+    assert words(known) == "77 generated, 60 in 1 row, 17 in rows that are not known (17 rewrite)"
+
+
+def test_one_advantage_of_the_trajectory_hides_no_returned_row() -> None:
+    assert words(branched(row_tokens=60, row_tokens_1=47, advantage=0.5)) == "77 generated, 77 in 2 rows"
+
+
+def test_of_two_calls_that_return_rows_the_last_one_counts() -> None:
+    told = receipt_of(branched(row_tokens=47, row_tokens_1=60, row_tokens_2=5, returned_rows=1))
+    assert told is not None and (told.row, told.total) == ({1: 0}, 1)
+
+
+@pytest.mark.parametrize("count", [-5, 10**30, float("nan"), "many", None, {}, True])
+def test_numbers_of_rows_that_are_none_are_no_chain(count: Any) -> None:
+    line = tokens(FIRST, SECOND)
+    line.facts |= {"row_tokens": count, "row_tokens.999999": count}
+    told = receipt_of(line)
+    assert told is None or told.row == {}
+    assert words(line) == ""
+
+
 def test_the_receipt_of_a_line() -> None:
     one = tokens(FIRST, SECOND)
     one.facts |= {"advantage": 0.5, "reward": 1.0}

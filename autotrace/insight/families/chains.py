@@ -48,7 +48,7 @@ def _dropped(record: Record, told: Receipt) -> Iterator[Hit]:
     turn = None
     for chain in chains if told.is_whole else ():
         kind, count = why_left(chains, chain), told.own(chain) - told.inside(chain)
-        if count and not (told.rows == 1 and kind in (SUB_AGENT, RESTART)):
+        if count and not (told.total == 1 and kind in (SUB_AGENT, RESTART)):
             lost[kind] = lost.get(kind, 0) + count
             turn = turn or next(one for one in chain.turns if not told.times[one - 1])
     if lost:
@@ -72,7 +72,7 @@ def others_reward(step: Step, history: History) -> Iterator[Hit]:
         told = _receipt(record)
         known = [
             (row, reward, advantage)
-            for row in range(told.rows if told is not None else 0)
+            for row in (told.rows if told is not None else ())
             if (reward := number(of_row(record.facts, "reward", row))) is not None
             and (advantage := number(of_row(record.facts, "advantage", row))) is not None
         ]

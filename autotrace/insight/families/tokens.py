@@ -10,6 +10,7 @@ from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
 from autotrace.trajectory.chains import tree_of
+from autotrace.trajectory.numbers import integer
 from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed, piece, tokens
 from autotrace.trajectory.written_again import kept_of
 
@@ -46,7 +47,8 @@ def retokenised(evidence: Evidence) -> Iterator[Mark]:
         if mark is not None:
             marks.append(mark)
     returned = evidence.agent.output if evidence.agent is not None else None
-    if len(marks) >= (len(returned) if isinstance(returned, list) else 1):
+    samples = len(returned) if isinstance(returned, list) else integer(evidence.facts.get("returned_rows"))
+    if len(marks) >= (samples or 1):
         yield from marks
 
 

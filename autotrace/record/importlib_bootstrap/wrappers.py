@@ -95,7 +95,7 @@ def generator(*args, **kwargs):
                             except Exception as error:
                                 last = calls.unread(error)
                             if last:
-                                calls.finish(call, value)
+                                calls.close(call, value)
                                 call = final = None
                         elif final is False and current.get() is call:
                             current.set(call.above)

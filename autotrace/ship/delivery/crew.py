@@ -11,7 +11,7 @@ from pathlib import Path
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.ship.assembly.decoding import Decoder
-from autotrace.ship.delivery.budgets import Ledger, MonthBook
+from autotrace.ship.delivery.budgets import Ledger
 from autotrace.ship.delivery.carrier import TablesCarrier, ThreadCarrier
 from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.couriers import Couriers
@@ -71,7 +71,7 @@ class Crew:
     def _make(self, name: str) -> list[Courier]:
         if name == TABLES:
             self._count_destinations()
-            free = Ledger(self._state, name, MonthBook(self._run_folder, self._info.run_id), None, None)
+            free = Ledger(self._state, name, None)
             carrier = ThreadCarrier(self._tables, self._packer, free)
             return [Courier(name, carrier, free, gather=GATHER_FOR_TABLES)]
         ledger = self._ledgers[name] = self._ledger(name)
@@ -95,8 +95,7 @@ class Crew:
         return not registry.get(name).from_tables
 
     def _ledger(self, name: str) -> Ledger:
-        budgets = (None, None) if self._unlimited else (self._info.step_budget, self._info.month_budget)
-        return Ledger(self._state, name, MonthBook(self._run_folder, self._info.run_id), *budgets)
+        return Ledger(self._state, name, None if self._unlimited else self._info.step_budget)
 
     def _admit(self, question: Admit) -> bool:
         ledger = self._ledgers[question.backend]

@@ -32,7 +32,7 @@ class Outbox:
         self.queue = DeliveryQueue(state)
         self._rules = rules = KeepRules.parse(info.keep)
         self._seed = info.run_id
-        self._holds_back = rules is not None or info.step_budget is not None or info.month_budget is not None
+        self._holds_back = rules is not None or info.step_budget is not None
         self._undecided: dict[str, float] = {}
         """Group -> when a record of it was read last."""
         if self._holds_back:

@@ -88,7 +88,7 @@ class Worker:
     def _carrier(self, backend: str) -> ThreadCarrier:
         memory = Memory(self._state, f"backend:{backend}:")
         sink = registry.make(backend, self._info, self._run_folder, memory)
-        limited = not self._unlimited and (self._info.step_budget or self._info.month_budget) is not None
+        limited = not self._unlimited and self._info.step_budget is not None
         return ThreadCarrier(sink, self._packer, _Budgets(self._state, backend, limited, self._admitted))
 
     def _hand_on_binds(self) -> None:

@@ -138,14 +138,3 @@ def _facts_by_digest(db: sqlite3.Connection) -> None:
 
 STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile, _facts_by_id, _facts_by_digest)
 """``state.db`` of a run."""
-
-
-def _bytes_sent(db: sqlite3.Connection) -> None:
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS sent (run TEXT, backend TEXT, month TEXT, bytes INTEGER NOT NULL,"
-        " PRIMARY KEY (run, backend, month)) WITHOUT ROWID"
-    )
-
-
-MONTHS: tuple[Migration, ...] = (_bytes_sent,)
-"""``sent.db``, beside the runs: what all of them sent in a month."""

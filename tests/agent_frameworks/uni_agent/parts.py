@@ -40,6 +40,11 @@ class Engine:
         def call(name, **arguments):
             return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
 
+        if "tools:submit" in text:
+            return "I am done." + call("submit")
+        if "TASK mini" in text:
+            end = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo the answer is 3"
+            return "I use the shell." + call("bash", command=end if results else "echo 3")
         if "You are a sub-agent" in text:
             return "I count." + call("bash", command="echo 3") if role == "user" else f"There are {last.strip()} files."
         if "Write a title" in last:
@@ -85,6 +90,25 @@ def register():
             info = {"exit_code": done.exit_code, "stderr": done.stderr[-300:]}
             return AgentResult(output={"answer": done.stdout.strip()}, info=info, finished=done.exit_code == 0)
 
+    class MiniConfig(AgentConfig):
+        name: str = "lab_mini"
+
+    @register_agent("lab_mini")
+    class MiniAgent(Agent):
+        config_model = MiniConfig
+
+        async def run(self, *, sandbox, messages):
+            from minisweagent.agents.default import DefaultAgent
+            from minisweagent.environments.local import LocalEnvironment
+            from minisweagent.models.litellm_model import LitellmModel
+
+            endpoint = {"api_base": self.config.model.base_url, "api_key": "EMPTY"}
+            model = LitellmModel(model_name="openai/policy", model_kwargs=endpoint, cost_tracking="ignore_errors")
+            templates = {"system_template": "You use bash.", "instance_template": "TASK mini: {{task}}"}
+            agent = DefaultAgent(model, LocalEnvironment(), **templates)
+            said = await asyncio.to_thread(agent.run, messages[0]["content"])
+            return AgentResult(output={"answer": said["submission"]}, finished=said["exit_status"] == "Submitted")
+
     @register_task("lab_count")
     class CountTask(Task):
         config_model = TaskConfig
@@ -92,7 +116,7 @@ def register():
         async def run(self):
             async with self.build_sandbox() as sandbox:
                 result = await self.build_agent().run(sandbox=sandbox, messages=self.config.prompt)
-            right = float("answer is 3" in result.output["answer"])
+            right = float("answer is 3" in (result.output or {}).get("answer", ""))
             return TaskResult(reward=right, accuracy=right, finished=result.finished, extra_info=result.info)
 
 

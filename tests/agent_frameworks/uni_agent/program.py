@@ -13,13 +13,17 @@ from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-FLOWS = ("linear", "subagents", "compaction", "best_of", "rewrite", "crash", "hang", "raises")
+FLOWS = ("linear", "subagents", "compaction", "best_of", "rewrite", "crash", "hang", "raises", "react", "mini")
+PYTHONS = {"react": {"name": "react", "tools": [{"name": "submit"}]}, "mini": {"name": "lab_mini"}}
+"""Harnesses in Python, whose side is recorded, too: uni-agent's own, and mini-swe-agent."""
 ROLLOUTS = 2
 WORK = tempfile.mkdtemp()
 MODEL = str(Path(WORK, "model"))
 QUIET = {
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
-    "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "OMP_NUM_THREADS": "1", "TRANSFER_QUEUE_ENABLE": "1",
+    "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "OMP_NUM_THREADS": "1",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True", "MSWEA_SILENT_STARTUP": "1",
+    "TRANSFER_QUEUE_ENABLE": "1",
     "no_proxy": "*", "NO_PROXY": "*",
 }  # fmt: skip
 CALLS = (
@@ -72,7 +76,7 @@ def configured() -> Any:
         "trainer.experiment_name=uni_agent", "algorithm.adv_estimator=grpo", "transfer_queue.enable=True",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
         f"++{rollout}.agent.agent_loop_manager_class=uni_agent.framework.entry.AgentFrameworkRolloutAdapter",
-        f"{custom}.gateway_count=1", f"{custom}.log_dir={WORK}/logs", f"{custom}.use_reward_loop_worker=False",
+        f"{custom}.gateway_count=2", f"{custom}.log_dir={WORK}/logs", f"{custom}.use_reward_loop_worker=False",
         f"{runner}.runner_fqn=tests.agent_frameworks.uni_agent.parts.runner", f"{runner}.dispatch_mode=ray_task",
         f"{runner}.max_concurrent_sessions=8", f"{runner}.trajectory_selection=all",
     ]  # fmt: skip
@@ -91,7 +95,7 @@ def batch() -> Any:
     prompts = [[{"role": "user", "content": f"count the files of {number}"}] for number in range(len(FLOWS))]
     tasks = [
         {"name": "lab_count", "sandbox": {"provider": "local"}, "prompt": prompt,
-         "agent": {"name": "lab_harness", "flow": flow}}
+         "agent": PYTHONS.get(flow, {"name": "lab_harness", "flow": flow})}
         for prompt, flow in zip(prompts, FLOWS, strict=True)
     ]  # fmt: skip
     columns: dict[str, list[Any]] = {

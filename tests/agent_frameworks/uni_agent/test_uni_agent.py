@@ -38,14 +38,20 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 def test_every_session_is_a_trajectory(told: Told) -> None:
     rows, sessions = told
-    assert len(sessions) == 16 and len(rows) == 24
+    assert len(sessions) == 20 and len(rows) == 28
     for (uid, rollout), one in sessions.items():
+        assert len({turn.pid for turn in one.llm_spans}) <= 1, "a session is in one gateway"
         assert one.attributes["step"] == 3 and one.status == ("ERROR" if uid == "uid-raises" else "OK"), (uid, rollout)
+
+
+def test_sessions_of_every_gateway_are_recorded(told: Told) -> None:
+    _, sessions = told
+    assert len({turn.pid for one in sessions.values() for turn in one.llm_spans}) == 2
 
 
 KINDS = {
     "linear": [[2]], "compaction": [[3], [3, COMPACTION]], "best_of": [[1], [2, BEST_OF]],
-    "rewrite": [[2], [2, REWRITE]], "crash": [[1]], "hang": [[1]], "raises": [],
+    "react": [[1]], "mini": [[2]], "rewrite": [[2], [2, REWRITE]], "crash": [[1]], "hang": [[1]], "raises": [],
     "subagents": [[1, SUB_AGENT], [2], [2, SUB_AGENT], [2, SUB_AGENT]],
 }  # fmt: skip
 """Flow -> of each chain, how many turns it has, and why it leaves another one."""

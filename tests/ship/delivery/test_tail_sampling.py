@@ -93,17 +93,3 @@ def recorded(run: Path) -> None:
         for rollout in range(2):
             trajectory(process, uid=uid, rollout=rollout)
     process.exit()
-
-
-def test_a_months_budget_is_shared_by_the_runs_of_a_folder(tmp_path: Path) -> None:
-    first = new_run(tmp_path, "first", month_budget=10**9)
-    recorded(first)
-    spent = ship(first, once=True).backends["jsonl"]
-    assert spent.month_bytes == spent.sent_bytes > 0
-
-    second = new_run(tmp_path, "second", month_budget=spent.sent_bytes * 3 // 2)
-    recorded(second)
-    told = ship(second, once=True).backends["jsonl"]
-    assert told.over_budget == 16 - len(uids(second)) > 0
-    assert 0 < told.sent_bytes <= spent.sent_bytes // 2
-    assert told.month_bytes == told.sent_bytes + spent.sent_bytes
