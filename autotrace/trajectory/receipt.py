@@ -55,13 +55,14 @@ def of_row(facts: Mapping[str, Any], name: str, row: int) -> Any:
 
 
 def receipt(chains: Sequence[Chain], generated: Sequence[int | None], facts: Mapping[str, Any]) -> Receipt | None:
-    """``generated``: tokens of each turn. None where no row is known, or numbers are missing."""
+    """``generated``: tokens of each turn; not known where an answer came without any. None where no row is known, or
+    no turn's number."""
     by_trainer = any(name.startswith("token_facts") for name in facts) or not _rows(facts, _RETURNED)
     rows = _rows(facts, _REPORTED if by_trainer else _RETURNED)
     total = None if by_trainer else integer(facts.get("returned_rows"))
     if total is not None:  # what an earlier call returned is out of date
         rows = [row for row in rows if row < total]
-    if not rows or not chains or None in generated:
+    if not rows or not chains or {*generated} == {None}:
         return None
     counts = [count or 0 for count in generated]
     found = Receipt(rows, rows[-1] + 1 if total is None else total, {}, counts, [0] * len(counts))

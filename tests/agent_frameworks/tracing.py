@@ -106,4 +106,4 @@ def by_rollout(framework: str, folder: Path) -> list[tuple[dict[str, Any], Traje
     rows, rollouts = rollouts_of(framework, folder)
     by_name = {(one.attributes["uid"], one.attributes["rollout_n"]): one for one in rollouts}
     assert len(rows) == len(rollouts) == len(by_name)
-    return [(row, by_name[row["uid"], row["rollout_n"]]) for row in rows]
+    return [(row, by_name[str(row["uid"]), row["rollout_n"]]) for row in rows]

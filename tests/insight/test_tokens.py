@@ -79,6 +79,16 @@ def test_of_several_samples_each_begins_as_it_likes() -> None:
         assert [code for code, _, _ in marks(one)] == found
 
 
+@pytest.mark.parametrize(("rows", "found"), [(1, ["AT-THINKING-STRIPPED"]), (2, [])])
+def test_of_several_rows_each_begins_as_it_likes(rows: int, found: list[str]) -> None:
+    root = span("trajectory", None)
+    turns = llm(root.span_id, 1, PROMPT, ANSWER), llm(root.span_id, 2, PROMPT + ANSWER[9:] + TOOL, [5])
+    returned = [span("agent", root.span_id, 3, attributes={"row": row}) for row in range(rows)]
+    for one in returned:
+        one.response_ids = [5]
+    assert [code for code, _, _ in marks(trajectory(root, *turns, *returned))] == found
+
+
 @pytest.mark.parametrize(
     ("response", "mask", "expected"),
     [

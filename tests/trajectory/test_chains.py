@@ -253,6 +253,14 @@ def test_of_two_calls_that_return_rows_the_last_one_counts() -> None:
     assert told is not None and (told.row, told.total) == ({1: 0}, 1)
 
 
+def test_an_answer_without_tokens_hides_no_row() -> None:
+    """As a gateway gives where the context is full."""
+    one = tokens(FIRST, SECOND, (SECOND[0] + LAST + TOOL, [7]))
+    one.llm_spans[-1].response_tokens = None
+    one.facts |= {"row_tokens": 60, "returned_rows": 1}
+    assert words(one) == "60 generated, 60 in 1 row"
+
+
 @pytest.mark.parametrize("count", [-5, 10**30, float("nan"), "many", None, {}, True])
 def test_numbers_of_rows_that_are_none_are_no_chain(count: Any) -> None:
     line = tokens(FIRST, SECOND)

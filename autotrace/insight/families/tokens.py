@@ -10,7 +10,7 @@ from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
 from autotrace.trajectory.chains import tree_of
-from autotrace.trajectory.numbers import integer
+from autotrace.trajectory.pieces import is_row
 from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed, piece, tokens
 from autotrace.trajectory.written_again import kept_of
 
@@ -47,7 +47,7 @@ def retokenised(evidence: Evidence) -> Iterator[Mark]:
         if mark is not None:
             marks.append(mark)
     returned = evidence.agent.output if evidence.agent is not None else None
-    samples = len(returned) if isinstance(returned, list) else integer(evidence.facts.get("returned_rows"))
+    samples = len(returned) if isinstance(returned, list) else sum(map(is_row, evidence.trajectory.spans))
     if len(marks) >= (samples or 1):
         yield from marks
 

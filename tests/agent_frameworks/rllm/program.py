@@ -18,8 +18,10 @@ from typing import Any
 from tests.agent_frameworks.uni_agent import parts
 from tests.agent_frameworks.uni_agent.program import MODEL, QUIET, make_model
 
-FLOWS = ("linear", "streamed", "subagents", "compaction", "best_of", "rewrite", "crash", "hang", "raises")
+FLOWS = ("linear", "streamed", "subagents", "compaction", "best_of", "rewrite", "crash", "hang", "raises", "long")
 ROLLOUTS = 2
+CONTEXT = 9_200
+"""Tokens: ``long`` comes to its end."""
 LONGEST = 8
 """Seconds for the harness: ``hang`` takes all of them."""
 CALL = re.compile(r"<tool_call>(.*?)</tool_call>")
@@ -41,20 +43,25 @@ class Engine:
         messages = [{**message, "tool_calls": _read(message.get("tool_calls") or [])} for message in body["messages"]]
         prompt = template(messages, tools=body.get("tools"), add_generation_prompt=True, tokenize=False)
         said = self.script.say(prompt)
+        asked = encode(prompt, add_special_tokens=False)
         ids = encode(f"{said}<|im_end|>", add_special_tokens=False)
+        cut = len(asked) + len(ids) > CONTEXT
+        if cut:
+            ids = ids[: max(0, CONTEXT - len(asked))]
+            said = self.tokenizer.decode(ids)
         calls = [
             {"id": f"call_{number}", "type": "function",
              "function": {"name": call["name"], "arguments": json.dumps(call["arguments"])}}
             for number, call in enumerate(map(json.loads, CALL.findall(said)))
         ]  # fmt: skip
         choice = {
-            "index": 0, "finish_reason": "tool_calls" if calls else "stop", "token_ids": ids,
+            "index": 0, "finish_reason": "length" if cut else "tool_calls" if calls else "stop", "token_ids": ids,
             "message": {"role": "assistant", "content": CALL.sub("", said), **({"tool_calls": calls} if calls else {})},
             "logprobs": {"content": [{"token": "x", "logprob": -0.1} for _ in ids]},
         }  # fmt: skip
         return {
             "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"], "choices": [choice],
-            "prompt_token_ids": encode(prompt, add_special_tokens=False),
+            "prompt_token_ids": asked,
         }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import types
 from argparse import Namespace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -43,41 +43,9 @@ from slime.utils.ppo_utils import get_grpo_returns
 from slime.utils.types import Sample
 
 from tests.agent_frameworks import scripted
+from tests.agent_frameworks.router import TOKENIZER, Router
 
 ROLLOUTS = 3
-TOKENIZER = scripted.tokenizer()
-
-
-class Router(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    numbers = itertools.count()
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if "input_ids" not in asked:
-            return self.reply({})
-        text = TOKENIZER.decode(asked["input_ids"])
-        right = next(self.numbers) % 2 == 0 if "result" in text else True
-        said = scripted.answer(text, right) + scripted.MARKS[-1]
-        ids = TOKENIZER.encode(said, add_special_tokens=False)
-        logprobs = [[scripted.LOGPROB, token, None] for token in ids]
-        about = {"output_token_logprobs": logprobs, "finish_reason": {"type": "stop"}, "weight_version": "3",
-                 "prompt_tokens": len(asked["input_ids"]), "completion_tokens": len(ids)}  # fmt: skip
-        return self.reply({"text": said, "meta_info": about})
-
-    def do_GET(self) -> None:
-        self.reply({"workers": [], "urls": []})
-
-    def reply(self, answer: Any) -> None:
-        body = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
 
 
 async def generate(args: Namespace, sample: Sample, sampling_params: dict[str, Any]) -> Sample:

@@ -99,7 +99,7 @@ def main():
         answer = ask(history, MAIN_TOOLS)
     else:
         answer = ask(history, MAIN_TOOLS)
-    for turn in range(8):
+    for turn in range(40 if FLOW == "long" else 8):
         history.append(answer)
         if not answer.get("tool_calls"):
             break

@@ -53,6 +53,8 @@ class Engine:
             return "Two directories were counted: 3 files."
         if "CONTINUED" in text and results == 0:
             return "Let me check again." + call("bash", command="echo 3")
+        if flow == "long":
+            return f"Step {results}." + call("bash", command="head -c 1000 /dev/zero | tr '\\0' x")
         if results == 0:
             if flow == "subagents":
                 return "I delegate." + call("agent", prompt="count src") + call("agent", prompt="count tests")

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-FLOWS = ("linear", "subagents", "compaction", "best_of", "rewrite", "crash", "hang", "raises", "react", "mini")
+FLOWS = ("linear", "subagents", "compaction", "best_of", "rewrite", "crash", "hang", "raises", "long", "react", "mini")
 PYTHONS = {"react": {"name": "react", "tools": [{"name": "submit"}]}, "mini": {"name": "lab_mini"}}
 """Harnesses in Python, whose side is recorded, too: uni-agent's own, and mini-swe-agent."""
 ROLLOUTS = 2

@@ -38,7 +38,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 def test_every_session_is_a_trajectory(told: Told) -> None:
     rows, sessions = told
-    assert len(sessions) == 20 and len(rows) == 28
+    assert len(sessions) == 22 and len(rows) == 30
     for (uid, rollout), one in sessions.items():
         assert len({turn.pid for turn in one.llm_spans}) <= 1, "a session is in one gateway"
         assert one.attributes["step"] == 3 and one.status == ("ERROR" if uid == "uid-raises" else "OK"), (uid, rollout)
@@ -51,7 +51,8 @@ def test_sessions_of_every_gateway_are_recorded(told: Told) -> None:
 
 KINDS = {
     "linear": [[2]], "compaction": [[3], [3, COMPACTION]], "best_of": [[1], [2, BEST_OF]],
-    "react": [[1]], "mini": [[2]], "rewrite": [[2], [2, REWRITE]], "crash": [[1]], "hang": [[1]], "raises": [],
+    "react": [[1]], "mini": [[2]], "long": [[9]],
+    "rewrite": [[2], [2, REWRITE]], "crash": [[1]], "hang": [[1]], "raises": [],
     "subagents": [[1, SUB_AGENT], [2], [2, SUB_AGENT], [2, SUB_AGENT]],
 }  # fmt: skip
 """Flow -> of each chain, how many turns it has, and why it leaves another one."""
@@ -85,7 +86,8 @@ def test_the_receipt_says_what_no_row_has(told: Told) -> None:
 
 
 def test_findings_are_those_of_the_flows_that_went_wrong(told: Told) -> None:
-    wrong = {"crash": ["AT-SESSION-DIED"], "hang": ["AT-SESSION-DIED"], "raises": ["AT-ROLLOUT-FAILED"]}
+    wrong = {"crash": ["AT-SESSION-DIED"], "hang": ["AT-SESSION-DIED"], "raises": ["AT-ROLLOUT-FAILED"],
+             "long": ["AT-TRUNCATED"]}  # fmt: skip
     for (uid, _), one in told[1].items():
         marks = [mark.code for mark in examine(one, Settings()).marks]
         assert marks == wrong.get(uid.removeprefix("uid-"), []), uid

@@ -1,0 +1,173 @@
+"""A step of each of Miles' two rollout functions against a server that stands in for SGLang's router, and what its
+trainer is given. SGLang itself is a stand-in: of it only types are used here."""
+
+# ruff: noqa: E402 - what the imports need is put into place first
+
+from __future__ import annotations
+
+import asyncio
+import importlib.abc
+import importlib.machinery
+import itertools
+import json
+import sys
+import tempfile
+import threading
+import types
+from argparse import Namespace
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+
+class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """What the rollouts import and do not use for what they are asked here: any name of it is a class."""
+
+    NAMES = ("sglang", "sglang_router", "wandb")
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        own = name.partition(".")[0] in self.NAMES
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if own else None
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        module = types.ModuleType(spec.name)
+        module.__dict__.update(__path__=[], __version__="0.3.0", __getattr__=self.member)
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
+
+    @staticmethod
+    def member(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+sys.meta_path.insert(0, Absent())
+
+from miles.ray.rollout.train_data_conversion import convert_samples_to_train_data
+from miles.rollout import sglang_rollout
+from miles.rollout.base_types import GenerateFnInput, GenerateFnOutput, RolloutFnConstructorInput, RolloutFnTrainInput
+from miles.rollout.inference_rollout.inference_rollout_common import InferenceRolloutFn
+from miles.utils import dumper_utils, http_utils
+from miles.utils.types import Sample
+
+from tests.agent_frameworks import scripted
+from tests.agent_frameworks.router import TOKENIZER, Router
+
+ROLLOUTS = 3
+
+
+async def generate(input: GenerateFnInput) -> GenerateFnOutput:
+    """A user's: the model asks for a sum, is told it, and answers."""
+    args, sample = input.args, input.sample
+    url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
+    sample.tokens = TOKENIZER.encode(sample.prompt, add_special_tokens=False)
+    sample.loss_mask, sample.rollout_log_probs = [], []
+    for _ in range(2):
+        asked = {"input_ids": list(sample.tokens), "sampling_params": input.sampling_params, "return_logprob": True}
+        output = await http_utils.post(url, asked)
+        said = [item[1] for item in output["meta_info"]["output_token_logprobs"]]
+        take(sample, said, output["text"], 1)
+        numbers = scripted.called(output["text"])
+        if numbers is not None:
+            text = f"<|user|>result: {sum(numbers)}<|end|><|assistant|>"
+            take(sample, TOKENIZER.encode(text, add_special_tokens=False), text, 0)
+    sample.status = Sample.Status.COMPLETED
+    return GenerateFnOutput(samples=sample)
+
+
+def take(sample: Sample, tokens: list[int], text: str, by_the_model: int) -> None:
+    sample.tokens = sample.tokens + tokens
+    sample.response += text
+    sample.response_length += len(tokens)
+    sample.loss_mask += [by_the_model] * len(tokens)
+    sample.rollout_log_probs += [scripted.LOGPROB * by_the_model] * len(tokens)
+
+
+async def score(args: Namespace, sample: Any, **kwargs: Any) -> Any:
+    """A user's reward function; with ``--group-rm`` it is given the group."""
+    if isinstance(sample, list):
+        return [await score(args, one) for one in sample]
+    return {"score": float(f"It is {sample.label}." in sample.response), "length": len(sample.response)}
+
+
+class Data:
+    """As Miles' data source: groups of samples that are numbered through."""
+
+    def __init__(self) -> None:
+        self.groups, self.samples = itertools.count(), itertools.count()
+
+    def get_samples(self, count: int) -> list[list[Sample]]:
+        return [self.group() for _ in range(count)]
+
+    def group(self) -> list[Sample]:
+        number = next(self.groups)
+        prompt = f"<|user|>What is 2 plus {number}?<|end|><|assistant|>"
+        return [
+            Sample(group_index=number, index=next(self.samples), prompt=prompt, label=str(2 + number), metadata={})
+            for _ in range(ROLLOUTS)
+        ]
+
+    def add_samples(self, samples: Any) -> None:
+        pass
+
+
+class Args(Namespace):
+    """What is not said is not set."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+
+def main() -> None:
+    """Two steps, the second with rewards of whole groups; prints what is trained on."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Router)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    folder = tempfile.mkdtemp()
+    TOKENIZER.save_pretrained(folder)
+    here = "tests.agent_frameworks.miles.program."
+    args = Args(
+        hf_checkpoint=folder, sglang_router_ip="127.0.0.1", sglang_router_port=server.server_address[1],
+        sglang_server_concurrency=8, rollout_num_gpus=1, rollout_num_gpus_per_engine=1, eval_num_gpus=0,
+        rollout_temperature=1.0, rollout_top_p=1.0, rollout_top_k=-1, rollout_max_response_len=64,
+        rollout_skip_special_tokens=False, sglang_dp_size=1, rollout_global_dataset=True,
+        custom_generate_function_path=here + "generate", custom_rm_path=here + "score", reward_key="score",
+        rollout_batch_size=2, over_sampling_batch_size=2, n_samples_per_prompt=ROLLOUTS, group_rm=False,
+        advantage_estimator="grpo", rewards_normalization=True, grpo_std_normalization=True,
+        normalize_advantages=False, use_dynamic_global_batch_size=False,
+    )  # fmt: skip
+    dumper_utils.configure_sglang = nothing
+    http_utils.init_http_client(args)
+    data = Data()
+    told(args, 0, sglang_rollout.generate_rollout(args, 0, data).samples)
+    args.group_rm = True
+    rollout = InferenceRolloutFn(RolloutFnConstructorInput(args=args, data_source=data))
+
+    async def newer() -> Any:
+        http_utils.init_http_client(args)
+        return await rollout(RolloutFnTrainInput(rollout_id=1))
+
+    told(args, 1, asyncio.run(newer()).samples)
+
+
+async def nothing(args: Namespace) -> None:
+    """SGLang's dumps of tensors are off."""
+
+
+def told(args: Namespace, step: int, groups: list[list[Sample]]) -> None:
+    samples = [one for group in groups for one in group]
+    given = convert_samples_to_train_data(args, samples, {}, None, None)
+    for sample, advantage in zip(samples, given["rewards"], strict=True):
+        row = {"step": step, "uid": sample.group_index, "rollout_n": sample.index % ROLLOUTS, "tokens": sample.tokens,
+               "mask": sample.loss_mask, "reward": sample.reward["score"], "advantage": float(advantage)}  # fmt: skip
+        print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()
