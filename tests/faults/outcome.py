@@ -13,7 +13,10 @@ from typing import Any
 
 from autotrace.ship.shipper import ship
 from autotrace.spool.reader import SegmentReader, segments
-from autotrace.spool.records import Close, Counters, Open
+from autotrace.spool.records import Close, Counters, Define, Open
+
+COUNTED = ("llm", "tool")
+"""Roles of the calls that the programs note."""
 
 
 @dataclass
@@ -75,10 +78,14 @@ def in_spool(run: Path) -> tuple[Counter[int], int, dict[str, int]]:
     last: dict[str, dict[str, int]] = {}
     for file in segments(run):
         reader = SegmentReader(run, file.name)
+        asked: set[int] = set()
+        """Targets whose calls are counted. Not by their parent: where there was no memory for it, they have none."""
         while records := reader.read():
             for located in records:
                 record = located.record
-                if isinstance(record, Open) and record.inputs and "number" in record.inputs and record.parent:
+                if isinstance(record, Define) and record.role in COUNTED:
+                    asked.add(record.id)
+                elif isinstance(record, Open) and record.target in asked and "number" in (record.inputs or ()):
                     opened[record.span] = record.inputs["number"]
                 elif isinstance(record, Close) and record.span in opened:
                     calls[opened[record.span]] += 1
@@ -99,7 +106,7 @@ def at_backend(run: Path) -> Counter[int]:
     lines: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     for line in lines:
         for span in line["spans"]:
-            if span["role"] in ("llm", "tool") and span.get("end_ns") and span["status"] != "INTERRUPTED":
+            if span["role"] in COUNTED and span.get("end_ns") and span["status"] != "INTERRUPTED":
                 calls[span["inputs"]["number"]] += 1
     return calls
 
