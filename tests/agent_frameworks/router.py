@@ -1,9 +1,11 @@
-"""A server that stands in for SGLang's router, for trainers that ask it over HTTP: the model of ``scripted``."""
+"""A server that stands in for SGLang's router, with the model of ``scripted``, and what users of slime and Miles, whose
+samples have one shape, write beside it."""
 
 from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
@@ -41,4 +43,43 @@ class Router(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+def take(sample: Any, tokens: list[int], text: str, by_the_model: int) -> None:
+    """Add to what a sample has, as the trainers' own functions do."""
+    sample.tokens = sample.tokens + tokens
+    sample.response += text
+    sample.response_length += len(tokens)
+    sample.loss_mask += [by_the_model] * len(tokens)
+    sample.rollout_log_probs += [scripted.LOGPROB * by_the_model] * len(tokens)
+
+
+async def score(args: Any, sample: Any, **kwargs: Any) -> Any:
+    """A user's reward function; with ``--group-rm`` it is given the group."""
+    if isinstance(sample, list):
+        return [await score(args, one) for one in sample]
+    return {"score": float(f"It is {sample.label}." in sample.response), "length": len(sample.response)}
+
+
+class Data:
+    """As the data source of slime and of Miles: groups of samples that are numbered through."""
+
+    def __init__(self, kind: Callable[..., Any], rollouts: int) -> None:
+        """``kind``: the trainer's own ``Sample``."""
+        self.kind, self.rollouts = kind, rollouts
+        self.groups, self.samples = itertools.count(), itertools.count()
+
+    def get_samples(self, count: int) -> list[list[Any]]:
+        return [self.group() for _ in range(count)]
+
+    def group(self) -> list[Any]:
+        number = next(self.groups)
+        prompt = f"<|user|>What is 2 plus {number}?<|end|><|assistant|>"
+        return [
+            self.kind(group_index=number, index=next(self.samples), prompt=prompt, label=str(2 + number), metadata={})
+            for _ in range(self.rollouts)
+        ]
+
+    def add_samples(self, samples: Any) -> None:
         pass

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import importlib.abc
 import importlib.machinery
-import itertools
 import json
 import sys
 import tempfile
@@ -56,7 +55,7 @@ from miles.utils import dumper_utils, http_utils
 from miles.utils.types import Sample
 
 from tests.agent_frameworks import scripted
-from tests.agent_frameworks.router import TOKENIZER, Router
+from tests.agent_frameworks.router import TOKENIZER, Data, Router, take
 
 ROLLOUTS = 3
 
@@ -80,42 +79,6 @@ async def generate(input: GenerateFnInput) -> GenerateFnOutput:
     return GenerateFnOutput(samples=sample)
 
 
-def take(sample: Sample, tokens: list[int], text: str, by_the_model: int) -> None:
-    sample.tokens = sample.tokens + tokens
-    sample.response += text
-    sample.response_length += len(tokens)
-    sample.loss_mask += [by_the_model] * len(tokens)
-    sample.rollout_log_probs += [scripted.LOGPROB * by_the_model] * len(tokens)
-
-
-async def score(args: Namespace, sample: Any, **kwargs: Any) -> Any:
-    """A user's reward function; with ``--group-rm`` it is given the group."""
-    if isinstance(sample, list):
-        return [await score(args, one) for one in sample]
-    return {"score": float(f"It is {sample.label}." in sample.response), "length": len(sample.response)}
-
-
-class Data:
-    """As Miles' data source: groups of samples that are numbered through."""
-
-    def __init__(self) -> None:
-        self.groups, self.samples = itertools.count(), itertools.count()
-
-    def get_samples(self, count: int) -> list[list[Sample]]:
-        return [self.group() for _ in range(count)]
-
-    def group(self) -> list[Sample]:
-        number = next(self.groups)
-        prompt = f"<|user|>What is 2 plus {number}?<|end|><|assistant|>"
-        return [
-            Sample(group_index=number, index=next(self.samples), prompt=prompt, label=str(2 + number), metadata={})
-            for _ in range(ROLLOUTS)
-        ]
-
-    def add_samples(self, samples: Any) -> None:
-        pass
-
-
 class Args(Namespace):
     """What is not said is not set."""
 
@@ -137,14 +100,15 @@ def main() -> None:
         sglang_server_concurrency=8, rollout_num_gpus=1, rollout_num_gpus_per_engine=1, eval_num_gpus=0,
         rollout_temperature=1.0, rollout_top_p=1.0, rollout_top_k=-1, rollout_max_response_len=64,
         rollout_skip_special_tokens=False, sglang_dp_size=1, rollout_global_dataset=True,
-        custom_generate_function_path=here + "generate", custom_rm_path=here + "score", reward_key="score",
+        custom_generate_function_path=here + "generate", reward_key="score",
+        custom_rm_path="tests.agent_frameworks.router.score",
         rollout_batch_size=2, over_sampling_batch_size=2, n_samples_per_prompt=ROLLOUTS, group_rm=False,
         advantage_estimator="grpo", rewards_normalization=True, grpo_std_normalization=True,
         normalize_advantages=False, use_dynamic_global_batch_size=False,
     )  # fmt: skip
     dumper_utils.configure_sglang = nothing
     http_utils.init_http_client(args)
-    data = Data()
+    data = Data(Sample, ROLLOUTS)
     told(args, 0, sglang_rollout.generate_rollout(args, 0, data).samples)
     args.group_rm = True
     rollout = InferenceRolloutFn(RolloutFnConstructorInput(args=args, data_source=data))

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 import tempfile
@@ -43,7 +42,7 @@ from slime.utils.ppo_utils import get_grpo_returns
 from slime.utils.types import Sample
 
 from tests.agent_frameworks import scripted
-from tests.agent_frameworks.router import TOKENIZER, Router
+from tests.agent_frameworks.router import TOKENIZER, Data, Router, take
 
 ROLLOUTS = 3
 
@@ -66,42 +65,6 @@ async def generate(args: Namespace, sample: Sample, sampling_params: dict[str, A
     return sample
 
 
-def take(sample: Sample, tokens: list[int], text: str, by_the_model: int) -> None:
-    sample.tokens = sample.tokens + tokens
-    sample.response += text
-    sample.response_length += len(tokens)
-    sample.loss_mask += [by_the_model] * len(tokens)
-    sample.rollout_log_probs += [scripted.LOGPROB * by_the_model] * len(tokens)
-
-
-async def score(args: Namespace, sample: Any, **kwargs: Any) -> Any:
-    """A user's reward function; with ``--group-rm`` it is given the group."""
-    if isinstance(sample, list):
-        return [await score(args, one) for one in sample]
-    return {"score": float(f"It is {sample.label}." in sample.response), "length": len(sample.response)}
-
-
-class Data:
-    """As slime's data source: groups of samples that are numbered through."""
-
-    def __init__(self) -> None:
-        self.groups, self.samples = itertools.count(), itertools.count()
-
-    def get_samples(self, count: int) -> list[list[Sample]]:
-        return [self.group() for _ in range(count)]
-
-    def group(self) -> list[Sample]:
-        number = next(self.groups)
-        prompt = f"<|user|>What is 2 plus {number}?<|end|><|assistant|>"
-        return [
-            Sample(group_index=number, index=next(self.samples), prompt=prompt, label=str(2 + number), metadata={})
-            for _ in range(ROLLOUTS)
-        ]
-
-    def add_samples(self, samples: Any) -> None:
-        pass
-
-
 def main() -> None:
     """Two steps, the second with rewards of whole groups; prints what is trained on."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Router)
@@ -115,14 +78,15 @@ def main() -> None:
         rollout_temperature=1.0, rollout_top_p=1.0, rollout_top_k=-1, rollout_max_response_len=64, rollout_stop=None,
         rollout_stop_token_ids=None, rollout_skip_special_tokens=False, sglang_dp_size=1, partial_rollout=False,
         mask_offpolicy_in_partial_rollout=False, ci_test=False, group_rm=False, rollout_global_dataset=True,
-        custom_generate_function_path=here + "generate", custom_rm_path=here + "score", reward_key="score",
+        custom_generate_function_path=here + "generate", reward_key="score",
+        custom_rm_path="tests.agent_frameworks.router.score",
         dynamic_sampling_filter_path=None, rollout_batch_size=2, over_sampling_batch_size=2,
         n_samples_per_prompt=ROLLOUTS, rollout_sample_filter_path=None, rollout_all_samples_process_path=None,
         use_distributed_post=False, use_rollout_routing_replay=False, advantage_estimator="grpo",
         rewards_normalization=True, grpo_std_normalization=True, normalize_advantages=False,
     )  # fmt: skip
     http_utils.init_http_client(args)
-    data = Data()
+    data = Data(Sample, ROLLOUTS)
     for step in range(2):
         args.group_rm = step == 1
         samples = [one for group in sglang_rollout.generate_rollout(args, step, data).samples for one in group]
