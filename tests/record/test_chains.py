@@ -238,6 +238,12 @@ def test_nothing_of_the_hosts_is_held_or_looked_for_afterwards(recorder: Recorde
         gc.enable()
 
 
+def test_a_row_of_half_a_million_tokens_is_counted_to_its_end(recorder: Recorder) -> None:
+    plain(recorder, returned(500_000))
+    _, _, facts = found(recorder)
+    assert facts["row_tokens", 0] == 499_999
+
+
 def test_no_code_of_the_host_counts_tokens(recorder: Recorder) -> None:
     class Number:
         def __add__(self, other: Any) -> Any:

@@ -110,6 +110,14 @@ def test_anchors_are_plain_yaml() -> None:
     assert first.include == second.include == ()
 
 
+def test_a_call_is_a_batch_or_returns_its_chains_as_the_later_file_says() -> None:
+    batch, returns = "- target: a.b.f\n  rows: inputs\n", "- target: a.b.f\n  chains: result.rows\n"
+    (one,) = compiled(batch, returns)
+    assert (one.rows, one.chains) == ((), ("result.rows",))
+    (other,) = compiled(returns, batch)
+    assert (other.rows, other.chains) == (("inputs",), ())
+
+
 def test_a_later_file_refines_an_earlier_one() -> None:
     first = "- {target: [a.new.f, a.old.f], role: llm, label: old, attributes: {x: y}}\n- a.b.g\n"
     refined, other = compiled(first, "- target: a.old.f\n  label: new\n  capture: {exclude: [image]}\n")

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autotrace.export.atif import row_of
 from autotrace.ship.assembly.text_only import without_token_ids
 from autotrace.tables import arrow
 from autotrace.tables.rebuild import rebuilt
 from autotrace.trajectory.chains import BEST_OF, COMPACTION, RESTART, RETRY, REWRITE, SUB_AGENT, path, tree_of
 from autotrace.trajectory.divergence import parted
 from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.pieces import answered_path, whole_response
 from autotrace.trajectory.receipt import receipt_of, words
 from tests.insight.made import llm, span, trajectory
 from tests.ship.assembly.test_conversation import assembled, ids, recorded
@@ -251,6 +253,19 @@ def test_one_advantage_of_the_trajectory_hides_no_returned_row() -> None:
 def test_of_two_calls_that_return_rows_the_last_one_counts() -> None:
     told = receipt_of(branched(row_tokens=47, row_tokens_1=60, row_tokens_2=5, returned_rows=1))
     assert told is not None and (told.row, told.total) == ({1: 0}, 1)
+
+
+def test_the_last_row_is_the_response_and_no_row_is_the_agent() -> None:
+    """The trainer's values for each token are those of the last row, too."""
+    one = tokens(FIRST, (PROMPT, [7, 8, 9]))
+    one.root.role = "trajectory"
+    rows = [span("agent", one.root.span_id, 9, name="row", attributes={"row": row}) for row in range(2)]
+    rows[0].response_ids, rows[1].response_ids = ANSWER, [7, 8, 9]
+    one.spans += rows
+    assert whole_response(one.spans) is rows[1]
+    assert answered_path(one, rows[1]) == [2]
+    exported = row_of(one)
+    assert not isinstance(exported, str) and exported[1]["agent"]["name"] == one.root.name
 
 
 def test_an_answer_without_tokens_hides_no_row() -> None:
