@@ -21,7 +21,7 @@ SUMMARY = "summary"
 NUMBERS = (
     "tokens", "mismatch_mean", "mismatch_max", "mismatch_at", "log_ratio_mean", "k3_mean", "probs_diff_mean",
     "probs_diff_max", "old_log_prob_mean", "rollout_log_prob_mean", "entropy", "ref_kl_mean", "is_weight_mean",
-    "is_weight_max", "rejected", "not_finite",
+    "is_weight_max", "rejected", "not_finite", "clipped",
 )  # fmt: skip
 """Over the tokens that the model generated and the trainer may learn from (its response mask before rejection):
 
@@ -34,30 +34,37 @@ NUMBERS = (
 - ``probs_diff_mean``, ``probs_diff_max``: of the probabilities, as in ``training/rollout_probs_diff_*``
 - ``old_log_prob_mean``, ``rollout_log_prob_mean``: perplexity is exp of the negative
 - ``entropy``: mean; ``ref_kl_mean``: mean of old - reference
-- ``is_weight_mean``, ``is_weight_max``: importance weights as the trainer goes on with them
+- ``is_weight_mean``, ``is_weight_max``: importance weights as the trainer goes on with them; ``clipped``: how many
+  tokens have a weight that it cut
+
+Later releases add names at the end.
 """
-WHOLE = frozenset({"tokens", "mismatch_at", "rejected", "not_finite"})
+WHOLE = frozenset({"tokens", "mismatch_at", "rejected", "not_finite", "clipped"})
 """Those that are counts."""
 COLUMNS = ("old_log_probs", "rollout_log_probs", "entropy", "ref_log_prob", "rollout_is_weights", "advantages")
 """One float16 a token of the response, tools included; veRL's names."""
 MASK = "loss_mask"
 """A column of bytes: 1 where the trainer takes the loss."""
 
-_SUMMARY = struct.Struct(f"<{len(NUMBERS)}f")
+_NUMBER = struct.Struct("<f")
+_LEAST = 16
+"""Numbers that every release packs."""
 
 
 def pack_summary(values: Sequence[float]) -> bytes:
     """The numbers in the order of ``NUMBERS``; NaN: not known."""
-    return _SUMMARY.pack(*values)
+    return struct.pack(f"<{len(NUMBERS)}f", *values)
 
 
 def summary(packed: Any) -> dict[str, Any]:
     """What ``pack_summary`` made, by name, without what is not known; empty for anything else."""
-    if not isinstance(packed, bytes) or len(packed) < _SUMMARY.size:
+    if not isinstance(packed, bytes) or len(packed) < _LEAST * _NUMBER.size:
         return {}
-    values = zip(NUMBERS, _SUMMARY.unpack_from(packed), strict=True)
+    values = (value for (value,) in _NUMBER.iter_unpack(packed[: len(packed) // _NUMBER.size * _NUMBER.size]))
     return {
-        name: int(value) if name in WHOLE else float(f"{value:.7g}") for name, value in values if math.isfinite(value)
+        name: int(value) if name in WHOLE else float(f"{value:.7g}")
+        for name, value in zip(NUMBERS, values, strict=False)
+        if math.isfinite(value) and (name not in WHOLE or abs(value) < 1 << 53)
     }
 
 

@@ -309,12 +309,16 @@ class OwnChain:
         """A fact about its row."""
         return None if self.row is None else of_row(self.rollout.facts, name, self.row)
 
+    def count(self, name: str) -> int | None:
+        """A number of the token facts of its row."""
+        told = self.fact("token_facts")
+        return integer(told.get(name)) if isinstance(told, dict) else None
+
     @property
     def trained(self) -> int | None:
         """Tokens of its row that the loss is taken over."""
-        told = self.fact("token_facts")
-        count = integer(told.get("tokens")) if isinstance(told, dict) else None
-        return None if count is None else count - (integer(told.get("rejected")) or 0)
+        count = self.count("tokens")
+        return None if count is None else count - (self.count("rejected") or 0)
 
 
 class Known:

@@ -43,6 +43,7 @@ CHAINS = Table("chains", "a path through the turns of a trajectory: one, or seve
     Column("row", "int64", "the trainer's row that it is, from 0; empty: none, or not known", attrgetter("row")),
     Column("trained", "int64", "tokens of that row that the loss is taken over, shared turns included",
            attrgetter("trained")),
+    Column("clipped", "int64", "tokens of that row whose importance weight was cut", lambda one: one.count("clipped")),
     Column("reward", "float64", "of that row, else of the trajectory",
            lambda one: number(one.fact("reward")) if number(one.fact("reward")) is not None
            else number(one.rollout.facts.get("reward"))),

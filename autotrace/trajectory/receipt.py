@@ -115,4 +115,10 @@ def words(trajectory: Trajectory) -> str:
             lost[why_left(chains, chain)] = lost.get(why_left(chains, chain), 0) + count
     none = ", ".join(f"{count:,} {kind}" for kind, count in lost.items())
     known = "in none" if told.is_whole else "in rows that are not known"
-    return f"{total:,} generated, {inside:,} in {rows}" + (f", {total - inside:,} {known} ({none})" if none else "")
+    numbers = [of_row(trajectory.facts, "token_facts", row) for row in told.row.values()]
+    clipped = sum(integer(one.get("clipped")) or 0 for one in numbers if isinstance(one, dict))
+    return (
+        f"{total:,} generated, {inside:,} in {rows}"
+        + (f", {total - inside:,} {known} ({none})" if none else "")
+        + (f", {clipped:,} with a clipped weight" if clipped else "")
+    )

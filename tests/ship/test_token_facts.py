@@ -139,7 +139,10 @@ def test_hostile_values_are_no_values(run: Path) -> None:
     process = Process(run)
     trace = trajectory(process, uid="u")
     process.token_facts({SUMMARY: b"short", "old_log_probs": b"\0", MASK: b""}, by_session())
+    large = trajectory(process, uid="large")
+    process.token_facts({SUMMARY: pack_summary([3e38] * len(NUMBERS))}, {**by_session(), "uid": "large"})
     process.exit()
+    assert "tokens" not in read(run, large).facts["token_facts"]
     one = read(run, trace)
     assert one.facts["token_facts"] == {"columns": 2} and one.llm_spans[0].old_logprobs is None
     assert (run / layout.SPOOL).is_dir()

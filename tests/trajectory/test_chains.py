@@ -199,14 +199,15 @@ def test_messages_that_may_be_a_line_are_one(second: list[dict[str, Any]]) -> No
 def test_the_receipt_of_training() -> None:
     one = tokens(FIRST, SECOND, (PROMPT + ANSWER + [9, 9, 9], [7] * 17))
     assert receipt_of(one) is None and words(one) == ""
-    one.facts |= {"advantage": 0.5, "token_facts": {"tokens": 47, "rejected": 2}}
-    assert words(one) == "77 generated, 47 in 1 row, 30 in none (30 rewrite)"
+    one.facts |= {"advantage": 0.5, "token_facts": {"tokens": 47, "rejected": 2, "clipped": 3}}
+    assert words(one) == "77 generated, 47 in 1 row, 30 in none (30 rewrite), 3 with a clipped weight"
     first, second = arrow.tables([one])["chains"].to_pylist()
-    names = ("tokens", "in_rows", "row", "trained", "advantage")
-    assert [first[name] for name in names] == [60, 30, None, None, None]
-    assert [second[name] for name in names] == [17, 17, 0, 45, 0.5]
+    names = ("tokens", "in_rows", "row", "trained", "clipped", "advantage")
+    assert [first[name] for name in names] == [60, 30, None, None, None, None]
+    assert [second[name] for name in names] == [17, 17, 0, 45, 3, 0.5]
     one.facts |= {"advantage.1": 0.5, "token_facts.1": {"tokens": 1234}}
-    assert words(one) == "77 generated, 47 in 1 row, 30 in rows that are not known (30 rewrite)"
+    in_rows = "77 generated, 47 in 1 row, 30 in rows that are not known (30 rewrite)"
+    assert words(one) == f"{in_rows}, 3 with a clipped weight"
 
 
 def test_rows_that_a_call_returned_count_until_the_trainer_reports() -> None:

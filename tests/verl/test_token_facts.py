@@ -115,6 +115,24 @@ def test_padding_is_nobodys_and_bypassed_log_probabilities_are_no_comparison(
     assert summary(said[1][0][SUMMARY]).keys() == {"tokens", "old_log_prob_mean", "rejected", "not_finite"}
 
 
+@pytest.mark.parametrize(
+    ("correction", "clipped"),
+    [
+        ({"rollout_is_threshold": 2.0}, 8), ({"rollout_is_threshold": "0.5_2.0"}, 8), ({"rollout_is_threshold": 3}, 0),
+        ({"rollout_is_threshold": 2.0, "rollout_is_batch_normalize": True}, None), ({}, None),
+        ({"rollout_is_threshold": "two"}, None),
+    ],
+)  # fmt: skip
+def test_cut_weights_are_counted_where_the_limit_is_known(
+    correction: dict[str, Any], clipped: int | None, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch)
+    batch = rows(1)
+    batch["rollout_is_weights"] = torch.full_like(batch["old_log_probs"], 2.0)
+    record(batch, {"rollout_correction": correction})
+    assert summary(said[0][0][SUMMARY]).get("clipped") == clipped
+
+
 def test_what_is_on_a_device_or_of_another_shape_is_left_alone(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch)
     counted: dict[str, int] = {}

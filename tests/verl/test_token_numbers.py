@@ -10,7 +10,7 @@ import torch
 from tensordict import TensorDict
 from verl.protocol import DataProto
 from verl.trainer.ppo.core_algos import agg_loss
-from verl.trainer.ppo.rollout_corr_helper import compute_offpolicy_metrics
+from verl.trainer.ppo.rollout_corr_helper import compute_offpolicy_metrics, compute_rollout_correction_weights
 from verl.utils.debug.metrics import calculate_debug_metrics
 
 from autotrace.adapters.verl import token_numbers
@@ -148,6 +148,29 @@ def test_what_comes_later_is_added() -> None:
         of_row = columns(made.columns[row])
         assert of_row["advantages"] == [float(at) for at in range(made.lengths[row])]
         assert len(of_row["ref_log_prob"]) == len(of_row["rollout_is_weights"]) == made.lengths[row]
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("limits", [(None, 1.25), (0.8, 1.25)])
+def test_weights_that_verl_cuts_are_counted(level: str, limits: tuple[float | None, float]) -> None:
+    given = {name: torch.nan_to_num(one) for name, one in batch().items()}
+    ratio, mask = (given["old_log_probs"] - given["rollout_log_probs"]) * given["response_mask"], given["response_mask"]
+    lower, upper = limits
+    threshold = upper if lower is None else f"{lower}_{upper}"
+    weights, _ = compute_rollout_correction_weights(ratio, mask, level, threshold)
+    made = measured(given)
+    token_numbers.add_later(made, given["old_log_probs"], mask, None, weights, upper)
+    raw = (ratio if level == "token" else ratio.sum(dim=1, keepdim=True).expand_as(ratio)).exp()
+    cut = ((raw > upper) | (raw < (lower or 0.0))) & mask.bool()
+    assert 0 < int(cut.sum()) < int(mask.sum())
+    assert {row: summary(pack_summary(made.rows[row]))["clipped"] for row in made.rows} == dict(
+        enumerate(cut.sum(dim=1).tolist())
+    )
+
+
+def test_numbers_of_an_earlier_release_are_read() -> None:
+    packed = pack_summary([float(number) for number in range(len(NUMBERS))])
+    assert summary(packed[:-4]) == {name: value for name, value in summary(packed).items() if name != NUMBERS[-1]}
 
 
 def test_one_advantage_for_all_tokens_is_no_column() -> None:

@@ -96,7 +96,7 @@ def record(batch: Any, keys: Sequence[Mapping[str, Any] | None], rows: list[str]
         return
     later = {name: batch[name] for name in ("ref_log_prob", "rollout_is_weights") if name in names}
     later = {name: values for name, values in later.items() if _alike(values, mask) and is_here(values)}
-    add_later(measured, old, mask, later.get("ref_log_prob"), later.get("rollout_is_weights"))
+    add_later(measured, old, mask, later.get("ref_log_prob"), later.get("rollout_is_weights"), _limit(config))
     if "advantages" in names and _alike(batch["advantages"], mask) and is_here(batch["advantages"]):
         add_advantages(measured, batch["advantages"], mask)
     for row, numbers in measured.rows.items():
@@ -148,8 +148,24 @@ def _alike(values: Any, mask: Any) -> bool:
 
 
 def _bypassed(config: Any) -> bool:
-    """``rollout_correction.bypass_mode``: the trainer takes the engine's log-probabilities for its own."""
-    return Path("config.rollout_correction.bypass_mode").read({"config": config}) is True
+    """The trainer takes the engine's log-probabilities for its own."""
+    return _correction(config, "bypass_mode") is True
+
+
+def _limit(config: Any) -> float | None:
+    """To which importance weights are cut: the number, or the upper of ``LOWER_UPPER``. None where they are scaled
+    after that."""
+    limit = _correction(config, "rollout_is_threshold")
+    if _correction(config, "rollout_is_batch_normalize") is True or not isinstance(limit, (int, float, str)):
+        return None
+    try:
+        return float(str(limit).rpartition("_")[2])
+    except ValueError:
+        return None
+
+
+def _correction(config: Any, name: str) -> Any:
+    return Path(f"config.rollout_correction.{name}").read({"config": config})
 
 
 MOST = 2_000

@@ -154,9 +154,12 @@ def _compare(table: dict[str, Any], logs: tuple[Any, Any], both: tuple[Any, Any]
     table["probs_diff_mean"], table["probs_diff_max"] = diff.sum(dim=1) / n, diff.amax(dim=1)
 
 
-def add_later(measured: Measured, old: Any, mask: Any, reference: Any = None, weights: Any = None) -> None:
+def add_later(
+    measured: Measured, old: Any, mask: Any, reference: Any = None, weights: Any = None, limit: float | None = None,
+) -> None:  # fmt: skip
     """What the trainer computes after ``measure``: log-probabilities of the reference model, importance weights, and a
-    mask that leaves out rejected tokens; None for what it does not."""
+    mask that leaves out rejected tokens; None for what it does not. A weight at ``limit`` was cut to it; one of 0 was
+    outside of two limits."""
     columns = {"ref_log_prob": reference, "rollout_is_weights": weights}
     for first in range(0, len(mask), step := max(1, CELLS // max(1, mask.shape[1]))):
         rows = slice(first, first + step)
@@ -169,6 +172,8 @@ def add_later(measured: Measured, old: Any, mask: Any, reference: Any = None, we
         if weights is not None:
             given = weights[rows].detach().float().masked_fill(blank, 0.0)
             named["is_weight_mean"], named["is_weight_max"] = given.sum(dim=1) / n, given.amax(dim=1)
+            if limit is not None:
+                named["clipped"] = (taken & ((given >= limit) | (given == 0))).sum(dim=1)
         values = {name: column.tolist() for name, column in named.items()}
         for row in range(first, first + len(taken)):
             numbers = measured.rows.get(row)
