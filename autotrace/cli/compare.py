@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from autotrace.cli import filters, runs, terminal
+from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.divergence import UNKNOWN, Call, Divergence, calls, group
@@ -36,10 +36,10 @@ FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 @click.command(short_help="Compare rollouts: turns, first difference, reward, advantage.")
 @click.argument("traces", nargs=-1, metavar="[A B ... | RUN]")
 @click.option("--run", metavar="RUN", help="Run to read; default: the newest.")
-@filters.options
+@runs.options
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compare(traces: Sequence[str], run: str | None, selection: filters.Selection, full: bool, as_json: bool) -> None:
+def compare(traces: Sequence[str], run: str | None, selection: runs.Selection, full: bool, as_json: bool) -> None:
     """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: [RUN] --step 3 --sample 17.
 
     If a sample is in one step only, or the run has no steps, --sample alone is enough. --where chooses, too. Validation
@@ -72,7 +72,7 @@ def compare(traces: Sequence[str], run: str | None, selection: filters.Selection
         out.print(text, soft_wrap=not out.is_terminal)
 
 
-def _of_run(reader: Reader, traces: Sequence[str], selection: filters.Selection) -> list[Trajectory]:
+def _of_run(reader: Reader, traces: Sequence[str], selection: runs.Selection) -> list[Trajectory]:
     if traces:
         return [reader.load(trace) for trace in traces]
     wanted = dataclasses.replace(selection, validate=bool(selection.validate)).condition
@@ -84,7 +84,7 @@ def _of_run(reader: Reader, traces: Sequence[str], selection: filters.Selection)
     return [reader.load(row.trace_id) for row in rows]
 
 
-def _check_one_step(selection: filters.Selection, steps: Iterable[int | None]) -> None:
+def _check_one_step(selection: runs.Selection, steps: Iterable[int | None]) -> None:
     """Raises ``KeyError`` where only a sample is named, and trajectories of several ``steps`` have it."""
     if selection.step is not None or selection.where or len(steps := {*steps}) < 2:
         return

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from autotrace.cli import progress, runs, terminal
+from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import counted, one_line
 from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
@@ -66,7 +66,7 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: b
 
 
 def _watched(rows: Sequence[Any]) -> Iterator[Any]:
-    return progress.shown(rows, "trajectories examined")
+    return terminal.shown(rows, "trajectories examined")
 
 
 def _known(given: Sequence[str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from autotrace.cli import filters, progress, runs, terminal
+from autotrace.cli import runs, terminal
 from autotrace.export import registry
 from autotrace.export.conversation import conversation_digest
 from autotrace.export.format import STDOUT, ExportError
@@ -29,11 +29,11 @@ TWICE = "the same conversation was exported already (--dedup)"
     help=registry.help_text(),
 )  # fmt: skip
 @click.option("--out", metavar="PATH", help="Where to write to; default: the folder export/FORMAT in the run folder.")
-@filters.options
+@runs.options
 @click.option("--min-reward", type=float, metavar="REWARD", help="Only those with at least this reward.")
 @click.option("--dedup", is_flag=True, help="Keep the first of identical conversations.")
 def export(
-    run: str | None, layout: str, out: str | None, selection: filters.Selection, min_reward: float | None, dedup: bool
+    run: str | None, layout: str, out: str | None, selection: runs.Selection, min_reward: float | None, dedup: bool
 ) -> None:
     """Write the trajectories of a run to files. Existing files of the same name are replaced.
 
@@ -85,7 +85,7 @@ def _trajectories(reader: Reader, wanted: Condition, left_out: Counter[str]) -> 
     """In veRL's order, groups together."""
     rows = reader.select(wanted, ("trace_id", "step", "uid", "group_id", "rollout_n", "start_ns"))
     rows.sort(key=lambda row: (row.step or 0, row.uid or "", row.group_id or "", row.rollout_n or 0, row.start_ns or 0))
-    for _, one in reader.each(progress.shown(rows, "trajectories")):
+    for _, one in reader.each(terminal.shown(rows, "trajectories")):
         if one is None:
             left_out[GONE] += 1
         else:

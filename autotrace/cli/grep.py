@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from autotrace.cli import filters, progress, runs, terminal
+from autotrace.cli import runs, terminal
 from autotrace.cli.ls import ID_LENGTH
 from autotrace.cli.terminal import counted, one_line
 from autotrace.config import exit_codes
@@ -28,7 +28,7 @@ MAX_MATCH = 200
 @click.command(short_help="Find a phrase in texts, tool arguments and results.")
 @click.argument("pattern")
 @runs.run_argument
-@filters.options
+@runs.options
 @click.option("--role", "roles", multiple=True, type=click.Choice(search.ROLES),
               help="Only in answers, in prompts, or in tool calls; repeatable.")  # fmt: skip
 @click.option("--fixed", "-F", is_flag=True, help="PATTERN is plain text.")
@@ -38,7 +38,7 @@ MAX_MATCH = 200
               help="Stop after this many places.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a place.")
 def grep(
-    pattern: str, run: str | None, selection: filters.Selection, roles: Sequence[str], fixed: bool, ignore_case: bool,
+    pattern: str, run: str | None, selection: runs.Selection, roles: Sequence[str], fixed: bool, ignore_case: bool,
     only_count: bool, limit: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Find PATTERN (a regular expression) in prompts, answers, tool calls and their results. Exit code 1: no match."""
@@ -51,7 +51,7 @@ def grep(
     with contextlib.closing(runs.reader(run)) as reader:
         rows = reader.select(selection.condition, ("trace_id", "step"))
         possible = search.candidates(reader, rows, compiled)
-        for row, one in reader.each(progress.shown(possible, "trajectories searched")):
+        for row, one in reader.each(terminal.shown(possible, "trajectories searched")):
             if one is None:
                 continue
             matches = list(search.search(one, compiled, frozenset(roles or search.ROLES)))[: limit - places]

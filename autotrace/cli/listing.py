@@ -1,19 +1,26 @@
-"""Tables of many rows, printed quickly: rich takes 5 ms of CPU a row, and a run has 100,000.
+"""Tables and trees of many rows: ``autotrace ls``, ``ls --tree`` (steps, prompts, rollouts, and what each did) and
+where the time went.
 
-Looks like the tables of rich beside it. Each cell is one line, and is made safe here.
-"""
+Tables are printed quickly: rich takes 5 ms of CPU a row, and a run has 100,000. They look like the tables of rich
+beside them. Each cell is one line, and is made safe here."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import COLOR_SYSTEMS, Console
 from rich.style import Style
+from rich.text import Text
+from rich.tree import Tree
 
-from autotrace.cli.terminal import one_line, width
+from autotrace.cli.terminal import STATUS_STYLE, counted, line, one_line, safe, seconds, status_text, width
+from autotrace.tables.reader import Reader
+from autotrace.trajectory.durations import Times
+from autotrace.trajectory.model import Span
 
 MAX_WIDTH = 60
 """Widest column, except for the last one."""
@@ -99,3 +106,119 @@ def _styled(text: str, style: str, out: Console) -> str:
     if not style or not out.is_terminal or out.color_system is None:
         return text
     return Style.parse(style).render(text, color_system=COLOR_SYSTEMS[out.color_system])
+
+
+TIME_PARTS = {
+    "queue_s": "queue",
+    "prefill_s": "prefill",
+    "decode_s": "decode",
+    "way_s": "way",
+    "llm_s": "llm",
+    "tool_s": "tool",
+    "reward_s": "reward",
+    "other_s": "other",
+}
+"""Field of ``Times`` -> what it is called here."""
+TIME_LEGEND = (
+    "queue: waiting for the engine; prefill, decode: the engine at work; way: router, Ray, HTTP; "
+    "llm: calls of a model whose engine is not traced; "
+    "other: the agent's own work and waiting"
+)
+
+
+def time_columns(rows: Sequence[Any], id_length: int) -> list[Column]:
+    """One line a trajectory, its duration split up; parts that none of them has are left out."""
+    times = {field: [getattr(row, field) for row in rows] for field in TIME_PARTS}
+    parts = {field: name for field, name in TIME_PARTS.items() if any(value is not None for value in times[field])}
+    statuses = [safe(row.status) for row in rows]
+    return [
+        Column("trace", [row.trace_id[:id_length] for row in rows]),
+        Column("step", ["" if row.step is None else str(row.step) for row in rows], True),
+        Column("sample", [one_line(row.sample_index or "") for row in rows], True),
+        Column("n", ["" if row.rollout_n is None else str(row.rollout_n) for row in rows], True),
+        Column("turns", [str(row.llm_calls) for row in rows], True),
+        Column("duration", [_shown(row.duration_s) for row in rows], True),
+        *(Column(name, list(map(_shown, times[field])), True) for field, name in parts.items()),
+        Column("status", statuses, styles=lambda number: STATUS_STYLE.get(statuses[number], "")),
+    ]
+
+
+def time_sentence(times: Times) -> str:
+    """``decode 8.2 s, tool 3.1 s, ...``, the largest first, without what took no time."""
+    durations: Mapping[str, float] = times.measured()
+    parts = sorted(((value, TIME_PARTS[name]) for name, value in durations.items() if value >= 0.0005), reverse=True)
+    return ", ".join(f"{name} {_shown(value)}" for value, name in parts)
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else seconds(round(value * 1e9))
+
+
+SHOWN_ROLES = ("llm", "tool", "env")
+
+
+def overview(rows: Sequence[Any], reader: Reader) -> Tree:
+    """``rows`` in their order, below the step and prompt that they belong to."""
+    top = Tree(Text(reader.run.info.run_id, style="bold"), guide_style="dim")
+    branches: dict[object, Tree] = {}
+    for row in rows:
+        step, prompt = (row.validate, row.step), (row.validate, row.step, *_prompt_id(row))
+        if step not in branches:
+            branches[step] = top.add(_step(row))
+        if prompt not in branches:
+            branches[prompt] = branches[step].add(_prompt(row))
+        node = branches[prompt].add(_rollout(row))
+        _add_calls(node, reader, row)
+    return top
+
+
+def _step(row: Any) -> Text:
+    name = "no step" if row.step is None else f"step {row.step}"
+    return line(f"{name}  validation" if row.validate else name, "bold")
+
+
+def _prompt_id(row: Any) -> tuple[str, str | None]:
+    """What the rollouts of one prompt share, also over steps."""
+    return ("uid", row.uid) if row.uid is not None else ("sample", row.sample_index)
+
+
+def _prompt(row: Any) -> Text:
+    return line("prompt " + (row.sample_index or "?"), "bold") + line(f"  {row.uid or ''}", "dim")
+
+
+def _rollout(row: Any) -> Text:
+    number = "" if row.rollout_n is None else f"rollout {row.rollout_n}  "
+    text = Text(f"{number}{row.trace_id[:12]}")
+    text += Text("" if row.reward is None else f"  reward {row.reward:.4g}", style="green")
+    text += Text(f"  {counted(row.llm_calls or 0, 'turn')}  {_took(row)}", style="dim")
+    return text if row.status == "OK" else text + Text("  ") + status_text(row.status)
+
+
+def _took(row: Any) -> str:
+    return seconds(None if row.duration_s is None else round(row.duration_s * 1e9))
+
+
+def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:
+    """The LLM and tool calls of a trajectory, below what a list gives a name (a node of a graph); of tools inside tools
+    the outer one."""
+    try:
+        spans = {span.span_id: span for span in reader.load(row.trace_id, texts=False).spans}
+    except KeyError:
+        return
+    trees: dict[str | None, Tree] = {}
+    for span in spans.values():  # a call stands before those below it
+        above = trees.get(span.parent_id, tree)
+        inside = span.parent_id in spans and spans[span.parent_id].role == span.role
+        named = span.title is not None and span.parent_id in spans
+        shown = not inside if span.role in SHOWN_ROLES else named
+        trees[span.span_id] = above.add(_call(span)) if shown else above
+
+
+def _call(span: Span) -> Text:
+    style = {"llm": "cyan", "agent": "", "span": ""}.get(span.role, "magenta")
+    counts = [span.prompt_tokens, span.response_tokens]
+    tokens = ""
+    if span.role == "llm" and counts != [None, None]:
+        tokens = f"  {' + '.join('?' if count is None else str(count) for count in counts)} tokens"
+    text = line(span.shown_name, style) + line(f"{tokens}  {seconds(span.duration_ns)}", "dim")
+    return text if span.status == "OK" else text + Text("  ") + status_text(span.status)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from autotrace.cli import filters, listing, runs, terminal
+from autotrace.cli import listing, runs, terminal
 from autotrace.cli.listing import Column
 from autotrace.cli.terminal import line, one_line, safe, seconds
 from autotrace.insight.profile import Profile, codes, decode
@@ -34,7 +34,7 @@ COLUMNS = tuple(dict.fromkeys((*LINE, *(column.name for column in HEADED), "is_t
 
 @click.command(short_help="List the trajectories of a run: the best, the worst, the longest.")
 @runs.run_argument
-@filters.options
+@runs.options
 @click.option(
     "--sort",
     type=click.Choice(list(SORTS)),
@@ -50,7 +50,7 @@ COLUMNS = tuple(dict.fromkeys((*LINE, *(column.name for column in HEADED), "is_t
               help=f"Show turns and tool calls, too; at most {TREE_LIMIT} rows without --limit.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def ls(
-    run: str | None, selection: filters.Selection, sort: str, reverse: bool, limit: int | None, everything: bool,
+    run: str | None, selection: runs.Selection, sort: str, reverse: bool, limit: int | None, everything: bool,
     as_tree: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List the trajectories of a run, and name the best, the worst and the longest."""
@@ -81,13 +81,9 @@ def ls(
         out.print(Text(nothing(reader, selection)), soft_wrap=True)
         return
     if as_tree:
-        from autotrace.cli.overview import overview
-
-        out.print(overview(rows, reader))
+        out.print(listing.overview(rows, reader))
     elif sort == "duration":
-        from autotrace.cli import time_breakdown
-
-        listing.show(out, time_breakdown.columns(rows, ID_LENGTH), time_breakdown.LEGEND)
+        listing.show(out, listing.time_columns(rows, ID_LENGTH), listing.TIME_LEGEND)
     else:
         listing.show(out, columns(rows, reader.run.pages() if out.is_terminal else {}))
     if limit is not None and len(rows) == limit and (count := reader.count(wanted, roots=roots)) > limit:
@@ -193,7 +189,7 @@ def destinations(reader: Reader) -> list[Text]:
     return lines
 
 
-def unexamined(reader: Reader, selection: filters.Selection) -> list[Text]:
+def unexamined(reader: Reader, selection: runs.Selection) -> list[Text]:
     """How many trajectories a condition about findings cannot judge."""
     words = set(re.findall(r"\w+", " ".join(selection.where).lower()))
     if not words & OF_FINDINGS:
@@ -209,7 +205,7 @@ def unexamined(reader: Reader, selection: filters.Selection) -> list[Text]:
     return [line(f"! {many} not examined by this release and its detectors; autotrace diagnose examines all", "yellow")]
 
 
-def nothing(reader: Reader, selection: filters.Selection) -> str:
+def nothing(reader: Reader, selection: runs.Selection) -> str:
     """Why the list is empty."""
     if not reader.count(roots=True):
         return "this run has no trajectory; what was bound, called and dropped: autotrace status"

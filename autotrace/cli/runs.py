@@ -1,9 +1,14 @@
-"""Which run a command means."""
+"""Which run a command means, and which trajectories of it: the same options everywhere. ``docs/commands.md`` is their
+page."""
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -13,7 +18,9 @@ from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, is_there, not_readable
 from autotrace.ship.readers import of_run, opened, stored_places
+from autotrace.tables.conditions import Condition, WhereError, condition, equals, has_status
 from autotrace.tables.reader import Reader
+from autotrace.tables.words import STATUSES
 
 run_argument = click.argument("run", required=False, metavar="[RUN]")
 """A run folder, a folder of runs, a run's name, a folder of tables, a file of lines, or what ``autotrace open`` takes;
@@ -89,3 +96,74 @@ def chosen(run: str | None) -> Path:
     if named:
         raise fail(f"{run}: {len(named)} runs in {parent} begin with {run!r}")
     raise fail(f"{run}: no such folder, and no such run in {parent}")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the options of ``options`` say."""
+
+    step: int | None = None
+    sample: str | None = None
+    statuses: tuple[str, ...] = ()
+    validate: bool | None = None
+    where: tuple[str, ...] = ()
+
+    @property
+    def condition(self) -> Condition:
+        """All of them together."""
+        together = equals(step=self.step, sample_index=self.sample) & has_status(self.statuses)
+        if self.validate is not None:
+            together &= condition("validate" if self.validate else "not validate")
+        for expression in self.where:
+            together &= condition(expression)
+        return together
+
+    def __bool__(self) -> bool:
+        """Whether anything was said."""
+        return self != Selection()
+
+
+def _status(_: click.Context, __: click.Parameter, statuses: Sequence[str]) -> tuple[str, ...]:
+    for status in statuses:
+        if status.upper() not in STATUSES:
+            raise click.BadParameter(f"{status!r} is not a status; choose from {', '.join(STATUSES)}")
+    return tuple(status.upper() for status in statuses)
+
+
+def _where(_: click.Context, __: click.Parameter, expressions: tuple[str, ...]) -> tuple[str, ...]:
+    for expression in expressions:
+        try:
+            condition(expression)
+        except WhereError as error:
+            raise click.BadParameter(str(error)) from None
+    return expressions
+
+
+_OPTIONS = (
+    click.option("--step", type=int, metavar="N", help="Only this training step."),
+    click.option("--sample", metavar="INDEX", help="Only the rollouts of this prompt (sample_index)."),
+    click.option(
+        "--status", "statuses", multiple=True, metavar="STATUS", callback=_status,
+        help=f"Only this status; repeatable. One of {', '.join(STATUSES)}.",
+    ),
+    click.option("--validate/--train", "validate", default=None, help="Only validation, or only training."),
+    click.option(
+        "--where", multiple=True, metavar="CONDITION", callback=_where,
+        help="Only trajectories for which this is true, such as \"reward < 0.1 and step >= 3\"; repeatable.",
+    ),
+)  # fmt: skip
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the function of a command a parameter ``selection``, and the command the options that it comes from."""
+
+    @functools.wraps(command)
+    def called(
+        step: int | None, sample: str | None, statuses: tuple[str, ...], validate: bool | None, where: tuple[str, ...],
+        **others: Any,
+    ) -> Any:  # fmt: skip
+        return command(selection=Selection(step, sample, statuses, validate, where), **others)
+
+    for option in reversed(_OPTIONS):
+        called = option(called)
+    return called

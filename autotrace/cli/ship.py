@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from autotrace.cli import progress, runs, terminal
+from autotrace.cli import runs, terminal
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.launch import option_types, run_setup
@@ -43,7 +43,7 @@ def ship(
         _redirect(folder, backends, tracking_uri, tokenizer)
         from autotrace.ship.shipper import ship as deliver
 
-        with progress.counting("delivered") as count:
+        with terminal.counting("delivered") as count:
             shown = None if count is None else lambda status: count(*_delivered(status))
             status = deliver(folder, once=True, everything=everything, shippers=shippers or 0, progress=shown)
     except run_setup.RunSetupError as error:

@@ -12,9 +12,9 @@ from rich.console import Group
 from rich.text import Text
 from rich.tree import Tree
 
-from autotrace.cli import filters, marks, runs, terminal
+from autotrace.cli import marks, runs, terminal
+from autotrace.cli.listing import time_sentence
 from autotrace.cli.terminal import block, line, seconds, status_text
-from autotrace.cli.time_breakdown import sentence
 from autotrace.insight.families.mismatch import by_token, mean_mismatch
 from autotrace.tables.conditions import equals
 from autotrace.tables.reader import Reader
@@ -50,12 +50,12 @@ IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source
 @click.command(no_args_is_help=True, short_help="Show one trajectory as a tree: turns, tokens, times, texts.")
 @click.argument("trace", required=False, metavar="[TRACE]")
 @runs.run_argument
-@filters.options
+@runs.options
 @click.option("--worst", is_flag=True, help="Show the trajectory with the lowest reward.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole trajectory as one JSON object.")
 def show(
-    trace: str | None, run: str | None, selection: filters.Selection, worst: bool, full: bool, as_json: bool
+    trace: str | None, run: str | None, selection: runs.Selection, worst: bool, full: bool, as_json: bool
 ) -> None:  # fmt: skip
     """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls).
 
@@ -84,7 +84,7 @@ def show(
         out.print(line(f"{backend}  ", "dim") + line(state), soft_wrap=True)
 
 
-def _first(reader: Reader, selection: filters.Selection, worst: bool) -> str:
+def _first(reader: Reader, selection: runs.Selection, worst: bool) -> str:
     """The first trajectory that matches, or the worst; the number of the others is said."""
     wanted = selection.condition
     rows = reader.select(wanted, ("trace_id", "reward"), sort="reward" if worst else "start", limit=1)
@@ -142,7 +142,7 @@ def _heading(trajectory: Trajectory) -> Text:
     for name in IDENTITY:
         if trajectory.attributes.get(name) is not None:
             text += Text(f"  {name} ", style="dim") + line(trajectory.attributes[name])
-    if shown := sentence(times(trajectory)):
+    if shown := time_sentence(times(trajectory)):
         text += Text("\ntime ", style="dim") + Text(shown)
     if len(tree_of(trajectory).chains) > 1:
         text += Text("\nchains ", style="dim") + Text(str(len(tree_of(trajectory).chains)))

@@ -9,7 +9,7 @@ from typing import IO
 
 import click
 
-from autotrace.cli import listing, progress, runs, terminal
+from autotrace.cli import listing, runs, terminal
 from autotrace.cli.listing import Column
 from autotrace.cli.terminal import one_line
 from autotrace.insight.diagnose import Diagnosis, counts
@@ -108,7 +108,7 @@ def _read(opened: Reader, number: int | None, validate: bool | None, by: str | N
     """The lines as they are now, and whether the run goes on."""
     diagnosis, lines = Diagnosis(), []
     with contextlib.closing(opened) as reader:
-        watch = lambda rows: progress.shown(rows, "trajectories examined")  # noqa: E731
+        watch = lambda rows: terminal.shown(rows, "trajectories examined")  # noqa: E731
         for step in of_run.steps(reader, number, watch):
             hits = diagnosis.add(step)
             for records, is_validation, source in _parts(step, validate, by):

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import click
 
-from autotrace.cli import filters, progress, runs, terminal
+from autotrace.cli import runs, terminal
 from autotrace.config.installation import DISTRIBUTION
 from autotrace.export.format import ExportError
 from autotrace.export.staging import Staging
@@ -40,7 +40,7 @@ SWITCH = 0.0005
 
 @click.command(short_help="Read rollouts in the browser: tokens, forks, timelines, curves.")
 @runs.run_argument
-@filters.options
+@runs.options
 @click.option("--trace", metavar="TRACE", help="Open, or export, only this trajectory.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", help=f"Port; default: {PORT}, or a free one.")
@@ -50,7 +50,7 @@ SWITCH = 0.0005
 @click.option("--perfetto", "timeline", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Write the timelines as one file for ui.perfetto.dev; no server.")  # fmt: skip
 def view(
-    run: str | None, selection: filters.Selection, trace: str | None, host: str, port: int | None, no_browser: bool,
+    run: str | None, selection: runs.Selection, trace: str | None, host: str, port: int | None, no_browser: bool,
     page: Path | None, timeline: Path | None,
 ) -> None:  # fmt: skip
     """Read the rollouts of a run, or of all runs of a folder, in the browser. Only labels are written.
@@ -156,7 +156,7 @@ def _socket(host: str, port: int | None) -> socket.socket:
 
 
 def _write(
-    reader: Reader, selection: filters.Selection, trace: str | None, page: Path | None, timeline: Path | None
+    reader: Reader, selection: runs.Selection, trace: str | None, page: Path | None, timeline: Path | None
 ) -> None:
     """Write the files that were asked for."""
     from autotrace.view import one_file, perfetto
@@ -184,7 +184,7 @@ def _one(reader: Reader, trace: str) -> Condition:
 
 
 def _loaded(reader: Reader, rows: Sequence[Any]) -> Iterator[Trajectory]:
-    for _, one in reader.each(progress.shown(rows, "trajectories"), texts=False):
+    for _, one in reader.each(terminal.shown(rows, "trajectories"), texts=False):
         if one is not None:
             yield one
 

@@ -7,7 +7,7 @@
     factor      =  "-" factor | number | 'text' | "(" expression ")" | "sum" "(" expression ")" | path
     path        =  word {"." step | "[" expression "]"},   step = word | number | "*" (all items)
 
-``parse`` makes a tree of tuples of it, which ``record.formulas`` evaluates and ``spec.paths`` checks. No calls
+``parse`` makes a tree of tuples of it, which ``record.formulas`` evaluates and ``spec.names`` checks. No calls
 but ``sum``, no names but the roots of paths. Standard library only: read in traced processes.
 """
 

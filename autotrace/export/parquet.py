@@ -9,14 +9,12 @@ from pathlib import Path
 
 from autotrace.export.format import ExportError, Format, Written
 from autotrace.run import files, layout
-from autotrace.tables import location
-from autotrace.tables.copying import Copy
 from autotrace.tables.metrics import OfStep
-from autotrace.tables.place import Place, PlaceError, place
+from autotrace.tables.place import Copy, Place, PlaceError, is_url, place, root_of, segment
 from autotrace.tables.rollout import word
 from autotrace.tables.writer import Tables
+from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import integer
 
 _NONE: Mapping[int, OfStep] = {}
 AT_ONCE = 200
@@ -27,14 +25,14 @@ def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[int, Of
     """See ``Format.write``. What an earlier export wrote of the same run is replaced. ``metrics``: of the run's steps;
     written of those that have one of ``trajectories``."""
     written = Written()
-    at = place(location.root_of(out, Path()))
+    at = place(root_of(out, Path()))
     made = _beside(at)
     try:
         copies = []
         for number, (run_id, of_run) in enumerate(groupby(trajectories, key=lambda one: one.run_id)):
             own = made / str(number)  # a run's name is data: it names no folder
             project, count = _write_run(own, run_id, of_run, metrics)
-            folder = f"{location.segment(project, 'no-project')}/{location.segment(run_id, 'run')}"
+            folder = f"{segment(project, 'no-project')}/{segment(run_id, 'run')}"
             _check_free(at, folder)
             copies.append(Copy(own, at, folder))
             written.trajectories += count
@@ -50,7 +48,7 @@ def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[int, Of
 
 def _beside(at: Place) -> Path:
     """A new folder for what is being written: beside a local place, whose disk has the room, else the system's."""
-    parent = None if location.is_url(at.root) else Path(at.root).parent
+    parent = None if is_url(at.root) else Path(at.root).parent
     return Path(files.temporary_folder(".autotrace-export-", parent if parent and parent.is_dir() else None))
 
 

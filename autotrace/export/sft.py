@@ -19,9 +19,8 @@ from autotrace.export.format import ExportError, Format, Written
 from autotrace.export.staging import Row, Staging, write_lines
 from autotrace.tables.rollout import word
 from autotrace.trajectory.chains import Chain
-from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.jsonable import jsonable, number
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import number
 
 FILE = "train.jsonl"
 PARQUET = ".parquet"

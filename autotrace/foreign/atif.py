@@ -12,9 +12,9 @@ from typing import Any
 from autotrace.foreign.calls import Calls, listed, mapped, moment, plain, token_ids
 from autotrace.foreign.containers import Row
 from autotrace.foreign.format import Format, names
+from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.markup import Message
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.numbers import integer
 
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:

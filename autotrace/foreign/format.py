@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from autotrace.foreign.containers import Row
+from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import integer
 
 
 @dataclass(frozen=True)

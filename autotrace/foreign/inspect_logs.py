@@ -12,9 +12,9 @@ from typing import Any
 from autotrace.foreign.calls import Calls, listed, mapped, moment, plain
 from autotrace.foreign.containers import Row
 from autotrace.foreign.format import Format, names
+from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.markup import Message
 from autotrace.trajectory.model import ERROR, Trajectory
-from autotrace.trajectory.numbers import integer, number
 
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _ATTACHED = "attachment://"

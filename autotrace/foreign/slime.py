@@ -14,8 +14,8 @@ from typing import Any
 from autotrace.foreign.calls import Calls, from_text, listed, mapped, numbers, plain, token_ids
 from autotrace.foreign.containers import Row
 from autotrace.foreign.format import Format, names
+from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import integer, number
 
 _ENDED = {"completed": "stop", "truncated": "length", "aborted": "abort"}
 """A sample's status -> why its last turn ended."""

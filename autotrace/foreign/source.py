@@ -28,8 +28,8 @@ from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.line_files import changed
 from autotrace.tables.rebuilding import connected
 from autotrace.tables.sources import Source, Steps, stored_info
+from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory, with_names
-from autotrace.trajectory.numbers import integer
 from autotrace.trajectory.span_text import asked_words
 
 FORMATS: tuple[Format, ...] = (

@@ -14,8 +14,8 @@ from autotrace.foreign.calls import Calls
 from autotrace.foreign.containers import Row
 from autotrace.foreign.format import Format, names
 from autotrace.foreign.messages import texts
+from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import number
 
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:

@@ -17,8 +17,8 @@ from autotrace.foreign.containers import Row
 from autotrace.foreign.format import Format, names, step_of
 from autotrace.foreign.messages import texts
 from autotrace.trajectory.bounds import Allowance
+from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.numbers import integer, number
 
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:

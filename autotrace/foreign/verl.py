@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from autotrace.foreign.calls import Calls, from_text
 from autotrace.foreign.containers import Row
 from autotrace.foreign.format import Format, names, validates
+from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import integer
 
 _READ = {"input", "output", "gts", "score", "step", "uid", "reward", "advantage", "status", "num_turns", "request_id"}
 """Names that are not parts of the reward."""

@@ -12,9 +12,8 @@ from autotrace.insight.families.tokens import shared_prefix
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.chains import tree_of
-from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.jsonable import number, text
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import number
 from autotrace.trajectory.token_ids import piece, unpacked
 from autotrace.trajectory.tool_calls import ToolCall
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from autotrace.insight.profile import Profile, is_truncated
 from autotrace.insight.settings import Settings
-from autotrace.trajectory.numbers import integer, number
+from autotrace.trajectory.jsonable import integer, number
 
 
 @dataclass

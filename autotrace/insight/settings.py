@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.trajectory.numbers import integer, number
+from autotrace.trajectory.jsonable import integer, number
 
 
 @dataclass(frozen=True)

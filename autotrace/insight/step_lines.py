@@ -12,7 +12,7 @@ from autotrace.insight.families.engine import versions
 from autotrace.insight.families.signal import cause
 from autotrace.insight.families.time import PARTS
 from autotrace.insight.records import Record, Step
-from autotrace.trajectory.numbers import number
+from autotrace.trajectory.jsonable import number
 
 
 @dataclass(frozen=True)

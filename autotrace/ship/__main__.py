@@ -13,15 +13,15 @@ from pathlib import Path
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.run.lock import ShipperLock
-from autotrace.ship import garbage
-from autotrace.ship.log import log_to_file
+from autotrace.ship import process
+from autotrace.ship.process import log_to_file
 from autotrace.ship.shipper import Shipper
 from autotrace.ship.store.migrations import NewerDatabase
 
 
 def main(run_folder: str) -> int:
     """Follow the run until it is over; ``BROKEN`` when something unforeseen happened. Logs to ``shipper.log`` alone."""
-    garbage.put_off()
+    process.put_off()
     os.environ[env.AUTOTRACE] = "0"
     os.environ[env.OWN_RUN] = os.path.abspath(run_folder)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")

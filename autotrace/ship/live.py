@@ -36,8 +36,8 @@ from autotrace.tables.schema import FACTS
 from autotrace.tables.sources import Delivery, Lines, Source, Steps
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.durations import PARTS
+from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import integer, number
 from autotrace.trajectory.span_text import answered_ids, asked_ids
 
 if TYPE_CHECKING:  # what assembles and decodes is imported where something is: most of a command's time, else

@@ -28,7 +28,7 @@ from autotrace.ship.delivery.carrier import Binds
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.reporting import Report
 from autotrace.ship.index import step_facts
-from autotrace.ship.index.lines import record
+from autotrace.ship.index.summary import record
 from autotrace.ship.store.row import LOCAL, Row
 from autotrace.ship.store.state import State
 from autotrace.tables.rollout import ROLES

@@ -14,8 +14,8 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Status, Summary, TargetStatus
-from autotrace.ship.delivery.budgets import OVER_BUDGET, forecast, sent_key
-from autotrace.ship.delivery.courier import Courier
+from autotrace.ship.delivery.admission import OVER_BUDGET, forecast, sent_key
+from autotrace.ship.delivery.couriers import Courier
 from autotrace.ship.pace import Pace
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments

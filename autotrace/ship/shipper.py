@@ -16,12 +16,12 @@ from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.lock import ShipperLock
 from autotrace.run.status import Status, Summary
-from autotrace.ship import garbage
+from autotrace.ship import process
 from autotrace.ship.alerts import Alerts
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.backend_choice import chosen, remember
-from autotrace.ship.cluster.listening import Listening
+from autotrace.ship.cluster.receiver import Listening
 from autotrace.ship.delivery.crew import Crew
 from autotrace.ship.delivery.into_tables import open_tables
 from autotrace.ship.delivery.outbox import QUIET, Outbox
@@ -29,8 +29,8 @@ from autotrace.ship.delivery.reporting import Reporting
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.index.restored import restore
 from autotrace.ship.live_findings import LiveFindings
-from autotrace.ship.main_process import MainProcess
 from autotrace.ship.pace import Pace
+from autotrace.ship.process import MainProcess
 from autotrace.ship.report import StatusFile
 from autotrace.ship.retention import Retention
 from autotrace.ship.store.delivery_queue import TABLES
@@ -205,7 +205,7 @@ class Shipper:
                 self._crew.put_in_order()
             in_order = state == "done"
             self.write(state)
-            garbage.collect()
+            process.collect()
             awaited = self._asked_at is not None and gone_for <= 0
             pause = POLL / 6 if self._couriers.busy or awaited else POLL
             self._crew.rest(0.0 if moved else pause)

@@ -1,4 +1,4 @@
-"""What a backend must be able to do: the sink, and the errors it raises.
+"""What a backend must be able to do: the sink, and the errors it raises. ``Delivered`` is what a sink may remember.
 
 A sink is called by the shipper alone, from one thread at a time; with ``--shippers N`` there are N of them in N
 processes, if the backend's descriptor allows that (``Backend.parallel``). Two promises make delivery safe:
@@ -8,11 +8,11 @@ processes, if the backend's descriptor allows that (``Backend.parallel``). Two p
 - It may be called again with the same trajectories (after a crash, or because a reward arrived later), in this process
   or in another. They then replace what was stored, never duplicate it: trace ids and span ids stay the same.
 
-Whatever else a sink raises counts as ``Unavailable``, and its traceback is in ``shipper.log``.
-"""
+Whatever else a sink raises counts as ``Unavailable``, and its traceback is in ``shipper.log``."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -101,3 +101,27 @@ class Reporter(Protocol):
 
     def close(self) -> None:
         """Release connections; never raises."""
+
+
+MOST = 100_000
+"""Values that are remembered (about 20 MB), those of the latest traces."""
+
+
+class Delivered:
+    """Trace id and name -> value: of a call its digest. What was forgotten is sent again, which replaces it."""
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._count = 0
+
+    def of(self, trace_id: str) -> dict[str, Any]:
+        """All that is known of a trace."""
+        return self._traces.get(trace_id, {})
+
+    def put(self, trace_id: str, name: str, value: Any) -> None:
+        """The backend has ``value``."""
+        names = self._traces.setdefault(trace_id, {})
+        self._count += name not in names
+        names[name] = value
+        while self._count > MOST:
+            self._count -= len(self._traces.popitem(last=False)[1])

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from autotrace.config.plan import ROLES
-from autotrace.spec import names, paths, versions
+from autotrace.spec import names
 from autotrace.spec.document import Complain, Node, Position
 from autotrace.spec.model import MODES, Capture, Entry, Key, Tokens, form, types
 
@@ -42,7 +42,7 @@ def read(node: Node, complain: Complain) -> tuple[Entry, frozenset[str]] | None:
     elif "target" not in node.value:
         noted(node.position, "an entry without `target:`; write `target: package.module.Class.method`")
     if "versions" in given:
-        _say(node.value["versions"], versions.fault(given["versions"] or ""), noted)
+        _say(node.value["versions"], names.wrong_range(given["versions"] or ""), noted)
     _paths(node, given, noted)
     return None if mistakes else (Entry(**given), frozenset(given))
 
@@ -79,7 +79,7 @@ def _target(node: Node, complain: Complain) -> None:
         complain(node.position, f"the list after `target:` is empty; write {form(Entry, 'target')}")
     seen: set[str] = set()
     for item in _items(node):
-        _say(item, names.fault(item.value), complain)
+        _say(item, names.wrong_name(item.value), complain)
         if item.value in seen:
             complain(item.position, f"`{item.value}` is in this list twice: keep one")
         seen.add(item.value)
@@ -105,19 +105,19 @@ def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
         if key in given and isinstance(node.value[key].value, dict):
             for value in node.value[key].value.values():
                 for item in _items(value):
-                    _say(item, paths.fault(item.value), complain)
+                    _say(item, names.wrong_path(item.value), complain)
     for key in ("rows", "chains", "id", "of"):
         for item in _items(node.value[key]) if key in given else ():
-            _say(item, paths.fault(item.value), complain)
+            _say(item, names.wrong_path(item.value), complain)
     for name, position in node.value["outcomes"].keys.items() if given.get("outcomes") else ():
-        if fault := names.fault(name):
+        if fault := names.wrong_name(name):
             complain(position, fault)
     _of(node, given, complain)
     _rows(node, given, complain)
     _chains(node, given, complain)
     for item in _items(node.value["final"]) if "final" in given else ():
-        fault = paths.fault(item.value)
-        if fault is None and paths.roots(item.value) != ("item",):
+        fault = names.wrong_path(item.value)
+        if fault is None and names.roots(item.value) != ("item",):
             fault = (
                 f"`{item.value}`: `final` looks at what a generator yields; begin the path with item, `item.finished`"
             )
@@ -125,7 +125,7 @@ def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
     for key, value in node.value["capture"].value.items() if "capture" in given else ():
         for item in _items(value):
             if key == "include":
-                _say(item, paths.fault(item.value), complain)
+                _say(item, names.wrong_path(item.value), complain)
             elif not _ARGUMENT.match(item.value):
                 complain(item.position, f"`{item.value}`: write an argument's name, or result.NAME")
 
@@ -134,7 +134,7 @@ def _rows(node: Node, given: dict[str, Any], complain: Complain) -> None:
     """What goes with ``rows`` and what does not."""
     rows = _items(node.value["rows"]) if "rows" in given else ()
     for item in rows:
-        if {"row", "i", "n", "result", "item"} & set(paths.roots(item.value)):
+        if {"row", "i", "n", "result", "item"} & set(names.roots(item.value)):
             complain(item.position, f"`{item.value}`: the rows are read when the call begins; name an argument")
     if rows and given.get("mode") == "count":
         complain(node.keys["mode"], "`mode: count` records no call, so it has no rows: leave one of the two out")
@@ -147,7 +147,7 @@ def _chains(node: Node, given: dict[str, Any], complain: Complain) -> None:
     if "chains" not in given:
         return
     for item in _items(node.value["chains"]):
-        if paths.roots(item.value) != ("result",):
+        if names.roots(item.value) != ("result",):
             complain(item.position, f"`{item.value}`: the call returns its chains; begin the path with result")
     if "rows" in given:
         complain(node.keys["rows"], "a batch returns no chains of its own: leave `rows` or `chains` out")
@@ -197,7 +197,7 @@ def _say(node: Node, fault: str | None, complain: Complain) -> None:
 
 
 def _unknown(key: str, where: str, keys: Iterable[str]) -> str:
-    if not where and "." in key and names.fault(key) is None:
+    if not where and "." in key and names.wrong_name(key) is None:
         return f"`{key}:` ends in a colon: write the name alone, or `target: {key}`"
     if key == "<<":
         return "`<<` merges are not used in spec files: write the keys out"

@@ -1,11 +1,18 @@
-"""The syntax of a target: ``pkg.mod.Class.method``, ``pkg.mod:Class.method``, ``pkg.mod.Class.*``, ``pkg.**``."""
+"""How a list spells targets (``pkg.mod.Class.method``, ``pkg.mod:Class.method``, ``pkg.mod.Class.*``, ``pkg.**``),
+paths (``result.outputs.-1.token_ids``, which ``record.fields`` reads) and version ranges: ``verl>=0.5,<0.8`` is a
+distribution and a PEP 440 range."""
 
 from __future__ import annotations
 
 import keyword
 import re
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
 from autotrace.adapters.registry import is_endless
+from autotrace.config import expressions
 
 _WORD = re.compile(r"[^\W\d]\w*\Z")
 
@@ -25,7 +32,7 @@ def top(name: str) -> str:
     return re.split(r"[.:]", name, maxsplit=1)[0]
 
 
-def fault(name: str) -> str | None:
+def wrong_name(name: str) -> str | None:
     """Why ``name`` can never be found, and what to write instead; None when it may exist."""
     shown = f"`{name}`"
     if not name.strip():
@@ -80,3 +87,95 @@ def _dotted(name: str) -> str:
     path, _, function = name.partition(":")
     module = path.removesuffix(".py").strip("./").replace("/", ".")
     return f"{module}.{function.strip(':').replace('::', '.') or 'function'}"
+
+
+_QUOTED = re.compile(r"\[\s*['\"]")
+
+
+def roots(path: str) -> tuple[str, ...]:
+    """First words: an argument, ``self``, ``kwargs``, ``result`` or ``item``, in rows ``row``, ``i`` or ``n``."""
+    if not expressions.is_expression(path):
+        return (path.split(".", 1)[0],)
+    try:
+        return tuple(dict.fromkeys(expressions.roots(expressions.parse(path))))
+    except expressions.ExpressionError:
+        return ()
+
+
+def wrong_path(path: str) -> str | None:
+    """What is wrong with ``path`` and what to write instead; None when it can be read."""
+    shown = f"`{path}`"
+    if not path.strip():
+        return "an empty path: write an argument's name, or result.NAME"
+    if _QUOTED.search(path):
+        return f"{shown}: write indexes and keys with dots, `{_dotted_path(path)}`"
+    if expressions.is_expression(path):
+        try:
+            expressions.parse(path)
+        except expressions.ExpressionError as error:
+            return f"{shown}: {error}"
+        return None
+    words = path.split(".")
+    if "" in words:
+        return f"{shown}: a word is missing next to a dot"
+    if not _WORD.match(words[0]):
+        return f"{shown}: the first word is the name of an argument, self, kwargs, result or item"
+    return None
+
+
+def _dotted_path(path: str) -> str:
+    inside = re.sub(r"\[\s*['\"]?([^\]'\"]*)['\"]?\s*\]", r".\1", path)
+    return inside.replace("[", ".").replace("]", "").strip(".")
+
+
+LONGEST = 500
+"""Characters of a range: to read one takes time with the square of them."""
+
+
+def wrong_range(text: str) -> str | None:
+    """What is wrong with the range ``text``; None when some release can be in it."""
+    if len(text) > LONGEST:
+        return f"a version range has at most {LONGEST} characters, this one has {len(text):,}"
+    shown = f'"{text}"'
+    try:
+        wanted = Requirement(text)
+    except InvalidRequirement:
+        if text[:1] in "<>=!~":
+            return f'{shown} names no distribution: write for example "verl{text}"'
+        return f'{shown} is not a version range: write for example "verl>=0.5,<0.8"'
+    if wanted.marker or wanted.url or wanted.extras:
+        return f'{shown}: only a distribution and a range, for example "{wanted.name}>=0.5"'
+    if not wanted.specifier:
+        return f'{shown} has no range: write for example "{wanted.name}>=0.5", or leave `versions` out'
+    if _empty(wanted.specifier):
+        return f"{shown} excludes every release: no version is in all of these ranges"
+    return None
+
+
+def distribution(text: str) -> str:
+    """The distribution a valid range is about."""
+    return Requirement(text).name
+
+
+def within(text: str, version: str) -> bool:
+    """Whether ``version`` is in the range. A version that cannot be parsed counts as in range."""
+    try:
+        return Requirement(text).specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def _empty(specifier: SpecifierSet) -> bool:
+    """Whether no release can satisfy all parts: tries the bounds and their neighbours."""
+    candidates = {"0", "99999"}
+    for part in specifier:
+        if part.operator == "===":
+            return False
+        bound = Version(part.version.removesuffix(".*"))
+        words = [str(word) for word in bound.release]
+        raised = [*words[:-1], str(bound.release[-1] + 1)]
+        candidates |= {part.version.removesuffix(".*"), ".".join([*words, "0", "1"]), ".".join(raised)}
+        candidates |= {f"{bound.base_version}{suffix}" for suffix in (".post1", "rc1", ".dev0", ".post99999")}
+        if bound.release[-1]:
+            candidates.add(".".join([*words[:-1], str(bound.release[-1] - 1), "99999"]))
+    return not any(specifier.contains(Version(candidate), prereleases=True) for candidate in candidates)

@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from autotrace.config.plan import Plan, Target, decorated
-from autotrace.spec import names, paths, versions
+from autotrace.spec import names
 from autotrace.spec.describe import Description, describe, refusal
 from autotrace.spec.hints import hint
 from autotrace.spec.names import stem
@@ -71,9 +71,9 @@ def _judged(
 ) -> Verdict:
     first = target.names[0]
     if target.versions is not None:
-        wanted = versions.distribution(target.versions)
+        wanted = names.distribution(target.versions)
         installed = resolver.source.version(wanted)
-        if installed is not None and not versions.within(target.versions, installed):
+        if installed is not None and not names.within(target.versions, installed):
             return Verdict(target, SKIPPED, first, f"for {target.versions}, but this is {wanted} {installed}")
     if all(resolver.module(names.top(name)) is None for name in target.names):
         if not expected or target.versions is not None:
@@ -137,17 +137,17 @@ def _notes(target: Target, function: Description) -> Iterator[str]:
         yield "it is abstract, what runs are its overrides: add `subclasses: true`"
     if function.kind == "property":
         yield "a property: each read of it is recorded as one call"
-    if target.chains and not any("row" in paths.roots(path) for _, given in _given_paths(target) for path in given):
+    if target.chains and not any("row" in names.roots(path) for _, given in _given_paths(target) for path in given):
         yield "chains: nothing is read of them; write `tokens: {prompt: row.prompt_ids, response: row.response_ids}`"
     if any(name.startswith("**") for name in function.arguments):
         return
     arguments = [*function.keywords, *(_IN_ROWS if target.rows or target.chains else ()), *_ALWAYS]
     for key, alternatives in _given_paths(target):
-        if not any(set(paths.roots(path)) <= set(arguments) for path in alternatives):
-            word = next(root for root in paths.roots(alternatives[0]) if root not in arguments)
+        if not any(set(names.roots(path)) <= set(arguments) for path in alternatives):
+            word = next(root for root in names.roots(alternatives[0]) if root not in arguments)
             yield f"{key}: no argument `{word}`{_perhaps(word, arguments)}"
     for word in (*(target.include or ()), *target.exclude):
-        for root in paths.roots(word):
+        for root in names.roots(word):
             close = difflib.get_close_matches(root, arguments, n=1, cutoff=0.8)
             if root not in arguments and close:
                 yield f"capture: no argument `{word}`; did you mean `{close[0]}`?"

@@ -1,20 +1,27 @@
-"""Rows as Arrow tables. Never in a traced process: it imports pyarrow."""
+"""Rows as Arrow tables and as Parquet files: row groups of a useful size, compressed, with the settings that fit each
+column. Never in a traced process: it imports pyarrow."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import os
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from operator import attrgetter, is_
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from autotrace.run import files
 from autotrace.tables.columns import Column, Table
 from autotrace.tables.rollout import Rollout
-from autotrace.tables.schema import OF_TRAJECTORIES, rows
+from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, VERSION, rows
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 
@@ -36,7 +43,7 @@ def arrow_type(name: str) -> pa.DataType:
     return _SCALARS[name]
 
 
-def schema(table: Table, columns: Sequence[str] | None = None) -> pa.Schema:
+def arrow_schema(table: Table, columns: Sequence[str] | None = None) -> pa.Schema:
     """The Arrow schema of ``table``, or of ``columns`` of it in their order. Raises ``KeyError`` for another name."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in chosen(table, columns)])
 
@@ -166,3 +173,107 @@ def _each(kind: str, value: Any) -> Any:
         return pa.array([plain], arrow_type(kind))[0].as_py()
     except _MISFITS:
         return None
+
+
+GROUP_BYTES = 8 << 20
+"""Bytes of a row group, about, before compression."""
+UNIQUE = (
+    "span_id", "parent_id", "prompt_base", "mask_of", "text_base", "prompt_of", "request_id", "start_ns", "end_ns",
+    "duration_s",
+)  # fmt: skip
+TOKENS = ("new_prompt_ids", "prompt_ids", "response_ids", "rollout_log_probs")
+TEXTS = (
+    "prompt_text", "response_text", "whole_prompt_text", "response_parts", "messages", "inputs", "output", "attributes",
+    "error_stack", "value", "profile", "notes",
+)  # fmt: skip
+"""Columns whose values hardly ever repeat: a dictionary of them costs time and saves nothing. Smallest
+and largest say nothing about long texts, either."""
+_COMPRESSED = (pa.types.is_string, pa.types.is_list)
+"""What is compressed, beside ``UNIQUE``. Other numbers take few bytes, however many columns there are, and each
+column that is compressed takes memory that has to be cleared first, which costs more than all the rest of it."""
+
+
+class TableFile:
+    """A context manager; ``part`` is whole when it is left. Raises ``OSError`` and ``pa.ArrowException``."""
+
+    def __init__(self, part: Path, name: str, run_id: str) -> None:
+        schema, self._settings = _layout(name)
+        self._schema = schema.with_metadata({"autotrace.schema": str(VERSION), "autotrace.run": run_id})
+        self._part = part
+        self._waiting: list[pa.Table] = []
+        self._bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+        self.rows = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Add rows."""
+        self._waiting.append(self._conformed(table))
+        self._bytes += table.nbytes
+        self.rows += table.num_rows
+        if self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _conformed(self, table: pa.Table) -> pa.Table:
+        """``table``, perhaps of an older release, with the columns of this one."""
+        if table.schema.equals(self._schema):
+            return table.replace_schema_metadata(self._schema.metadata)
+        names = set(table.column_names)
+        columns = [
+            table[column.name].cast(column.type) if column.name in names else pa.nulls(len(table), column.type)
+            for column in self._schema
+        ]
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+    def _flush(self) -> None:
+        if self._waiting and self._writer is not None:
+            self._writer.write_table(pa.concat_tables(self._waiting))
+        self._waiting, self._bytes = [], 0
+
+    def __enter__(self) -> TableFile:
+        descriptor = files.overwrite(self._part)
+        try:
+            # not Python's file: each of its many writes would wait for the interpreter's lock. By its number: pyarrow
+            # takes names in UTF-8 only
+            self._file = pa.OSFile(f"/dev/fd/{descriptor}", "wb")
+        finally:
+            os.close(descriptor)
+        self._writer = pq.ParquetWriter(self._file, self._schema, **self._settings)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._flush()
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            self._file.close()
+
+
+@functools.cache
+def _layout(name: str) -> tuple[pa.Schema, dict[str, Any]]:
+    """The schema of a table, and how its columns are written."""
+    schema = arrow_schema(TABLES[name])
+    return schema, _settings(schema)
+
+
+def _settings(schema: pa.Schema) -> dict[str, Any]:
+    plain = {*UNIQUE, *TOKENS, *TEXTS}
+    return {
+        "compression": {_leaf(column): "zstd" if _is_compressed(column) else "none" for column in schema},
+        "compression_level": {_leaf(column): 1 for column in schema if _is_compressed(column)},
+        "use_dictionary": [_leaf(column) for column in schema if column.name not in plain],
+        "write_statistics": [
+            column.name for column in schema if _leaf(column) == column.name and column.name not in TEXTS
+        ],
+    }
+
+
+def _is_compressed(column: pa.Field) -> bool:
+    return column.name in UNIQUE or any(kind(column.type) for kind in _COMPRESSED)
+
+
+def _leaf(column: pa.Field) -> str:
+    return f"{column.name}.list.element" if pa.types.is_list(column.type) else str(column.name)

@@ -11,8 +11,8 @@ from autotrace.spool.records import MEASURED
 from autotrace.tables.columns import OF_ROLLOUT, Column, Table, duration, of_span
 from autotrace.tables.rollout import Call, exact, json, word
 from autotrace.trajectory.deferred import Continued
+from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import error_text, finish_reason
-from autotrace.trajectory.numbers import integer, number
 from autotrace.trajectory.span_text import answered_words, asked_words
 
 

@@ -13,7 +13,7 @@ from autotrace.tables.conditions import Condition
 from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import OPEN, Span, Trajectory, ancestors
-from autotrace.trajectory.tool_names import tool_name
+from autotrace.trajectory.tool_calls import tool_name
 
 SECONDS, TIMES = 60.0, 10.0
 """A call hangs if it is open for so long, and so many times as long as nearly all calls like it took."""

@@ -19,8 +19,8 @@ from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.rebuilding import as_error, connected
 from autotrace.tables.sources import Source, Steps, stored_info
 from autotrace.trajectory.deferred import DeferrableField
+from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.numbers import integer
 
 FILE = "trajectories.jsonl"
 SUFFIX = ".jsonl"

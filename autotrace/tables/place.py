@@ -1,5 +1,8 @@
-"""Where tables are copied to: a local folder or an object store. A file there is whole, or it is not there: by
-``rename`` after ``fsync``, or by an upload, which object stores show only when it is whole."""
+"""Where tables are copied to: ``PROJECT/RUN/`` in a local folder or an object store, as the run goes on.
+
+A file there is whole, or it is not there: by ``rename`` after ``fsync``, or by an upload, which object stores show
+only when it is whole. Files are copied first, then ``commits.jsonl``, so a reader of its lines there sees whole
+commits. What a killed process copied and no line names is written again, or taken away."""
 
 from __future__ import annotations
 
@@ -8,11 +11,65 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from autotrace.run import files
-from autotrace.tables.location import is_url
+from autotrace.tables.commits import FILE, FOLDER, snapshot
+
+VARIABLE = "AUTOTRACE_PARQUET"
+"""Folder or URL (``s3://bucket/folder``) of the Parquet files; default: ``parquet`` in the run directory."""
+DEFAULT = "parquet"
+_LIBRARIES = {
+    "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
+    "hdfs": "pyarrow", "memory": "fsspec",
+}  # fmt: skip
+"""Scheme of a URL -> the module that fsspec needs for it."""
+
+
+def is_url(root: str) -> bool:
+    """Not a path of this machine."""
+    return "://" in root and not root.startswith("file://")
+
+
+def local(root: str) -> Path:
+    """The path that ``root`` is."""
+    return Path(os.path.abspath(os.path.expanduser(root.removeprefix("file://"))))
+
+
+def check(root: str | None, find: Callable[[str], Any]) -> None:
+    """Whether ``root`` could be written to, without a connection. ``find(module)``: None where it is not installed.
+    Raises ``ValueError`` with one sentence."""
+    if not root:
+        return
+    if not is_url(root):
+        path = local(root)
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"{VARIABLE}={root}: this is a file; name a folder or a URL such as s3://bucket/folder")
+        return
+    scheme = root.partition("://")[0]
+    if scheme not in _LIBRARIES:
+        raise ValueError(f"{VARIABLE}={root}: unknown scheme {scheme}://; choose from {', '.join(_LIBRARIES)}")
+    if not root.partition("://")[2].strip("/"):
+        raise ValueError(f"{VARIABLE}={root}: a bucket is missing; write {scheme}://BUCKET/FOLDER")
+    library = _LIBRARIES[scheme]
+    if find(library) is None:
+        raise ValueError(f"{VARIABLE}={root} needs {library}, which is not installed: pip install {library}")
+
+
+def root_of(given: str | None, run_folder: Path) -> str:
+    """The root for a run: ``given`` as an absolute path or URL, else beside the run."""
+    if not given:
+        return str(run_folder.absolute().parent / DEFAULT)
+    return given.rstrip("/") if is_url(given) else str(local(given))
+
+
+def segment(name: str | None, empty: str) -> str:
+    """``name`` as the name of a folder that every reader and file system takes."""
+    safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name or "").strip(".-")[:100]
+    return safe or empty
+
 
 PART = ".part"
 ABANDONED = 600.0
@@ -216,3 +273,60 @@ _REMEDIES = {
     "ImportError": "install what its scheme needs",
 }
 """Exception -> what a person must do; all others may pass by themselves."""
+
+
+TRIES = 5
+"""Files may be made one of while they are copied: then the lines are read again."""
+
+
+class Copy:
+    """Copies the tables of ``run_folder`` to ``folder`` of a place."""
+
+    def __init__(self, run_folder: Path, at: Place, folder: str) -> None:
+        self._tables = run_folder / FOLDER
+        self._place = at
+        self._folder = f"{folder}/{FOLDER}"
+        self._there: set[str] | None = None
+        """Files that are there and that count."""
+
+    def update(self) -> int:
+        """Copy what was committed since; bytes. Raises ``PlaceError``, or ``OSError`` where the tables cannot be read;
+        then it may be tried again."""
+        for attempt in range(TRIES):
+            try:
+                return self._update()
+            except FileNotFoundError:
+                if attempt == TRIES - 1:
+                    raise
+            except BaseException:
+                self._there = None
+                raise
+        raise AssertionError
+
+    def _update(self) -> int:
+        text = (self._tables / FILE).read_bytes()
+        found, copied = snapshot(text), 0
+        counts = {path for by_path in found.files.values() for path in by_path}
+        if self._there is None:
+            self._there = self._cleaned(counts)
+        for path in sorted(counts - self._there):
+            self._place.put(f"{self._folder}/{path}", self._tables / path)
+            self._there.add(path)
+            copied += (self._tables / path).stat().st_size
+        lines = self._tables / f".{FILE}.copy"
+        files.replace(lines, text[: found.size])
+        self._place.put(f"{self._folder}/{FILE}", lines)
+        for path in self._there - counts:
+            self._place.remove(f"{self._folder}/{path}")
+        self._there &= counts
+        return copied
+
+    def _cleaned(self, counts: set[str]) -> set[str]:
+        """The files there that its own lines and these name; others that it has are taken away."""
+        known = snapshot(self._place.read(f"{self._folder}/{FILE}") or b"")
+        named = {path for by_path in known.files.values() for path in by_path}
+        for table in {path.partition("/")[0] for path in counts | named}:
+            for name in self._place.names(f"{self._folder}/{table}"):
+                if f"{table}/{name}" not in named:
+                    self._place.remove(f"{self._folder}/{table}/{name}")
+        return named

@@ -8,7 +8,7 @@ from typing import Any
 from autotrace.trajectory.bounds import Allowance, flattened
 from autotrace.trajectory.deferred import Deferred
 from autotrace.trajectory.model import Span
-from autotrace.trajectory.titles import entitle
+from autotrace.trajectory.tool_calls import entitle
 
 
 def connected(spans: list[Span]) -> list[Span]:

@@ -13,9 +13,8 @@ from autotrace.insight.profile import decode
 from autotrace.trajectory.chains import Chain, tree_of
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, times
-from autotrace.trajectory.jsonable import jsonable, text
+from autotrace.trajectory.jsonable import integer, jsonable, text
 from autotrace.trajectory.model import TRAINERS, Span, Trajectory, above, finish_reason
-from autotrace.trajectory.numbers import integer
 from autotrace.trajectory.pieces import own_pieces, whole_response
 from autotrace.trajectory.receipt import Receipt, of_row, receipt_of
 from autotrace.trajectory.tool_calls import tool_calls

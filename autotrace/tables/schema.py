@@ -13,7 +13,7 @@ from autotrace.tables.columns import OF_ROLLOUT, Column, Table
 from autotrace.tables.metrics import METRICS
 from autotrace.tables.rollout import Call, Known, OwnChain, Rollout, exact
 from autotrace.tables.trajectories import TRAJECTORIES
-from autotrace.trajectory.numbers import number
+from autotrace.trajectory.jsonable import number
 
 VERSION = 1
 """Counts up when a column changes its meaning or goes; new columns and tables need no new version."""

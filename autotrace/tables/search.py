@@ -15,8 +15,7 @@ from typing import Any
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import input_text, output_text
-from autotrace.trajectory.tool_calls import text_of
-from autotrace.trajectory.tool_names import tool_name
+from autotrace.trajectory.tool_calls import text_of, tool_name
 
 if sys.version_info >= (3, 11):
     from re import _constants as _codes

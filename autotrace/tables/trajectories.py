@@ -10,8 +10,8 @@ from autotrace.insight.profile import codes, decode, has_tool_error, is_truncate
 from autotrace.tables.columns import IDENTITY, Column, Table, duration
 from autotrace.tables.rollout import Rollout, exact, json, word
 from autotrace.trajectory.chains import tree_of
+from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import integer, number
 from autotrace.trajectory.span_text import prompt_line
 
 

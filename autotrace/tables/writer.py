@@ -1,9 +1,8 @@
 """The tables of a run folder as they grow: a batch of trajectories is one file a table and one line of
-``commits.jsonl``. Never in a traced process.
+``commits.jsonl``. Small files are made one, so that readers open few. Never in a traced process.
 
 Killed at any moment, or on a full disk, what was committed is there once and the rest is not: files are written and
-synced first, the line is the commit. One process writes at a time, the holder of ``shipper.lock``.
-"""
+synced first, the line is the commit. One process writes at a time, the holder of ``shipper.lock``."""
 
 from __future__ import annotations
 
@@ -13,20 +12,63 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from autotrace.run import files
-from autotrace.tables import arrow, compaction, metrics
+from autotrace.tables import arrow, metrics
+from autotrace.tables.arrow import TableFile
 from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commit, Snapshot, snapshot
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import failed, sync
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS, rows
-from autotrace.tables.writing import TableFile
 from autotrace.trajectory.model import Trajectory
+
+MANY, FEW = 32, 2
+"""Small files of a table that are made one; at the end of a run."""
+FULL = 64 << 20
+"""Bytes of a file that is left as it is."""
+SMALL = 2 << 20, FULL
+"""Files below so many bytes are made one; so each row is written about three times."""
+LATEST = 8
+"""Commits whose files are left as they are while the run goes on: they may hold what is given once more."""
+
+
+def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
+    """A table and the files to make one of it."""
+    recent = [*islice((commit for commit in reversed(found.commits) if not commit.removes), LATEST)]
+    for table, by_path in found.files.items():
+        latest = {f"{table}/{commit.files[table].name}" for commit in recent if table in commit.files}
+        for limit in (FULL,) if everything else SMALL:
+            taken, size = list[str](), 0
+            for path, file in by_path.items():
+                if file.bytes < limit and size < FULL and (everything or path not in latest):
+                    taken.append(path)
+                    size += file.bytes
+            if len(taken) >= (FEW if everything else MANY):
+                return table, taken
+    return None
+
+
+def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
+    """The rows of a file that count, a row group at a time."""
+    ids = pa.array(superseded, pa.string())
+    since = pa.array(superseded.values(), pa.int64())
+    with pq.ParquetFile(path) as file:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group)
+            if len(ids):
+                place = pc.index_in(table["trace_id"], value_set=ids)
+                old = pc.less(table["version"], since.take(place.combine_chunks()))
+                table = table.filter(pc.invert(pc.fill_null(old, False)))
+            if table.num_rows:
+                yield table
+
 
 REMEMBERED = 20_000
 """The latest trajectories. What was written about them is remembered, so that a late fact writes facts alone."""
@@ -78,7 +120,7 @@ class Tables:
         with self._lock, self._errors():
             found = self._opened()
             self._sweep(found, LINGERS)
-            chosen = compaction.chosen(found, everything)
+            chosen = to_merge(found, everything)
             if chosen is None:
                 return False
             table, paths = chosen
@@ -87,7 +129,7 @@ class Tables:
             superseded = {} if table == METRICS.name else found.superseded
             with TableFile(part, table, self.run_id) as file:
                 for path in paths:
-                    for some in compaction.rows(self.folder / path, superseded):
+                    for some in counting(self.folder / path, superseded):
                         file.add(some)
             added = {table: self._placed(part, table, name, file.rows)} if file.rows else {}
             if not file.rows:

@@ -14,9 +14,8 @@ import msgspec
 
 from autotrace.trajectory.deferred import Continued
 from autotrace.trajectory.model import DEPTH, Span, Trajectory, above, finish_reason
-from autotrace.trajectory.said import COMPARED, Said, turns_before
-from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed, piece, tokens
-from autotrace.trajectory.written_again import found, kept_of
+from autotrace.trajectory.span_text import COMPARED, Said, turns_before
+from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, found, kept_of, packed, piece, tokens
 
 SUB_AGENT, COMPACTION, REWRITE, RETRY, BEST_OF, RESTART = (
     "sub-agent", "compaction", "rewrite", "retry", "best-of", "restart",

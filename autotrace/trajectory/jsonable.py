@@ -1,8 +1,8 @@
-"""Any decoded value as plain JSON: a record holds values of other people's programs, of any type.
+"""Any decoded value as plain JSON, and as numbers of columns: a record holds values of other people's programs, of any
+type.
 
 There is one conversion. Where JSON leaves a choice (what a long list, a text, a number that is not finite becomes), a
-subclass decides: ``sinks.payload`` for what people are shown, ``record.record_writer`` for what a record may hold.
-"""
+subclass decides: ``sinks.payload`` for what people are shown, ``record.record_writer`` for what a record may hold."""
 
 from __future__ import annotations
 
@@ -11,6 +11,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from autotrace.config.scalars import readable as text
+
+
+def integer(value: Any) -> int | None:
+    """``value`` as a whole number of 64 bits, if it is one."""
+    if value is None or isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = int(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def number(value: Any) -> float | None:
+    """``value`` as a float, if it is a number."""
+    try:
+        return float(value) if isinstance(value, (bool, int, float)) else None
+    except OverflowError:
+        return None
+
 
 __all__ = ["MAX_DEPTH", "Conversion", "jsonable", "text"]
 

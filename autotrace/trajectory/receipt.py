@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotrace.trajectory.chains import Chain, path, tree_of
+from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import integer
 
 _REPORTED = re.compile(r"(?:advantage|token_facts)(?:\.(\d{1,6}))?")
 _RETURNED = re.compile(r"row_tokens(?:\.(\d{1,6}))?")

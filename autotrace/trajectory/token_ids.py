@@ -1,4 +1,5 @@
-"""Token ids as bytes, four each: what is compared and searched."""
+"""Token ids as bytes, four each: what is compared and searched, and whether a prompt is the conversation before it with
+other tokens: retokenised, edited, shortened."""
 
 from __future__ import annotations
 
@@ -56,3 +57,46 @@ def common(one: bytes, other: bytes) -> int:
         else:
             high = middle - 1
     return low
+
+
+def kept_of(base: bytes, prompt: bytes, asked: int, first: int) -> int | None:
+    """How many tokens ``prompt`` keeps of ``base``, the prompt of ``asked`` tokens and the answer before it, where it
+    is the same conversation; None: it is another one. ``first``: tokens of the trajectory's first prompt."""
+    kept, length = common(base, prompt), tokens(base)
+    if kept >= max(asked, length - TRIMMED):
+        return kept
+    if kept == tokens(prompt) or (kept < asked and not _is_grown(base, prompt, kept, asked, first)):
+        return None
+    return kept
+
+
+def _is_grown(base: bytes, prompt: bytes, kept: int, asked: int, first: int) -> bool:
+    """A prompt that leaves the one before early is the same conversation if it has grown and goes on with pieces of
+    it, or was edited; else the agent began anew, or another one speaks."""
+    if tokens(prompt) < asked or kept * 2 < min(asked, tokens(base)):
+        return _is_edited(base, prompt, kept, asked, first)
+    probes = range(max(kept + PROBE, asked - 4 * PROBE), tokens(base) - PROBE, PROBE)
+    return any(find(prompt, piece(base, at, at + PROBE), kept) >= 0 for at in probes)
+
+
+def _is_edited(base: bytes, prompt: bytes, kept: int, asked: int, first: int) -> bool:
+    """A detail was changed and what follows is much as it was; or the whole first prompt and the last answer are there,
+    and what stood between was left out or made shorter. (Written anew, pieces may differ in single tokens.)"""
+    end = tokens(base) - TRIMMED
+    rest, answered = found(base, prompt, range(kept + EDIT, end - PROBE, PROBE), kept), range(asked, end - PROBE, PROBE)
+    is_near = rest and rest[0][0] <= kept + EDIT + PROBE and abs(rest[0][1] - rest[0][0]) <= EDIT
+    if is_near and len(rest) * PROBE * 2 >= end - kept - EDIT:
+        return True
+    same = len(found(base, prompt, answered, kept))
+    return kept >= first > 0 and same >= min(2, len(answered)) and same * 3 >= len(answered) > 0
+
+
+def found(base: bytes, prompt: bytes, places: range, behind: int) -> list[tuple[int, int]]:
+    """The pieces at ``places`` that the prompt has, in their order: where, and where there."""
+    there = []
+    for at in places:
+        where = find(prompt, piece(base, at, at + PROBE), behind)
+        if where >= 0:
+            there.append((at, where))
+            behind = where
+    return there

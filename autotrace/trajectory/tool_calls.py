@@ -1,8 +1,10 @@
-"""The tool calls of a trajectory, as the agent made them: of which tool, what it was told, what came of it."""
+"""The tool calls of a trajectory, as the agent made them: of which tool, what it was told, what came of it. And what
+people call the calls of a trajectory: ``turn 2``, ``search`` rather than ``Agent.call_tool``, the name of an agent."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -10,8 +12,70 @@ from typing import Any
 import msgspec
 
 from autotrace.trajectory.deferred import cached
-from autotrace.trajectory.model import Span, Trajectory, above
-from autotrace.trajectory.tool_names import tool_name
+from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.model import Span, Trajectory, above, own_llm_calls
+
+ATTRIBUTE = "tool_name"
+OBJECT_NAME = "object_name"
+"""Attribute with the ``name`` that the object of a tool's method has (``record.probe``)."""
+MAX_NAME = 200
+"""Characters."""
+_ARGUMENTS = ("tool_call", "tool_name", "function_name", "tool")
+"""Arguments that name the tool, or whose ``name`` does."""
+BESIDE_NAME = frozenset({"args", "arguments", "input", "kwargs", "parameters", "params", "tool_args", "tool_input"})
+"""Beside one of these, an argument ``name`` is the tool's, not one that the tool was given."""
+
+
+def tool_name(span: Span) -> str:
+    """The attribute ``tool_name``, else an argument, else the name of the object, else what was called."""
+    return named_tool(span) or word(span.attributes.get(OBJECT_NAME)) or text(span.name)
+
+
+def named_tool(span: Span) -> str | None:
+    """The name by which the call asks for the tool: the attribute ``tool_name``, else an argument."""
+    return word(span.attributes.get(ATTRIBUTE)) or _argument(span)
+
+
+def _argument(span: Span) -> str | None:
+    for argument in _ARGUMENTS:
+        value = span.inputs.get(argument)
+        if value is not None and (name := _named(value)) is not None:
+            return name
+    if "tool" in span.name.rpartition(".")[2].lower() or BESIDE_NAME & span.inputs.keys():
+        return word(span.inputs.get("name"))
+    return None
+
+
+def _named(value: Any) -> str | None:
+    """``"search"``, ``{"name": "search"}`` or ``{"function": {"name": "search"}}``."""
+    if isinstance(value, dict):
+        inner = value.get("function")
+        return word(value.get("name")) or (_named(inner) if isinstance(inner, (str, dict)) else None)
+    return word(value)
+
+
+def word(value: Any) -> str | None:
+    """A text in one line, None for anything else."""
+    return " ".join(text(value).split())[:MAX_NAME] or None if isinstance(value, str) else None
+
+
+_NAMED = ("agent", "span")
+"""Roles of which a list's attribute ``name`` says what the call is a call of."""
+
+
+def entitle(spans: Sequence[Span]) -> None:
+    """Fill ``title`` of the agent's LLM calls and of its tool calls. A tool's own method below the agent's call of it
+    keeps its name, which says what of the tool it is."""
+    tools = {span.span_id for span in spans if span.role == "tool"}
+    for span in spans:
+        if span.role == "tool" and span.parent_id not in tools:
+            span.title = tool_name(span)
+        elif span.role in _NAMED:
+            span.title = word(span.attributes.get("name"))
+    for number, span in enumerate(own_llm_calls(spans), 1):
+        span.title = f"turn {number}"
+        if "." not in span.name and span.name != span.key.rpartition(".")[2]:  # the list calls it so, not the code
+            span.title += f" · {span.name}"
 
 
 @dataclass

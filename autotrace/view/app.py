@@ -25,7 +25,7 @@ from autotrace.tables.reader import Reader
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 from autotrace.view import columns, detail, group, perfetto, search, steps, tokens
-from autotrace.view.assets import STATIC, bundle, text
+from autotrace.view.one_file import STATIC, bundle, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
 
 LONGEST_NUMBER = 18

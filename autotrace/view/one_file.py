@@ -1,26 +1,55 @@
-"""The page as one file, for a colleague without the run: the modules joined to one script, and the data within it.
+"""The files of the page, and the page as one file, for a colleague without the run: the modules joined to one script,
+and the data within it.
 
-The data is compressed and in base64, so the file has nothing that a model wrote as text. The file's own policy
-names the script and the style by their digests; it can ask nobody for anything.
-"""
+The data is compressed and in base64, so the file has nothing that a model wrote as text. The file's own policy names
+the script and the style by their digests; it can ask nobody for anything."""
 
 from __future__ import annotations
 
 import base64
+import functools
 import gzip
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from autotrace.tables.conditions import Condition
 from autotrace.tables.reader import Reader
-from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.numbers import integer
+from autotrace.trajectory.jsonable import integer, jsonable
 from autotrace.view import columns, detail, group, steps, tokens
-from autotrace.view.assets import bundle, text
+
+STATIC = Path(__file__).parent / "static"
+_IMPORT = re.compile(r"^import .*?;\n", re.M | re.S)
+_MODULE = re.compile(r'from "\./(?P<name>[\w.]+)";')
+_EXPORT = re.compile(r"^export ", re.M)
+
+
+def text(name: str) -> str:
+    """The content of a file of ``STATIC``."""
+    return (STATIC / name).read_text(encoding="utf-8")
+
+
+@functools.cache  # anybody may ask for it
+def bundle(entry: str) -> str:
+    """The module ``entry`` and all that it imports as one script. Their top-level names have to differ, which a test
+    looks at."""
+    order: list[str] = []
+
+    def visit(name: str) -> None:
+        if name not in order:
+            for match in _MODULE.finditer(text(name)):
+                visit(match["name"])
+            order.append(name)
+
+    visit(entry)
+    parts = (_EXPORT.sub("", _IMPORT.sub("", text(name))) for name in order)
+    return "\n".join(parts).replace("</script", "<\\/script")
+
 
 CALL_LIMIT = 2000
 """Characters of an argument or result; the server shows all of it."""

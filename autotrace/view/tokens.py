@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotrace.tables.rollout import Rollout
+from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.numbers import integer
-from autotrace.view.pack import MISSING, pack
+from autotrace.view.columns import MISSING, pack
 
 Decode = Callable[[list[int]], "str | None"]
 DecodeOf = Callable[[list[int], str], "str | None"]

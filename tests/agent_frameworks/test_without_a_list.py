@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.ship.assembly.told_tools import NOTE
+from autotrace.ship.assembly.message_parts import NOTE
 from autotrace.trajectory.model import Span, Trajectory
 from tests.agent_frameworks.tracing import SPEC, run_program, trajectories_of
 

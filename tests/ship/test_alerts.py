@@ -19,7 +19,7 @@ from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.lock import ShipperLock
 from autotrace.ship import alerts, live_findings
-from autotrace.ship.log import log_to_file
+from autotrace.ship.process import log_to_file
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.tables import hung
 from tests.places import Place, installation, place  # noqa: F401 - fixtures

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from autotrace.ship import garbage
+from autotrace.ship import process
 
 
 class Node:
@@ -27,11 +27,11 @@ def thresholds() -> Iterator[None]:
 
 def test_cycles_are_collected_now_and_then(thresholds: None, monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()
-    garbage.put_off()
+    process.put_off()
     kept = [weakref.ref(Node()) for _ in range(2_000)]
-    monkeypatch.setattr(garbage, "_last", garbage.time.monotonic())
-    garbage.collect()
+    monkeypatch.setattr(process, "_last", process.time.monotonic())
+    process.collect()
     assert all(node() is not None for node in kept), "collected a moment ago"
-    monkeypatch.setattr(garbage, "EVERY", -1.0)
-    garbage.collect()
+    monkeypatch.setattr(process, "EVERY", -1.0)
+    process.collect()
     assert not any(node() is not None for node in kept)

@@ -20,7 +20,7 @@ from mlflow.entities import Span
 from rollouts import info, trajectory
 
 from autotrace.sinks.mlflow import tables
-from autotrace.sinks.mlflow.content import Contents, json_text
+from autotrace.sinks.mlflow.rows import Contents, json_text
 from autotrace.sinks.mlflow.schema import installed_revision
 from autotrace.sinks.mlflow.sink import MlflowSink
 from autotrace.sinks.mlflow.spans import encode

@@ -19,7 +19,7 @@ from autotrace.sinks.parquet.backend import BACKEND
 from autotrace.sinks.parquet.sink import ParquetSink
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.tables.commits import FILE, FOLDER
-from autotrace.tables.location import VARIABLE, check, segment
+from autotrace.tables.place import VARIABLE, check, segment
 from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.tables.writer import Tables
 from tests.sinks.rollouts import group, info

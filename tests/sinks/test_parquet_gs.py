@@ -12,7 +12,7 @@ import pytest
 
 from autotrace.ship.shipper import ship
 from autotrace.tables.commits import FILE, snapshot
-from autotrace.tables.location import VARIABLE
+from autotrace.tables.place import VARIABLE
 from tests.run_folder import recorded
 from tests.waiting import DEADLINE
 

@@ -18,7 +18,7 @@ from autotrace.ship.shipper import ship
 from autotrace.sinks.parquet.sink import ParquetSink
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.tables.commits import FILE, snapshot
-from autotrace.tables.location import VARIABLE
+from autotrace.tables.place import VARIABLE
 from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Trajectory

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from autotrace.tables.arrow import schema
+from autotrace.tables.arrow import arrow_schema
 from autotrace.tables.commits import FILE, FOLDER, Snapshot, snapshot
 from autotrace.tables.rebuild import rebuilt
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
@@ -25,7 +25,9 @@ def table(folder: Path, name: str) -> pa.Table:
     """The rows that count."""
     found = committed(folder)
     parts = [pq.read_table(folder / FOLDER / path) for path in found.paths(name)]
-    rows = pa.concat_tables([schema(TABLES[name]).empty_table(), *(part.replace_schema_metadata() for part in parts)])
+    rows = pa.concat_tables(
+        [arrow_schema(TABLES[name]).empty_table(), *(part.replace_schema_metadata() for part in parts)]
+    )
     if name not in OF_TRAJECTORIES:
         return rows
     kept = [

@@ -135,10 +135,10 @@ def test_odd_values_leave_their_trajectory_in() -> None:
 
 def test_tables_are_as_the_schema_says_also_without_rows() -> None:
     for name, made in arrow.tables([]).items():
-        assert made.num_rows == 0 and made.schema == arrow.schema(TABLES[name])
+        assert made.num_rows == 0 and made.schema == arrow.arrow_schema(TABLES[name])
     full = arrow.tables(group())
     for name, table in full.items():
-        assert table.schema == arrow.schema(TABLES[name])
+        assert table.schema == arrow.arrow_schema(TABLES[name])
         table.validate(full=True)
         assert pa.concat_tables([table, table]).num_rows == 2 * table.num_rows
 

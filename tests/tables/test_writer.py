@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.tables import compaction, writer
+from autotrace.tables import writer
 from autotrace.tables.commits import FILE, Added, Commit, snapshot
 from autotrace.tables.committed import TableFolder
 from autotrace.tables.place import PlaceError
@@ -278,17 +278,17 @@ def test_many_small_files_become_one_and_readers_of_the_old_ones_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = Tables(tmp_path, RUN)
-    for sample in range(compaction.MANY + compaction.LATEST):
+    for sample in range(writer.MANY + writer.LATEST):
         assert not tables.compact()
         tables.write([made(sample=sample)])
     before, reader = committed(tmp_path), set(tmp_path.rglob("*.parquet"))
     while tables.compact():
         pass
     after = committed(tmp_path)
-    assert {name: len(of) for name, of in after.files.items()} == dict.fromkeys(after.files, 1 + compaction.LATEST)
-    assert len(trajectories(tmp_path)) == compaction.MANY + compaction.LATEST
+    assert {name: len(of) for name, of in after.files.items()} == dict.fromkeys(after.files, 1 + writer.LATEST)
+    assert len(trajectories(tmp_path)) == writer.MANY + writer.LATEST
     assert reader <= set(tmp_path.rglob("*.parquet")), "who read the lines before finds all files"
-    assert len(before.paths("spans")) == compaction.MANY + compaction.LATEST
+    assert len(before.paths("spans")) == writer.MANY + writer.LATEST
     monkeypatch.setattr(writer, "LINGERS", 0.0)
     tables.compact()
     assert len(set(tmp_path.rglob("*.parquet"))) == sum(map(len, after.files.values()))

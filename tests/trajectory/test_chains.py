@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotrace.export.atif import row_of
-from autotrace.ship.assembly.text_only import without_token_ids
+from autotrace.ship.assembly.decoding import without_token_ids
 from autotrace.tables import arrow
 from autotrace.tables.rebuild import rebuilt
 from autotrace.trajectory.chains import BEST_OF, COMPACTION, RESTART, RETRY, REWRITE, SUB_AGENT, path, tree_of

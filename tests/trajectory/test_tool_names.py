@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autotrace.trajectory.model import Span
-from autotrace.trajectory.tool_names import MAX_NAME, tool_name
+from autotrace.trajectory.tool_calls import MAX_NAME, tool_name
 
 
 def call(inputs: dict[str, Any], name: str = "Agent.call_tool", **attributes: Any) -> Span:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from autotrace.view.assets import STATIC, bundle
+from autotrace.view.one_file import STATIC, bundle
 
 MODULES = sorted(STATIC.glob("*.js"))
 _DECLARED = re.compile(r"^(?:export )?(?:async )?(?:function\*?|class|const|let)\s+(\w+|\[[^\]]*\])", re.M)

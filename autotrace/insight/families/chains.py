@@ -12,8 +12,8 @@ from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step
 from autotrace.trajectory.chains import RESTART, SUB_AGENT
+from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Span, above
-from autotrace.trajectory.numbers import integer, number
 from autotrace.trajectory.receipt import Receipt, of_row, receipt, why_left
 
 SAME = 1e-6

@@ -9,7 +9,7 @@ from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step
-from autotrace.trajectory.numbers import integer, number
+from autotrace.trajectory.jsonable import integer, number
 
 PARAMETERS = {
     "temperature": 1.0, "top_p": 1.0, "top_k": -1.0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,

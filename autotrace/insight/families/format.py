@@ -9,7 +9,7 @@ from statistics import median
 
 from autotrace.insight.finding import Code
 from autotrace.insight.records import History, Hit, Record, Step
-from autotrace.trajectory.numbers import number
+from autotrace.trajectory.jsonable import number
 
 ROWS, RIGHT, SHARE, FEWEST = 16, 4, 0.05, 3
 """Rows with parts of a reward, right ones among them, share and number of suspicious ones: below these nothing is

@@ -11,8 +11,8 @@ from autotrace.insight.families.engine import versions
 from autotrace.insight.finding import Code
 from autotrace.insight.records import History, Hit, Record, Step
 from autotrace.trajectory.chains import path
+from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Span
-from autotrace.trajectory.numbers import integer, number
 from autotrace.trajectory.receipt import receipt
 
 DIFF, K3 = 0.03, 0.05

@@ -12,8 +12,8 @@ from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Scores, Step
+from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Span
-from autotrace.trajectory.numbers import number
 
 MANY_ROWS, MANY_GROUPS, ONE_VALUE = 64, 8, 0.99
 """From so many rows and groups on, one reward for so large a share is no reward."""

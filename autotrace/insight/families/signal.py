@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from autotrace.insight.finding import GROUPS, Code
 from autotrace.insight.records import Group, History, Hit, Record, Step
-from autotrace.trajectory.numbers import integer
+from autotrace.trajectory.jsonable import integer
 
 CAUSE_SHARE = 0.2
 """Of the groups of a step: flat ones for one bad cause."""

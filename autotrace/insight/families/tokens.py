@@ -11,8 +11,7 @@ from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.pieces import is_row
-from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed, piece, tokens
-from autotrace.trajectory.written_again import kept_of
+from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, kept_of, packed, piece, tokens
 
 REMOVED = 3
 """Tokens from which a missing beginning of an answer is thinking, not a space."""

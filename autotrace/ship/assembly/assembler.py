@@ -10,19 +10,17 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from autotrace.ship.assembly.llm_calls import read_llm_calls
-from autotrace.ship.assembly.passed_on import join_passed_on
+from autotrace.ship.assembly.llm_calls import join_passed_on, read_llm_calls
+from autotrace.ship.assembly.message_parts import NOTE, read_tool_results, with_told_tools
 from autotrace.ship.assembly.recent import Assembled
 from autotrace.ship.assembly.tokens import TokenList, TokenSequences, digest_of
-from autotrace.ship.assembly.told_tools import NOTE, with_told_tools
-from autotrace.ship.assembly.tool_results import read_tool_results
 from autotrace.spool.records import CONVERSATION, MEASURED, Close, Header, Open, Tokens
-from autotrace.trajectory import numbers
 from autotrace.trajectory.bounds import DEEPEST, TOO_MANY, Allowance, flattened
 from autotrace.trajectory.deferred import Deferred, Packed
 from autotrace.trajectory.jsonable import jsonable, text
+from autotrace.trajectory.jsonable import number as number_of
 from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, ancestors, with_names
-from autotrace.trajectory.titles import entitle
+from autotrace.trajectory.tool_calls import entitle
 
 _log = logging.getLogger("autotrace.ship")
 _STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT"})
@@ -271,7 +269,7 @@ class Assembly:
         spans.sort(key=lambda span: (span.start_ns, span.span_id))
         first = min((span.start_ns for span in spans if "lasted_s" not in span.attributes), default=0)
         for span in spans:
-            lasted = numbers.number(span.attributes.get("lasted_s")) or 0.0
+            lasted = number_of(span.attributes.get("lasted_s")) or 0.0
             if span.end_ns is not None and lasted > 0:  # it reports what is over
                 span.start_ns = max(first, span.end_ns - int(min(lasted, 1e9) * 1e9))
         spans.sort(key=lambda span: span.start_ns)

@@ -14,18 +14,16 @@ from autotrace.insight.settings import Settings
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.about_run import AboutRun
 from autotrace.ship.assembly.assembler import Assembly, Origin, Target
-from autotrace.ship.assembly.kept_records import KeptRecords
-from autotrace.ship.assembly.recent import Assembled, Recent
-from autotrace.ship.assembly.token_columns import add_columns
+from autotrace.ship.assembly.recent import Assembled, KeptRecords, Recent
+from autotrace.ship.assembly.tokens import add_columns
 from autotrace.ship.store.state import OffsetsOf, State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import Located, SegmentFile, opened, records_at
 from autotrace.spool.records import Close, Header, Open
 from autotrace.tables.committed import Committed
 from autotrace.tables.errors import Gone, QueryError
-from autotrace.trajectory.jsonable import jsonable, text
+from autotrace.trajectory.jsonable import jsonable, number, text
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.numbers import number
 
 STORED = 1 << 20
 """Bytes of memory that one from the tables takes, about."""

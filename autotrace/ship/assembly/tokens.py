@@ -1,21 +1,28 @@
-"""Token lists rebuilt from what was written: each list is the beginning of an earlier one plus what is new.
+"""Token lists rebuilt from what was written: each list is the beginning of an earlier one plus what is new. And the
+trainer's value of each token, read from the segment where it lies.
 
 The counterpart of ``record.tokens``. Sequences are numbered per trace and writing process, so there is one
 ``TokenSequences`` for each of these pairs, fed in the order of writing. A list that goes on where an earlier one ended
-shares its memory and goes on with its checksum, so that a trajectory costs its tokens once, not once a turn.
-"""
+shares its memory and goes on with its checksum, so that a trajectory costs its tokens once, not once a turn."""
 
 from __future__ import annotations
 
 import hashlib
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from autotrace.spool.records import Tokens
+from autotrace.ship.store.state import State
+from autotrace.spool import token_facts
+from autotrace.spool.reader import opened, records_at
+from autotrace.spool.records import TokenFacts, Tokens
 from autotrace.trajectory.bounds import TOO_MANY, Allowance
 from autotrace.trajectory.deferred import Deferred
+from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.pieces import Piece, own_pieces, whole_response
 
 _WIDTH = 4
 _LOST = "token ids are missing: the turn they continue was not recorded"
@@ -106,3 +113,51 @@ def _continued(base: TokenList, keep: int, new: array[int], span: int) -> TokenL
             ids = ids[:keep]
         ids.extend(new)
     return TokenList(ids, keep + len(new), hasher, span)
+
+
+FIELDS = {
+    "old_log_probs": "old_logprobs",
+    "rollout_log_probs": "trained_logprobs",
+    "entropy": "entropy",
+    "ref_log_prob": "ref_logprobs",
+    "rollout_is_weights": "is_weights",
+    "advantages": "advantages",
+    token_facts.MASK: "loss_mask",
+}
+"""Column -> field of ``Span``."""
+
+
+def add_columns(trajectory: Trajectory, state: State, run_folder: str | Path) -> None:
+    """Fill the fields of its spans; nothing where none were recorded, or where their segment was removed. Raises
+    ``OSError`` while it cannot be read."""
+    summary = trajectory.facts.get(token_facts.TOKEN_FACTS)
+    if not isinstance(summary, dict) or not summary.get("columns"):
+        return
+    columns = _columns(trajectory.trace_id, state, run_folder)
+    whole = whole_response(trajectory.spans)
+    places = own_pieces(trajectory, whole)
+    owners = {span.span_id: span for span in trajectory.spans}
+    if places is None:
+        if whole is None:
+            return
+        places = {whole.span_id: Piece(0, whole.response_tokens or 0)}
+    for column, values in columns.items():
+        for span_id, (start, count) in places.items():
+            if part := values[start : start + count]:
+                setattr(owners[span_id], FIELDS[column], part)
+
+
+def _columns(trace_id: str, state: State, run_folder: str | Path) -> dict[str, list[Any]]:
+    """Of its last output, which is the one that the agent's call shows; of several reports the latest counts."""
+    row = state.db.execute(
+        "SELECT segments.name AS segment, facts.offset FROM facts JOIN segments ON segments.id = facts.segment"
+        " WHERE trace_id = ? AND facts.name = ? ORDER BY CAST(output AS INTEGER) DESC, at_ns DESC LIMIT 1",
+        (trace_id, token_facts.TOKEN_FACTS),
+    ).fetchone()
+    if row is None:
+        return {}
+    with suppress(FileNotFoundError), opened(run_folder, row["segment"]) as fd:
+        for located in records_at(fd, [row["offset"]]):
+            if isinstance(located.record, TokenFacts):
+                return token_facts.columns(located.record.value)
+    return {}

@@ -1,14 +1,14 @@
-"""Receives segments of other nodes and appends them to the collector's own spool, where they are like any other.
+"""Receives segments of other nodes and appends them to the collector's own spool, where they are like any other. It
+listens once the run asks for it.
 
-Over a ``channel``, which proves both ends: a frame is an ``Arrived`` with the bytes that stand at ``offset`` of segment
-``name``. The answer is the size of what is here now; bytes at another offset are not taken, so sending again is
-harmless and a relay can resume after any interruption. While a relay reports that the writer lives, the
-receiver holds the file's lock on its behalf, so that ``spool.reader.writer_alive`` works as for a local writer.
+Over a ``channel``, which proves both ends: a frame is an ``Arrived`` with the bytes that stand at ``offset`` of
+segment ``name``. The answer is the size of what is here now; bytes at another offset are not taken, so sending again
+is harmless and a relay can resume after any interruption. While a relay reports that the writer lives, the receiver
+holds the file's lock on its behalf, so that ``spool.reader.writer_alive`` works as for a local writer.
 
-Port and token stay the same for the run (``collector.json``): relays find a restarted collector again.
-Each frame has the sender's boot and monotonic clock, so that its records are put on this node's wall
-clock, however wrong the other one's is; the error is the time that the first bytes of a frame take.
-"""
+Port and token stay the same for the run (``collector.json``): relays find a restarted collector again. Each frame has
+the sender's boot and monotonic clock, so that its records are put on this node's wall clock, however wrong the other
+one's is; the error is the time that the first bytes of a frame take."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ import socketserver
 import ssl
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
+from autotrace.config import environment as env
 from autotrace.run import files, layout
 from autotrace.ship.cluster.channel import Channel, certificate
 
@@ -266,3 +268,57 @@ def address(towards: str = "") -> str:
             if not own.startswith("127."):
                 return own
     return socket.gethostbyname(socket.gethostname())
+
+
+GRACE = 3.0
+"""Seconds after the end of the run, or after a relay's last request, in which other nodes may still send."""
+
+
+class Listening:
+    """Takes what other nodes of one run record."""
+
+    def __init__(self, run_folder: Path) -> None:
+        self._run_folder = run_folder
+        self._receiver: Receiver | None = None
+        self._problem = ""
+
+    def look(self) -> None:
+        """Begin to listen if other nodes will send; let go of those that have stopped sending."""
+        request = self._run_folder / layout.LISTEN
+        if self._receiver is None and request.exists():
+            host, _, port = os.environ.get(env.LISTEN, "").rpartition(":")
+            try:
+                self._receiver = Receiver(
+                    self._run_folder, host or "0.0.0.0", int(port or 0), request.read_text().strip()
+                )
+                self._receiver.publish(self._run_folder)
+            except (OSError, ValueError) as error:
+                if not self._problem:
+                    _log.error("cannot listen for other nodes: %s", error)
+                self._problem = str(error)
+        if self._receiver is not None:
+            self._receiver.forget_the_silent()
+
+    @property
+    def clocks(self) -> Mapping[str, int]:
+        """Boot of another node -> nanoseconds from its monotonic clock to our wall clock."""
+        return {} if self._receiver is None else self._receiver.clocks
+
+    def expects_more(self, ended_for: float) -> bool:
+        """The run ended ``ended_for`` seconds ago, but the last records of other nodes may still be in transit."""
+        receiver = self._receiver
+        return receiver is not None and min(ended_for, time.monotonic() - receiver.last_heard) < GRACE
+
+    def notes(self) -> Iterator[str]:
+        """Notes for the user about other nodes."""
+        if self._receiver is None:
+            if self._problem:
+                yield f"other nodes cannot send what they record: {self._problem}"
+            return
+        for node in self._receiver.silent:
+            yield f"{node} is gone or cannot be reached: what it records stays on its disk"
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._receiver is not None:
+            self._receiver.close()

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from autotrace.ship.delivery.budgets import Admission
+from autotrace.ship.delivery.admission import Admission
 from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
 from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
 from autotrace.trajectory.model import Trajectory

@@ -1,8 +1,12 @@
-"""Who delivers: the shipper itself, or processes of its own (``workers``) while there are to be several."""
+"""Who delivers: the shipper itself, or processes of its own (``workers``) while there are to be several.
+
+Where ``--shippers`` was not given, the shipper delivers alone, and with two delivery processes while a backend that
+can be reached falls behind and a core is idle."""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,22 +15,64 @@ from pathlib import Path
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.ship.assembly.decoding import Decoder
-from autotrace.ship.delivery.budgets import Ledger
+from autotrace.ship.delivery.admission import Ledger
 from autotrace.ship.delivery.carrier import TablesCarrier, ThreadCarrier
-from autotrace.ship.delivery.courier import Courier
-from autotrace.ship.delivery.couriers import Couriers
+from autotrace.ship.delivery.couriers import Courier, Couriers
 from autotrace.ship.delivery.into_tables import GATHER as GATHER_FOR_TABLES
 from autotrace.ship.delivery.into_tables import TablesSink
-from autotrace.ship.delivery.messages import Admit
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.packing import Packer
-from autotrace.ship.delivery.scaling import Scaling
-from autotrace.ship.delivery.workers import Workers
+from autotrace.ship.delivery.workers import Admit, Workers
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.index.summary import Summaries
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
+
+IDLE_CORES = 1.0
+"""So many must be idle, over ``LOOK_EVERY``, to use one more."""
+LOOK_EVERY = 5.0
+"""Seconds."""
+CALM = 60.0
+"""Seconds without a backlog after which the shipper delivers alone again."""
+MORE = 2
+
+
+class Scaling:
+    """Decides from the latest status."""
+
+    def __init__(self) -> None:
+        self._count = 1
+        self._looked = time.monotonic()
+        self._idle = _idle_seconds()
+        self._backlog_at = 0.0
+
+    def wanted(self, status: Status) -> int:
+        """How many delivery processes there should be; 1: none beside the shipper."""
+        now = time.monotonic()
+        if status.pending:
+            self._backlog_at = now
+        if self._count > 1 and now - self._backlog_at > CALM:
+            self._count = 1
+        if now - self._looked < LOOK_EVERY:
+            return self._count
+        idle = _idle_seconds()
+        cores = (idle - self._idle) / (now - self._looked)
+        self._looked, self._idle = now, idle
+        behind = any(backend.behind for backend in status.backends.values())
+        if behind and len(os.sched_getaffinity(0)) > 1 and cores >= IDLE_CORES:
+            self._count = MORE
+        return self._count
+
+
+def _idle_seconds() -> float:
+    """Seconds of all cores without work since the system was started; 0 where it does not say."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            return int(file.readline().split()[4]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
 
 _log = logging.getLogger("autotrace.ship")
 

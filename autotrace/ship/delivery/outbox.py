@@ -10,7 +10,7 @@ from typing import Any
 
 from autotrace.config.keep_rules import KeepRules
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.tail_sampling import reason
+from autotrace.ship.delivery.admission import reason
 from autotrace.ship.store.delivery_queue import TABLES, DeliveryQueue
 from autotrace.ship.store.row import ALL, LOCAL, Row
 from autotrace.ship.store.state import State

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.delivery.budgets import OVER_BUDGET, Admission
+from autotrace.ship.delivery.admission import OVER_BUDGET, Admission
 from autotrace.ship.store.state import State
 from autotrace.sinks.protocol import Sink
 from autotrace.trajectory.model import Trajectory

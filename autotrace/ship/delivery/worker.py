@@ -21,18 +21,18 @@ from pathlib import Path
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.run.info import RunInfo
-from autotrace.ship import garbage
+from autotrace.ship import process
 from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.assembly.recent import AHEAD
-from autotrace.ship.delivery import messages
-from autotrace.ship.delivery.budgets import decided_of
+from autotrace.ship.delivery import workers
+from autotrace.ship.delivery.admission import decided_of
 from autotrace.ship.delivery.carrier import Receipt, ThreadCarrier
-from autotrace.ship.delivery.messages import Admit, Admitted, Deliver, Delivered, Order, Reply, Summarise, Summarised
 from autotrace.ship.delivery.packing import Packer
+from autotrace.ship.delivery.workers import Admit, Admitted, Deliver, Delivered, Order, Reply, Summarise, Summarised
 from autotrace.ship.index.summary import answer
-from autotrace.ship.log import log_to_file
+from autotrace.ship.process import log_to_file
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
 
@@ -65,12 +65,12 @@ class Worker:
                 self._deliver(order)
 
     def _received(self) -> Order:
-        garbage.collect()
-        return messages.orders.decode(self._connection.recv_bytes())
+        process.collect()
+        return workers.orders.decode(self._connection.recv_bytes())
 
     def _reply(self, reply: Reply) -> None:
         with self._sending:
-            self._connection.send_bytes(messages.encode(reply))
+            self._connection.send_bytes(workers.encode(reply))
 
     def _deliver(self, order: Deliver) -> None:
         carrier = self._carriers.get(order.backend)
@@ -131,7 +131,7 @@ def main(run_folder: str, descriptor: int, everything: bool) -> int:
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     os.environ[env.AUTOTRACE] = "0"
-    garbage.put_off()
+    process.put_off()
     log_to_file(Path(run_folder))
     try:
         Worker(Path(run_folder), Connection(descriptor), everything).serve()

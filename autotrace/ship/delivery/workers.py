@@ -1,8 +1,9 @@
-"""The delivery processes of a shipper (``--shippers``): started when they are needed, and again when they die.
+"""The delivery processes of a shipper (``--shippers``): started when they are needed, and again when they die; and what
+the two say to each other, through a pair of sockets.
 
+The shipper reads the spool, decides and writes the state; a delivery process (``worker``) reads both, and answers.
 Traces are dealt out by id. A process that died loses nothing: what it was asked is asked again, what it was to deliver
-is still in the queue, and what it delivered without an answer is replaced by the next delivery.
-"""
+is still in the queue, and what it delivered without an answer is replaced by the next delivery."""
 
 from __future__ import annotations
 
@@ -22,11 +23,65 @@ import msgspec
 
 from autotrace.run import files, layout
 from autotrace.run.process import python
-from autotrace.ship.delivery import messages
 from autotrace.ship.delivery.carrier import Receipt, Wanted
-from autotrace.ship.delivery.messages import Admit, Admitted, Deliver, Delivered, Order, Reply, Summarise, Summarised
 from autotrace.ship.index.summary import Answer
 from autotrace.ship.store.delivery_queue import Share
+
+
+class Summarise(msgspec.Struct, tag=True):
+    """Assemble a complete trace and summarise it: answered by ``Summarised``."""
+
+    ticket: int
+    trace_id: str
+    final: bool
+
+
+class Deliver(msgspec.Struct, tag=True):
+    """Deliver traces to a backend: answered by ``Delivered``."""
+
+    number: int
+    backend: str
+    wanted: list[tuple[str, int]]
+
+
+class Admitted(msgspec.Struct, tag=True):
+    """The answer to ``Admit``."""
+
+    admitted: bool
+
+
+class Summarised(msgspec.Struct, tag=True):
+    """What the index keeps of a trace."""
+
+    answer: Answer
+
+
+class Delivered(msgspec.Struct, tag=True):
+    """What came of a parcel."""
+
+    number: int
+    receipt: Receipt
+    note: str
+    """For the user: why texts could not be decoded."""
+
+
+class Admit(msgspec.Struct, tag=True):
+    """Asks whether the budgets allow a trajectory to be sent: answered by ``Admitted``, and waited for."""
+
+    backend: str
+    trace_id: str
+    group: str
+    step: int | None
+    sizes: dict[str, int]
+
+
+Order = Summarise | Deliver | Admitted
+Reply = Summarised | Delivered | Admit
+
+encode = msgspec.msgpack.Encoder().encode
+orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
+replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -95,7 +150,7 @@ class WorkerProcess:
         """Tell it what to do. What it does not hear because it died is handed back by ``bury``."""
         try:
             connection = self.connection or self._start()
-            connection.send_bytes(messages.encode(order))
+            connection.send_bytes(encode(order))
         except OSError as error:
             self._lost = True
             if self.connection is None and not self.deaths:
@@ -104,7 +159,7 @@ class WorkerProcess:
     def replies(self) -> Iterator[Reply]:
         """What it has answered. Raises ``EOFError`` or ``OSError`` once it is dead and everything was handed out."""
         while self.connection is not None and self.connection.poll():
-            yield messages.replies.decode(self.connection.recv_bytes())
+            yield replies.decode(self.connection.recv_bytes())
         if self._lost:
             raise EOFError
 

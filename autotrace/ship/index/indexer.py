@@ -19,14 +19,13 @@ from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.loader import Loader, anchor, facts_of
 from autotrace.ship.index import step_facts
-from autotrace.ship.index.calls import Calls
 from autotrace.ship.index.facts import FactBook
 from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, OpenTrace
 from autotrace.ship.index.processes import Processes
 from autotrace.ship.index.segments import Segment, Segments
 from autotrace.ship.index.summary import Summaries, Summariser, Summary, add_facts, begin
-from autotrace.ship.index.traces import Traces
+from autotrace.ship.index.traces import Calls, Traces
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, segments

@@ -1,7 +1,6 @@
-"""The line about a complete trace, and by which digests late facts may name it.
+"""The line about a complete trace, as findings read it, and by which digests late facts may name it.
 
-A summary is made of the assembled trajectory, wherever that happens (``Summariser``); the indexer stores it.
-"""
+A summary is made of the assembled trajectory, wherever that happens (``Summariser``); the indexer stores it."""
 
 from __future__ import annotations
 
@@ -15,13 +14,24 @@ from autotrace.insight import registry
 from autotrace.insight.evidence import judged
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import Profile, decode, encode
+from autotrace.insight.records import Record
 from autotrace.insight.settings import Settings
 from autotrace.ship.assembly.loader import Loader, Look
 from autotrace.ship.store.row import Row, identity
 from autotrace.trajectory.durations import times
+from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.numbers import number
 from autotrace.trajectory.tool_calls import tool_calls
+
+
+def record(row: Row, known: Profile) -> Record:
+    """Of a line of the state."""
+    facts: dict[str, Any] = msgspec.json.decode(row.facts)
+    return Record(
+        row.trace_id, row.group, row.step, row.status, known, bool(row.validate), row.uid, row.data_source, row.reward,
+        facts, msgspec.json.decode(row.times), row.start_ns, row.end_ns, row.attempt, row.rollout_n, row.error,
+    )  # fmt: skip
+
 
 COLUMNS = (
     *identity({}), "name", "role", "status", "start_ns", "end_ns", "spans", "turns", "tool_calls", "prompt_tokens",

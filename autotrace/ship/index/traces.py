@@ -1,18 +1,28 @@
-"""The traces of a run that may still grow, in memory; the others are lines of the state until more of them is read."""
+"""The traces of a run that may still grow, in memory, and the calls as they are read: the trace of each, what it
+changes there, where it lies. The other traces are lines of the state until more of them is read.
+
+Calls are the most frequent records by far, so what the latest of a trace in this segment has found out is not looked up
+again."""
 
 from __future__ import annotations
 
 import time
+from array import array
+from collections.abc import Callable
 
 import msgspec
 
 from autotrace.ship.assembly.loader import anchor
+from autotrace.ship.assembly.recent import KeptRecords
 from autotrace.ship.index.joins import Joins
 from autotrace.ship.index.open_traces import MAX_LATE_CALLS, OpenTrace
-from autotrace.ship.index.segments import Segments
+from autotrace.ship.index.processes import Processes
+from autotrace.ship.index.segments import Segment, Segments
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
+from autotrace.spool.reader import Located
 from autotrace.spool.records import OF, Close, Open
+from autotrace.trajectory.jsonable import text
 
 
 class Traces:
@@ -80,3 +90,103 @@ class Traces:
         """It has become a line of the state."""
         if trace.row.late_spans >= MAX_LATE_CALLS:
             self._overfull[trace.row.trace_id] = trace
+
+
+Offsets = dict[tuple[str, int], "array[int]"]
+"""(Trace id, segment) -> where the records read in this round lie."""
+_Latest = tuple[OpenTrace, "array[int]", list[Located] | None]
+Begun = Callable[[OpenTrace, str, str, Open, int], None]
+"""Called with a trace whose root has begun: the root's name, role and record, and its wall-clock time."""
+
+
+class Calls:
+    """Of one run. ``read`` takes a record; ``taken`` gives what the round has found out."""
+
+    def __init__(self, traces: Traces, joins: Joins, processes: Processes, kept: KeptRecords, begun: Begun) -> None:
+        self._traces = traces
+        self._joins = joins
+        self._processes = processes
+        self._kept = kept
+        self.keeps = True
+        """Records are put into ``kept``."""
+        self._begun = begun
+        self.offsets: Offsets = {}
+        """Of this round."""
+        self._segment = -1
+        self._latest: dict[bytes, _Latest] = {}
+        """Id of a trace in ``_segment`` -> it, and where its records are put."""
+        self._touched: dict[str, OpenTrace] = {}
+        """The traces of this round."""
+        self._added = self._bytes = 0
+
+    def taken(self) -> Offsets:
+        """``offsets``; the next round begins."""
+        offsets, self.offsets = self.offsets, {}
+        self.forget()
+        for trace in self._touched.values():  # their latest records were read only now
+            self._traces.last_touched = trace.touch()
+        self._touched.clear()
+        self._kept.added(self._added, self._bytes)
+        self._added = self._bytes = 0
+        return offsets
+
+    def forget(self) -> None:
+        """Which traces there are, or where their records belong, has changed."""
+        self._latest.clear()
+
+    def read(self, segment: Segment, located: Located, record: Open | Close, at: int) -> None:
+        """A call began or ended, ``at`` wall-clock time."""
+        if segment.id != self._segment:
+            self._segment = segment.id
+            self.forget()
+        latest = self._latest.get(record.trace)
+        begins = isinstance(record, Open) and not record.parent
+        if latest is None or begins or latest[0].row.late_spans >= MAX_LATE_CALLS:
+            trace_id, record = self._attached(segment, record)
+            latest = self._found(segment, trace_id, record, at)
+            if latest is None:
+                return
+        trace, offsets, kept = latest
+        offsets.append(located.offset)
+        if kept is not None:
+            kept.append(located)
+            self._added += 1
+            self._bytes += located.size
+        if isinstance(record, Close):
+            trace.closed(record.span, at)
+            return
+        name, role = segment.target(record.target)
+        trace.opened(record.span, record.parent, segment.process, role, at)
+        if record.parent == 0 and not trace.row.root_read:
+            self._begun(trace, text(name) or "?", text(role), record, at)
+
+    def _attached(self, segment: Segment, record: Open | Close) -> tuple[str, Open | Close]:
+        """The trace a record belongs to, which is not its own if that was joined to another."""
+        trace_id = record.trace.hex()
+        join = self._joins.of(trace_id)
+        if join is None and isinstance(record, Open) and record.parent == 0:
+            join = self._joins.root(trace_id, record, segment.target(record.target)[1])
+        return (trace_id, record) if join is None else (join.trace_id, self._joins.attached(record))
+
+    def _found(self, segment: Segment, trace_id: str, record: Open | Close, at: int) -> _Latest | None:
+        """The trace ``trace_id``, made if it is new; None where the record is passed over."""
+        if len(record.trace) != 16:
+            self._processes.skip(segment.process, "invalid record")
+            return None
+        if self._traces.too_late(trace_id, record, at):
+            if isinstance(record, Open):
+                self._processes.skip(segment.process, f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory")
+            return None
+        trace = self._traces.touch(trace_id, create=True)
+        if trace is None:
+            self._processes.skip(segment.process, "of a removed trace")
+            return None
+        offsets = self.offsets.setdefault((trace_id, segment.id), array("q"))
+        kept = self._kept.of(trace_id, segment.id) if self.keeps else None
+        latest = trace, offsets, kept
+        self._touched[trace_id] = trace
+        if record.trace.hex() == trace_id:
+            self._latest[record.trace] = latest
+        else:  # joined just now
+            self._latest.pop(record.trace, None)
+        return latest

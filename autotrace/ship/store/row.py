@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.trajectory.numbers import integer
+from autotrace.trajectory.jsonable import integer
 
 ALL, LOCAL = "all", ""
 """``Row.kept`` where no rule has a say, and of a trajectory that stays in the run folder."""

@@ -1,18 +1,175 @@
-"""Rows of a trajectory in MLflow's tables: what ``start_trace`` and ``log_spans`` of its store class leave there."""
+"""Rows of a trajectory in MLflow's tables: what ``start_trace`` and ``log_spans`` of its store class leave there, with
+the text of each span, made without the objects that the store class makes on the way.
+
+MLflow looks at each span before it stores it: it adds what other tracers' attributes mean, a price where it knows the
+model's, and each release writes its own form. So nothing is assumed here. The form is read off the installed release,
+and the first span of every kind is compared with what MLflow would store; a kind that MLflow would store differently
+is left to MLflow."""
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any
 
-from autotrace.sinks.mlflow.content import Contents
+import msgspec
+
 from autotrace.sinks.mlflow.info import SOURCE, TOKEN_USAGE, TRACE_NAME, Feedback, TraceDescription
 from autotrace.sinks.mlflow.schema import Schema
-from autotrace.sinks.mlflow.spans import MlflowSpan
+from autotrace.sinks.mlflow.spans import JsonText, MlflowSpan
+
+OURS = ("autotrace.", "mlflow.")
+WORDS = frozenset({
+    "agent", "cache_creation_tokens", "cache_read_tokens", "content", "diff", "events", "file_path", "full_command",
+    "input", "input_tokens", "messages", "model", "name", "new_context", "output", "output_tokens", "provider",
+    "response", "role", "skill_name", "span_type", "subagent_type", "system_prompt", "tool_input", "tools",
+    "user_prompt",
+})  # fmt: skip
+"""Attributes without a dot in their name in which some release of MLflow reads another tracer's meaning."""
+_MODEL = "mlflow.llm.model"
+_PROBE = MlflowSpan("1" * 32, "2" * 16, "3" * 16, "probe", 1, 2, "OK", "", None, {})
+_BLANKS = " \t\n\r"
+_KINDS = 10_000
+"""Kinds of spans that are remembered."""
+
+
+def quoted(value: str) -> str:
+    """``value`` as ``json.dumps`` writes it without ``ensure_ascii``, in a fifth of the time."""
+    try:
+        return msgspec.json.encode(str(value)).decode()  # of a subclass, too
+    except UnicodeEncodeError:
+        return encode_basestring(value)
+
+
+def json_text(value: str | int | bool) -> str:
+    """An attribute as JSON, as a tracking server would have it: text that is itself JSON for a text, an object or a
+    list stands for that."""
+    if isinstance(value, JsonText):
+        return value
+    if not isinstance(value, str):
+        return str(value).lower()
+    encoded = quoted(value)
+    while isinstance(value, str) and value.lstrip(_BLANKS)[:1] in ('"', "[", "{"):
+        try:
+            inner = json.loads(value)
+        except (ValueError, RecursionError):
+            break
+        encoded, value = value, inner
+    return encoded
+
+
+class Contents:
+    """The form of the installed MLflow."""
+
+    def __init__(self, ascii_only: bool) -> None:
+        from mlflow.entities import Span
+
+        self._quoted = encode_basestring_ascii if ascii_only else quoted
+        self.plain = False
+        """MLflow 3.5: ids as they are, and no tag that says where the spans are."""
+        self._from_dict: Callable[[dict[str, Any]], Any] = Span.from_dict
+        self._to_dict = _stored_form()
+        self._known: dict[tuple[Any, ...], bool] = {}
+        self._constants = dict.fromkeys(self._values(_PROBE), "")
+        form = self.entity(_PROBE).to_dict()
+        self._constants = {name: json.dumps(value) for name, value in form.items()}
+        self.plain = form["trace_id"].startswith("tr-")
+
+    def entity(self, span: MlflowSpan) -> Any:
+        """``span`` as MLflow's own ``Span``."""
+        return self._from_dict(json.loads(self._text(span)))
+
+    def text(self, span: MlflowSpan) -> str | None:
+        """What the column ``content`` holds; None: MLflow would store something other than was recorded."""
+        content = self._text(span)
+        return content if self._kept(span, content) else None
+
+    def _text(self, span: MlflowSpan) -> str:
+        """The span as the installed MLflow's ``Span.to_dict`` has it, in its order; ``Span.from_dict`` reads it."""
+        values = self._values(span)
+        return _object([f'"{name}": {values.get(name, constant)}' for name, constant in self._constants.items()])
+
+    def _values(self, span: MlflowSpan) -> dict[str, str]:
+        """What differs from span to span, as JSON."""
+        quote = self._quoted
+        attributes = [f"{quote(name)}: {quote(json_text(value))}" for name, value in span.attributes.items()]
+        attributes.append(f'"mlflow.traceRequestId": "\\"tr-{span.trace_id}\\""')
+        id_of = _plain if self.plain else _base64
+        code = span.status if self.plain else f"STATUS_CODE_{span.status}"
+        return {
+            "trace_id": id_of(f"tr-{span.trace_id}" if self.plain else span.trace_id),
+            "span_id": id_of(span.span_id),
+            "parent_span_id": id_of(span.parent_id) if span.parent_id else "null",
+            "name": quote(span.name),
+            "start_time_unix_nano": str(span.start_ns),
+            "end_time_unix_nano": str(span.end_ns),
+            "events": self._events(span),
+            "status": _object([f'"code": "{code}"', f'"message": {quote(span.message)}']),
+            "attributes": _object(attributes),
+        }
+
+    def _events(self, span: MlflowSpan) -> str:
+        if span.exception is None:
+            return "[]"
+        values = zip(("type", "message", "stacktrace"), map(self._quoted, span.exception), strict=True)
+        attributes = _object([f'"exception.{name}": {value}' for name, value in values])
+        return f'[{{"name": "exception", "time_unix_nano": {span.end_ns}, "attributes": {attributes}}}]'
+
+    def _kept(self, span: MlflowSpan, content: str) -> bool:
+        """MLflow stores ``content`` as it is."""
+        if _foreign(span):
+            return self._stays(content)
+        attributes = span.attributes
+        kind = (
+            span.status, span.parent_id is None, span.exception is None, attributes["mlflow.spanType"],
+            attributes.get(_MODEL), str(attributes.get("mlflow.chat.tokenUsage", "")).endswith(":0}"), *attributes,
+        )  # fmt: skip
+        if kind not in self._known:
+            if len(self._known) >= _KINDS:
+                self._known.clear()
+            self._known[kind] = self._stays(content)
+        return self._known[kind]
+
+    def _stays(self, content: str) -> bool:
+        as_recorded = json.loads(content)
+        return bool(self._to_dict(self._from_dict(as_recorded)) == as_recorded)
+
+
+def _foreign(span: MlflowSpan) -> bool:
+    """Its attributes, or a model that its arguments name, may mean something to MLflow, which depends on the values."""
+    for name in span.attributes:
+        if (name in WORDS or "." in name) and not name.startswith(OURS):
+            return True
+    if _MODEL in span.attributes:
+        return False
+    return any('"model"' in str(span.attributes.get(f"mlflow.span{part}", "")) for part in ("Inputs", "Outputs"))
+
+
+def _object(members: Sequence[str]) -> str:
+    return f"{{{', '.join(members)}}}"
+
+
+def _stored_form() -> Callable[[Any], Any]:
+    try:
+        translation: Any = import_module("mlflow.tracing.otel.translation")
+    except ImportError:  # MLflow 3.5 stores what it gets
+        return lambda span: span.to_dict()
+    form: Callable[[Any], Any] = translation.translate_span_when_storing
+    return form
+
+
+def _plain(id: str) -> str:
+    return f'"{id}"'
+
+
+def _base64(id: str) -> str:
+    return f'"{base64.b64encode(bytes.fromhex(id)).decode()}"'
+
 
 SPANS_LOCATION, IN_DATABASE = "mlflow.trace.spansLocation", "TRACKING_STORE"
 """The tag that says where a trace's spans are; any other value: in an archive."""

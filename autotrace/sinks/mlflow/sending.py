@@ -10,10 +10,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from autotrace.run import files
-from autotrace.sinks.delivered import Delivered
 from autotrace.sinks.mlflow.info import TOKEN_USAGE, Issue, TraceDescription
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.protocol import Refused, Unavailable
+from autotrace.sinks.protocol import Delivered, Refused, Unavailable
 
 MAX_BYTES = 4 << 20
 """Bytes of spans in one request, about."""

@@ -1,6 +1,6 @@
 """A trajectory's spans in MLflow's words: its reserved attributes, ids and times as recorded.
 
-One description for all ways of writing: ``otlp`` makes a message of it, ``content`` the row of a database. Structured
+One description for all ways of writing: ``otlp`` makes a message of it, ``rows`` the rows of a database. Structured
 values are JSON text, which a server unpacks cheapest (one value a token would cost 3 ms a call).
 """
 

@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from autotrace.sinks.mlflow.content import Contents
 from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
 from autotrace.sinks.mlflow.lean import store_class
+from autotrace.sinks.mlflow.rows import Contents
 from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.mlflow.uri import artifact_root, initialise, sqlite_path

@@ -22,9 +22,8 @@ from sqlalchemy import JSON, Connection, Engine, MetaData, Table, func, inspect,
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
-from autotrace.sinks.mlflow.content import Contents
 from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
-from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Row, Rows
+from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Contents, Row, Rows
 from autotrace.sinks.mlflow.schema import SCHEMAS, Schema, installed_revision
 from autotrace.sinks.mlflow.sending import Delivery
 from autotrace.sinks.protocol import Refused

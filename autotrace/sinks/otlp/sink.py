@@ -24,11 +24,10 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT
-from autotrace.sinks.delivered import Delivered
 from autotrace.sinks.http import retry_after
 from autotrace.sinks.otlp import endpoint
 from autotrace.sinks.otlp.spans import otel_span, size_of
-from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
+from autotrace.sinks.protocol import Delivered, Refused, Rejected, Sink, Unavailable
 from autotrace.trajectory.model import Trajectory
 
 REQUEST_BYTES = 4_000_000

@@ -23,7 +23,7 @@ from autotrace.insight.registry import by_weight
 from autotrace.sinks import payload
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory, finish_reason
-from autotrace.trajectory.tool_names import tool_name
+from autotrace.trajectory.tool_calls import tool_name
 
 OPERATIONS = {"trajectory": "invoke_agent", "agent": "invoke_agent", "llm": "chat", "tool": "execute_tool"}
 KINDS = {"llm": SpanKind.CLIENT, "engine": SpanKind.SERVER}

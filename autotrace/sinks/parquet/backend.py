@@ -10,7 +10,7 @@ from pathlib import Path
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health, extra
 from autotrace.sinks.protocol import Sink
-from autotrace.tables import location
+from autotrace.tables import place
 
 
 class ParquetBackend(Backend):
@@ -31,7 +31,7 @@ class ParquetBackend(Backend):
 
     def check(self, destination: Destination) -> None:
         """See ``Backend``."""
-        location.check(os.environ.get(location.VARIABLE), find_spec)
+        place.check(os.environ.get(place.VARIABLE), find_spec)
 
     def health(self, destination: Destination) -> Health:
         """See ``Backend``. Asks nothing: a look at an object store may take minutes."""
@@ -39,10 +39,8 @@ class ParquetBackend(Backend):
             self.check(destination)
         except ValueError as error:
             return Health(False, str(error))
-        given = os.environ.get(location.VARIABLE)
-        return Health(
-            True, f"{given} (environment {location.VARIABLE})" if given else "the folder parquet in --run-dir"
-        )
+        given = os.environ.get(place.VARIABLE)
+        return Health(True, f"{given} (environment {place.VARIABLE})" if given else "the folder parquet in --run-dir")
 
 
 BACKEND = ParquetBackend()

@@ -17,9 +17,7 @@ from autotrace.run.info import RunInfo
 from autotrace.sinks import registry
 from autotrace.sinks.protocol import Refused, Sink, SinkError, Unavailable
 from autotrace.tables.commits import FILE, FOLDER
-from autotrace.tables.copying import Copy
-from autotrace.tables.location import VARIABLE, root_of, segment
-from autotrace.tables.place import Place, PlaceError, place
+from autotrace.tables.place import VARIABLE, Copy, Place, PlaceError, place, root_of, segment
 from autotrace.trajectory.model import Trajectory
 
 _log = logging.getLogger("autotrace.ship")

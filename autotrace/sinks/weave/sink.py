@@ -16,8 +16,7 @@ import msgspec
 
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, payload
-from autotrace.sinks.delivered import Delivered
-from autotrace.sinks.protocol import Refused, Rejected
+from autotrace.sinks.protocol import Delivered, Refused, Rejected
 from autotrace.sinks.weave import scores
 from autotrace.sinks.weave.calls import CALL_BYTES, Calls, add_facts, batches, call_uuid, encoded, fitted
 from autotrace.sinks.weave.http import ClientError, Connection, Login

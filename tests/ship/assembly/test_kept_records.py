@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.ship.assembly import kept_records, loader
-from autotrace.ship.assembly.kept_records import RECORD_BYTES, KeptRecords
+from autotrace.ship.assembly import loader, recent
+from autotrace.ship.assembly.recent import OVERHEAD_BYTES, KeptRecords
 from autotrace.ship.shipper import ship
 from autotrace.sinks.jsonl.sink import FILE
 from autotrace.spool.reader import Located
@@ -42,7 +42,7 @@ def test_they_are_handed_over_once_and_only_if_nothing_is_missing() -> None:
 
 
 def test_what_was_begun_last_makes_room_and_is_not_begun_again() -> None:
-    kept = KeptRecords(room=3 * (RECORD_BYTES + 20))
+    kept = KeptRecords(room=3 * (OVERHEAD_BYTES + 20))
     for trace_id in "abcd":
         keep(kept, trace_id, 1, 8)
     keep(kept, "d", 1, 20)
@@ -67,7 +67,7 @@ def test_what_is_delivered_is_the_same_without_room(tmp_path: Path, monkeypatch:
         first.close(trace, root)
     first.exit()
     other.exit()
-    for name, bytes_kept in (("with", kept_records.ROOM), ("without", room)):
+    for name, bytes_kept in (("with", recent.ROOM), ("without", room)):
         copy = tmp_path / name
         shutil.copytree(run, copy)
         monkeypatch.setattr(loader, "KeptRecords", functools.partial(KeptRecords, bytes_kept))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.ship.assembly.passed_on import join_passed_on
+from autotrace.ship.assembly.llm_calls import join_passed_on
 from autotrace.trajectory.model import Span
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.titles import entitle
+from autotrace.trajectory.tool_calls import entitle
 
 
 def span(id: str, parent: str | None, role: str, name: str, key: str = "") -> Span:

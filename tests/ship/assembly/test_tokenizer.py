@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 
 from autotrace.run import layout
 from autotrace.ship.assembly import tokenizer as tokenizers_of_runs
-from autotrace.ship.assembly.plain_tokenizer import is_plain
+from autotrace.ship.assembly.tokenizer import is_plain
 
 CORPUS = [
     "It is 4 . Isn't it ? Yes , it 's .", "def f(x):\n    return x + 1\n", "Äpfel und Öl; naïve café",

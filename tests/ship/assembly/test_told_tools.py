@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.ship.assembly.told_tools import with_told_tools
+from autotrace.ship.assembly.message_parts import with_told_tools
 from autotrace.spool.records import CONVERSATION
 from autotrace.trajectory.model import Span
 from tests.ship.assembly.test_conversation import assembled, recorded

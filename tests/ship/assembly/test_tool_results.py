@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.ship.assembly.tool_results import read_tool_results
+from autotrace.ship.assembly.message_parts import read_tool_results
 from autotrace.trajectory.model import Span
 
 TEXTS = [{"type": "text", "text": "4", "annotations": None}, {"type": "text", "text": "degrees"}]

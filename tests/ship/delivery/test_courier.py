@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from autotrace.ship.delivery.budgets import Ledger
+from autotrace.ship.delivery.admission import Ledger
 from autotrace.ship.delivery.carrier import Receipt, ThreadCarrier
-from autotrace.ship.delivery.courier import MAX_BATCH, Courier
+from autotrace.ship.delivery.couriers import MAX_BATCH, Courier
 from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
 from autotrace.sinks.protocol import Sink, Unavailable
 from autotrace.trajectory.model import Span, Trajectory
@@ -157,7 +157,7 @@ def test_a_few_wait_for_others_where_a_delivery_costs_much(
 ) -> None:
     carrier = ThreadCarrier(cast(Sink, backend), cast(Packer, packing), cast(Ledger, Budget()))
     courier, now = Courier("slow", carrier, cast(Ledger, Budget()), gather=2.0), 100.0
-    monkeypatch.setattr("autotrace.ship.delivery.courier.time.monotonic", lambda: now)
+    monkeypatch.setattr("autotrace.ship.delivery.couriers.time.monotonic", lambda: now)
     assert courier.gathers and not courier.waits(0)
     assert courier.waits(3) and not courier.waits(courier.batch), "enough for a parcel"
     assert courier.waits(3)

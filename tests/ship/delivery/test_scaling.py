@@ -13,8 +13,8 @@ import pytest
 
 from autotrace.run.status import Status
 from autotrace.ship import pace
-from autotrace.ship.delivery import courier, scaling
-from autotrace.ship.delivery.scaling import CALM, LOOK_EVERY, Scaling
+from autotrace.ship.delivery import couriers, crew
+from autotrace.ship.delivery.crew import CALM, LOOK_EVERY, Scaling
 from autotrace.ship.delivery.workers import WorkerProcess
 from autotrace.ship.shipper import Shipper
 from autotrace.sinks.jsonl.sink import JsonlSink
@@ -38,8 +38,8 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
-    monkeypatch.setattr(scaling.time, "monotonic", lambda: machine.now)
-    monkeypatch.setattr(scaling, "_idle_seconds", lambda: machine.idle)
+    monkeypatch.setattr(crew.time, "monotonic", lambda: machine.now)
+    monkeypatch.setattr(crew, "_idle_seconds", lambda: machine.idle)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     return machine
 
@@ -75,10 +75,10 @@ def test_the_shipper_starts_processes_by_itself_and_delivers_everything_once(
 ) -> None:
     run = new_run(tmp_path)
     made = fill(run)
-    monkeypatch.setattr(courier, "FIRST_BATCH", 1)
-    monkeypatch.setattr(courier, "MAX_BATCH", 1)
-    monkeypatch.setattr(scaling, "LOOK_EVERY", 0.0)
-    monkeypatch.setattr(scaling, "IDLE_CORES", 0.0)
+    monkeypatch.setattr(couriers, "FIRST_BATCH", 1)
+    monkeypatch.setattr(couriers, "MAX_BATCH", 1)
+    monkeypatch.setattr(crew, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(crew, "IDLE_CORES", 0.0)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
 
     def behind(self: pace.Pace, status: Status, now: float | None = None) -> None:

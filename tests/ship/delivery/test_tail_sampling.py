@@ -9,7 +9,7 @@ import pytest
 
 from autotrace.config.keep_rules import KeepRules
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.tail_sampling import reason
+from autotrace.ship.delivery.admission import reason
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.row import Row
 from tests.ship.spools import Process, new_run, trajectory

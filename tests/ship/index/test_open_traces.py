@@ -88,9 +88,9 @@ def test_a_call_that_still_runs_is_waited_for_but_not_for_long(tmp_path: Path, m
 def test_late_calls_beyond_the_bound_stay_out_also_for_a_shipper_that_starts_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from autotrace.ship.index import calls
+    from autotrace.ship.index import traces
 
-    for module in (open_traces, calls):
+    for module in (open_traces, traces):
         monkeypatch.setattr(module, "MAX_LATE_CALLS", 3)
     run = new_run(tmp_path)
     process, trace = Process(run), b"t" * 16

@@ -12,9 +12,8 @@ import pytest
 
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.tokens import digest_of
-from autotrace.ship.index.facts import FactBook
+from autotrace.ship.index.facts import UNKNOWN, Claim, FactBook, Rollout, deal, distance
 from autotrace.ship.index.indexer import Indexer
-from autotrace.ship.index.same_answers import UNKNOWN, Claim, Rollout, deal, distance
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.records import Fact

@@ -1,15 +1,20 @@
-"""Byte budgets: how much a backend may get per training step. What does not fit stays in the run folder.
+"""Which groups of trajectories are delivered: keep-rules, and byte budgets of a backend per training step.
 
-Decided per group (the rollouts of one prompt in one step) once it has ended, from what exactly would be sent: a group
-is never half delivered, and a budget is exceeded only by rollouts that join a group after it was decided on.
-"""
+Both decide for a whole group (the rollouts of one prompt in one step) once it has ended: what is interesting about one
+of its rollouts is interesting beside the others. A budget is decided from what exactly would be sent, and is exceeded
+only by rollouts that join a group after that. What is not delivered stays in the run folder; ``autotrace ship --all``
+delivers it still."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
+from autotrace.config.keep_rules import KeepRules
+from autotrace.config.scalars import fraction
+from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
+from autotrace.trajectory.model import OK
 
 SECONDS_A_DAY = 86_400
 SHORTEST = 600.0
@@ -84,3 +89,13 @@ def sent_key(backend: str) -> str:
 def forecast(sent: int, seconds: float) -> float:
     """Gigabytes a day if it goes on as in the last ``seconds``; 0 where those are too few to say."""
     return sent / seconds * SECONDS_A_DAY / 1e9 if seconds >= SHORTEST else 0.0
+
+
+def reason(rules: KeepRules, seed: str, group: str, rows: Collection[Row]) -> str | None:
+    """Why the group is kept, None when it is not. The random share is the same again for the same ``seed``."""
+    rewards = {row.reward for row in rows if row.reward is not None}
+    if rules.errors and any(row.status != OK for row in rows):
+        return "errors"
+    if rules.spread and len(rewards) > 1:
+        return "spread"
+    return "random" if fraction(seed, group) < rules.random else None

@@ -1,13 +1,50 @@
-"""Whether the run's first process still lives."""
+"""What the shipper's process does for itself: its log, its garbage collection, a look at the run's first process."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import logging
 import os
 import select
 import signal
 import time
 from collections.abc import Set
+from pathlib import Path
+
+from autotrace.run import files, layout
+
+
+def log_to_file(run_folder: Path) -> None:
+    """From now on this process logs there, and nowhere else."""
+    path = run_folder / layout.SHIPPER_LOG
+    files.ensure(path)
+    logging.basicConfig(
+        filename=path, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
+    )
+    logging.getLogger("autotrace").setLevel(logging.INFO)  # of a backend's library only what went wrong
+
+
+BACKSTOP = 500_000
+"""Objects after which it is done all the same."""
+EVERY = 20.0
+"""Seconds between two times."""
+
+_last = time.monotonic()
+
+
+def put_off() -> None:
+    """From now on only ``BACKSTOP`` objects are a reason to collect."""
+    gc.set_threshold(BACKSTOP, 20, 20)
+
+
+def collect() -> None:
+    """Collect, unless that was done a moment ago."""
+    global _last
+    if (now := time.monotonic()) - _last > EVERY:
+        gc.collect()
+        _last = now
+
 
 SHELLS_DIE = 1.0
 """Seconds within which the shells of a command end after a SIGTERM."""
