@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from autotrace.cli import runs, terminal
-from autotrace.export import registry
+from autotrace.export import format
 from autotrace.export.conversation import conversation_digest
 from autotrace.export.format import STDOUT, ExportError
 from autotrace.tables.conditions import Condition
@@ -25,8 +25,8 @@ TWICE = "the same conversation was exported already (--dedup)"
 @click.command(short_help="Write the trajectories to files: JSON lines, veRL's rollout dump, ...")
 @runs.run_argument
 @click.option(
-    "--format", "layout", type=click.Choice(list(registry.FORMATS)), default="jsonl", show_default=True,
-    help=registry.help_text(),
+    "--format", "layout", type=click.Choice(list(format.FORMATS)), default="jsonl", show_default=True,
+    help=format.help_text(),
 )  # fmt: skip
 @click.option("--out", metavar="PATH", help="Where to write to; default: the folder export/FORMAT in the run folder.")
 @runs.options
@@ -41,7 +41,7 @@ def export(
     """
     if layout == "parquet":  # the one that needs Arrow
         arrow_without_pandas()
-    chosen = registry.get(layout)
+    chosen = format.get(layout)
     if out is not None and "://" in out and not chosen.remote:
         raise terminal.fail(f"--out {out}: the format {layout} writes to local folders only")
     reader = runs.reader(run)

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from autotrace.export.format import Format, Written
 from autotrace.export.staging import write_lines
-from autotrace.sinks.jsonl.line import line_of
-from autotrace.sinks.jsonl.sink import FILE
+from autotrace.sinks.jsonl.sink import FILE, line_of
 from autotrace.trajectory.model import Trajectory
 
 

@@ -26,7 +26,7 @@ from autotrace.run import layout
 from autotrace.tables.commits import FOLDER
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.line_files import changed
-from autotrace.tables.rebuilding import connected
+from autotrace.tables.rebuild import connected
 from autotrace.tables.sources import Source, Steps, stored_info
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory, with_names

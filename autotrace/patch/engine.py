@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from autotrace.config import environment
 from autotrace.config.plan import Plan, Settings, Target
-from autotrace.patch import adapting, attach, classes, program, wrapper
+from autotrace.patch import adapting, attach, import_hook, program, wrapper
 from autotrace.patch.binder import Binder
 from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import PlanIndex
@@ -55,7 +55,7 @@ class Engine:
 
     def start(self) -> None:
         """Hook class creation and imports, then take what is imported already."""
-        classes.hook(self._created)
+        import_hook.hook(self._created)
         program.wanted, program.on_definition = self.index.functions_of, self._defined
         self.imports.install()
         self._take_imported()

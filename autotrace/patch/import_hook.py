@@ -1,22 +1,75 @@
-"""Calls back when a module was imported; the program notices nothing.
+"""Calls back when a module was imported, and with every class right after its body ran: before ``@ray.remote`` copies
+its methods, before anybody subclasses it, also in ``__main__``. The program notices nothing.
 
 No entry is added to ``sys.meta_path`` (see ``config.import_system``). The module's own loader stays in place; it only
 gets an ``exec_module`` of ours as an instance attribute for that one execution, so ``module.__loader__``, ``__spec__``
 and ``isinstance`` checks see what they always saw. wrapt's import hook is not used: it matches exact names only, puts a
 proxy loader in place, and an exception in a hook fails the import.
-"""
+
+Classes are seen by a hook on ``builtins.__build_class__``; it costs 0.5 us per class statement."""
 
 from __future__ import annotations
 
+import builtins
+import enum
+import sys
+from abc import ABCMeta
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from types import ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from autotrace.config import import_system
-from autotrace.patch import program
+from autotrace.patch import adapting, program
 from autotrace.record import faults
 from autotrace.record.frames import transparent
+
+_ORDINARY = frozenset(map(id, (type, ABCMeta, type(enum.Enum))))
+"""Metaclasses that do not look at the frame of the class statement, by ``id()``: a set asks for the hash."""
+_BUILD = compile("0 .__call__()", "<class statement>", "eval")
+"""An expression whose first constant is replaced by what it shall call."""
+
+
+def hook(created: Callable[[type, str | None], None]) -> None:
+    """Call ``created(cls, file)`` for every class statement that finishes, with the file that it stands in."""
+    original = builtins.__build_class__
+
+    @transparent
+    def __build_class__(function: Any, name: str, /, *bases: Any, **keywords: Any) -> Any:
+        ordinary = "metaclass" not in keywords
+        for base in bases:
+            ordinary = ordinary and id(type(base)) in _ORDINARY
+        if ordinary:
+            cls = original(function, name, *bases, **keywords)
+        else:
+            cls = _in_the_place_of(sys._getframe(1), partial(original, function, name, *bases, **keywords))
+        if issubclass(type(cls), type):
+            try:
+                created(cls, function.__code__.co_filename if type(function) is FunctionType else None)
+            except Exception as error:
+                faults.failed("class", error)
+        return cls
+
+    adapting.put(builtins, "__build_class__", __build_class__)
+
+
+@transparent
+def _in_the_place_of(frame: FrameType, build: Callable[[], Any]) -> Any:
+    """``build()`` called from a frame that has the globals, locals, file, line and name of ``frame``.
+
+    A metaclass may look at its caller's frame, which is the class statement's: pydantic resolves names local to the
+    function in which a model is defined, zope.interface reads ``__name__``.
+    """
+    code = frame.f_code
+    call = _BUILD.replace(
+        co_consts=(build, *_BUILD.co_consts[1:]),
+        co_name=code.co_name,
+        co_filename=code.co_filename,
+        co_firstlineno=frame.f_lineno,
+    )
+    return eval(call, frame.f_globals, frame.f_locals)
+
 
 Imported = Callable[[ModuleType], None]
 """Called with a module that was executed."""

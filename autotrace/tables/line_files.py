@@ -16,7 +16,7 @@ from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
 from autotrace.run import files
 from autotrace.tables.errors import Gone, QueryError
-from autotrace.tables.rebuilding import as_error, connected
+from autotrace.tables.rebuild import as_error, connected
 from autotrace.tables.sources import Source, Steps, stored_info
 from autotrace.trajectory.deferred import DeferrableField
 from autotrace.trajectory.jsonable import integer

@@ -24,7 +24,7 @@ from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.view import columns, detail, group, perfetto, search, steps, tokens
+from autotrace.view import columns, detail, perfetto, search, steps, tokens
 from autotrace.view.one_file import STATIC, bundle, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
 
@@ -120,7 +120,7 @@ def application(folder: Path) -> Starlette:
         base = request.query_params.get("base")
         if not ids:
             raise HTTPException(400, "name the trajectories: ids=A,B,...")
-        return as_json(asked(request, lambda reader: group.of_ids(reader, ids, base)))
+        return as_json(asked(request, lambda reader: detail.of_ids(reader, ids, base)))
 
     def label(request: Request) -> Response:
         """Keep a label; it is part of the address, whose length is bounded."""

@@ -21,7 +21,7 @@ import msgspec
 from autotrace.tables.conditions import Condition
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.jsonable import integer, jsonable
-from autotrace.view import columns, detail, group, steps, tokens
+from autotrace.view import columns, detail, steps, tokens
 
 STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r"^import .*?;\n", re.M | re.S)
@@ -104,7 +104,7 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
             if step is not None and not one.attributes.get("validate"):
                 by_step[step].append(steps.rollout(one))
         if len(loaded) > 1:
-            body = _json(group.beside(loaded, every=len(loaded) <= GROUP_LIMIT))
+            body = _json(detail.beside(loaded, every=len(loaded) <= GROUP_LIMIT))
             yield f"group {min(one.trace_id for one in loaded)}", body
     for number, rollouts in by_step.items():
         yield f"step {number}", _json(steps.of_rollouts(rollouts))

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from autotrace.cli.main import main
 from autotrace.cli.steps import columns as columns_of
 from autotrace.config import environment
-from autotrace.export.registry import FORMATS
+from autotrace.export.format import FORMATS
 from autotrace.insight import registry as registry_of
 from autotrace.insight.step_lines import StepLine
 from autotrace.launch.main import main as launch

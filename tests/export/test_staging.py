@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import autotrace.export
-from autotrace.export import registry, staging
+from autotrace.export import format, staging
 from autotrace.export.format import ExportError
 from autotrace.export.staging import Staging, write_lines
 from autotrace.trajectory.model import Span, Trajectory
@@ -28,8 +28,8 @@ def failing() -> Iterator[Trajectory]:
 def test_every_module_of_the_folder_with_a_format_is_listed() -> None:
     folder = Path(autotrace.export.__file__).parent
     having = {path.stem for path in folder.glob("*.py") if "\nFORMAT = " in path.read_text()}
-    assert having == set(registry.FORMATS)
-    assert [registry.get(name).name for name in registry.FORMATS] == list(registry.FORMATS)
+    assert having == set(format.FORMATS)
+    assert [format.get(name).name for name in format.FORMATS] == list(format.FORMATS)
 
 
 def test_a_failed_export_leaves_what_was_there(tmp_path: Path) -> None:

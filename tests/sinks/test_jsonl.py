@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from autotrace.sinks.jsonl import sink as module
-from autotrace.sinks.jsonl.line import encoded, line_of
-from autotrace.sinks.jsonl.sink import FILE, LOCK, JsonlSink
+from autotrace.sinks.jsonl.sink import FILE, LOCK, JsonlSink, encoded, line_of
 from autotrace.trajectory.model import Trajectory
 from tests.sinks.rollouts import trajectory
 

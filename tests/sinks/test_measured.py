@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.sdk.resources import Resource
 
 from autotrace.sinks import payload
-from autotrace.sinks.jsonl.line import line_of
+from autotrace.sinks.jsonl.sink import line_of
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.otlp.spans import otel_span
 from autotrace.sinks.weave.calls import Calls

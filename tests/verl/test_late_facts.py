@@ -14,7 +14,7 @@ import pytest
 from programs import HERE, LIMIT, ROOT
 
 from autotrace.ship.readers import of_run
-from autotrace.sinks.jsonl.line import encoded
+from autotrace.sinks.jsonl.sink import encoded
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.row("rewards and advantages")]
 

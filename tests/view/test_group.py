@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotrace.trajectory.model import Trajectory
-from autotrace.view.group import NOT_RUN, beside
+from autotrace.view.detail import NOT_RUN, beside
 from tests.insight.made import SECOND, span, trajectory
 
 

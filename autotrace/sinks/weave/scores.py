@@ -15,8 +15,7 @@ from autotrace.insight.profile import marks
 from autotrace.insight.registry import by_weight
 from autotrace.sinks import payload
 from autotrace.sinks.weave.calls import call_uuid, feedback_uuid, object_name
-from autotrace.sinks.weave.http import ClientError, Connection
-from autotrace.sinks.weave.project import Project
+from autotrace.sinks.weave.http import ClientError, Connection, Project
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import DETAILS, Trajectory
 

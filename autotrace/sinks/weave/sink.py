@@ -19,8 +19,7 @@ from autotrace.sinks import DEFAULT_PROJECT, payload
 from autotrace.sinks.protocol import Delivered, Refused, Rejected
 from autotrace.sinks.weave import scores
 from autotrace.sinks.weave.calls import CALL_BYTES, Calls, add_facts, batches, call_uuid, encoded, fitted
-from autotrace.sinks.weave.http import ClientError, Connection, Login
-from autotrace.sinks.weave.project import Project, default_entity, project_name
+from autotrace.sinks.weave.http import ClientError, Connection, Login, Project, default_entity, project_name
 from autotrace.trajectory.model import Span, Trajectory
 
 DIGEST_CHARS = 43

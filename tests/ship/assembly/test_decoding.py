@@ -19,7 +19,7 @@ from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.sinks import payload
-from autotrace.sinks.jsonl.line import line_of
+from autotrace.sinks.jsonl.sink import line_of
 from autotrace.sinks.mlflow.info import previews
 from autotrace.spool.blobs import keep_tokenizer
 from autotrace.trajectory.markup import prompt_messages, response_message
