@@ -132,7 +132,7 @@ SETTINGS = (
             goes=DELIVERY, type=types.keep, metavar="RULE,..."),
     Setting("--step-budget", "Deliver at most this much per training step and backend.",
             goes=DELIVERY, type=types.size, metavar="SIZE"),
-    Setting("--shippers", "Delivery processes; default: 1, or 2 while a backend falls behind and cores are idle.",
+    Setting("--shippers", "Processes that deliver; default: the shipper alone.",
             goes=DELIVERY, type=types.processes, metavar="N"),
     Setting("--alert", "Address (https://...) that gets one JSON or Slack message about each finding.",
             type=types.address, metavar="URL"),

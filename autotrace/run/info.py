@@ -55,7 +55,7 @@ class RunInfo(msgspec.Struct):
     """Folders that were named, here or in the plan -> their copies below ``blobs``."""
 
     shippers: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
-    """Processes that deliver; 0: as many as it takes (``ship.delivery.scaling``)."""
+    """Processes that deliver; 0 and 1: the shipper alone."""
 
     def write(self, run_folder: str | Path) -> None:
         """Write ``run.json`` atomically."""

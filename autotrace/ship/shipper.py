@@ -77,7 +77,7 @@ class Shipper:
         self._retention = Retention(self._state, self.run_folder)
         self._crew = Crew(
             self._state, self.run_folder, self.info, self._outbox, self._indexer, self._decoder, tables,
-            given=shippers or self.info.shippers, unlimited=everything,
+            given=shippers or self.info.shippers or 1, unlimited=everything,
         )  # fmt: skip
         self._couriers = self._crew.couriers
         self._listening = Listening(self.run_folder)
@@ -113,7 +113,7 @@ class Shipper:
         self._hand_on_binds()
         living = self._indexer.living
         over = self._run_is_over(gone_for, waited_for) and not read
-        self._crew.scale(self._status.latest)
+        self._crew.relieve()
         settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
         looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
         coming = self._indexer.open_traces > 0 and self._indexer.has_room

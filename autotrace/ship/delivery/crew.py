@@ -1,19 +1,14 @@
-"""Who delivers: the shipper itself, or processes of its own (``workers``) while there are to be several.
-
-Where ``--shippers`` was not given, the shipper delivers alone, and with two delivery processes while a backend that
-can be reached falls behind and a core is idle."""
+"""Who delivers: the shipper itself, or processes of its own (``workers``) while there are to be several."""
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from autotrace.run.info import RunInfo
-from autotrace.run.status import Status
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.delivery.admission import Ledger
 from autotrace.ship.delivery.carrier import TablesCarrier, ThreadCarrier
@@ -28,51 +23,6 @@ from autotrace.ship.index.summary import Summaries
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
-
-IDLE_CORES = 1.0
-"""So many must be idle, over ``LOOK_EVERY``, to use one more."""
-LOOK_EVERY = 5.0
-"""Seconds."""
-CALM = 60.0
-"""Seconds without a backlog after which the shipper delivers alone again."""
-MORE = 2
-
-
-class Scaling:
-    """Decides from the latest status."""
-
-    def __init__(self) -> None:
-        self._count = 1
-        self._looked = time.monotonic()
-        self._idle = _idle_seconds()
-        self._backlog_at = 0.0
-
-    def wanted(self, status: Status) -> int:
-        """How many delivery processes there should be; 1: none beside the shipper."""
-        now = time.monotonic()
-        if status.pending:
-            self._backlog_at = now
-        if self._count > 1 and now - self._backlog_at > CALM:
-            self._count = 1
-        if now - self._looked < LOOK_EVERY:
-            return self._count
-        idle = _idle_seconds()
-        cores = (idle - self._idle) / (now - self._looked)
-        self._looked, self._idle = now, idle
-        behind = any(backend.behind for backend in status.backends.values())
-        if behind and len(os.sched_getaffinity(0)) > 1 and cores >= IDLE_CORES:
-            self._count = MORE
-        return self._count
-
-
-def _idle_seconds() -> float:
-    """Seconds of all cores without work since the system was started; 0 where it does not say."""
-    try:
-        with open("/proc/stat", encoding="ascii") as file:
-            return int(file.readline().split()[4]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return 0.0
-
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -89,7 +39,7 @@ class Crew:
         self, state: State, run_folder: Path, info: RunInfo, outbox: Outbox, indexer: Indexer, decoder: Decoder,
         tables: TablesSink, *, given: int, unlimited: bool,
     ) -> None:  # fmt: skip
-        """``given``: processes that deliver; 0: as many as it takes. ``unlimited``: budgets do not count."""
+        """``given``: processes that deliver; 1: the shipper alone. ``unlimited``: budgets do not count."""
         self._state = state
         self._run_folder = run_folder
         self._info = info
@@ -98,10 +48,10 @@ class Crew:
         self._tables = tables
         self._packer = Packer(state, indexer.loader, decoder)
         self._ledgers: dict[str, Ledger] = {}
-        self._given = given
-        self._broken = self._closed = self._warm = False
-        self._scaling = Scaling()
-        self.count = max(1, given)
+        self._closed = self._warm = False
+        self.broken = False
+        """The delivery processes died again and again."""
+        self.count = given
         """Processes that deliver."""
         self._workers = self._hired()
         self.couriers = Couriers(state, outbox, self._make, info.backends)
@@ -147,24 +97,19 @@ class Crew:
         ledger = self._ledgers[question.backend]
         return ledger.admits(question.trace_id, question.group, question.step, lambda: question.sizes)
 
-    def scale(self, status: Status | None) -> None:
-        """Deliver with as many processes as were asked for, or as ``status`` calls for. A change takes effect once
-        nothing is on its way."""
-        if self._workers is not None and self._workers.broken and not self._broken:
-            self._broken = True
-            _log.error("the delivery processes die again and again: the shipper delivers alone")
-        wanted = self._given or (1 if status is None else self._scaling.wanted(status))
-        wanted = 1 if self._broken else wanted
-        if wanted == self.count:
+    def relieve(self) -> None:
+        """Deliver alone if the delivery processes die again and again, once nothing is on its way."""
+        if self._workers is None or not (self.broken or self._workers.broken):
             return
+        if not self.broken:
+            self.broken = True
+            _log.error("the delivery processes die again and again: the shipper delivers alone")
         self.couriers.pause()
         if not self.couriers.busy:
-            _log.info("from now on %d of the shipper's processes deliver", wanted)
-            before, self.count = self._workers, wanted
+            before, self.count = self._workers, 1
             self._workers = self._hired()
             self._remake()
-            if before is not None:
-                before.stop()
+            before.stop()
 
     def put_in_order(self) -> None:
         """Close the sinks and make them anew. Some sinks put their files in order when they are closed. Call it only
@@ -212,7 +157,7 @@ class Crew:
         """Notes for the user."""
         if self._workers is not None:
             yield from self._workers.notes()
-        if self._broken:
+        if self.broken:
             yield "the delivery processes died again and again, so the shipper delivers alone; why: shipper.log"
 
     def close(self) -> None:
