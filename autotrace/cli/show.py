@@ -1,4 +1,5 @@
-"""``autotrace show TRACE``: one trajectory as a tree with turns, tokens, times and texts."""
+"""``autotrace show TRACE``: one trajectory as a tree with turns, tokens, times, texts, and what findings say, at the
+turns where it is."""
 
 from __future__ import annotations
 
@@ -12,13 +13,16 @@ from rich.console import Group
 from rich.text import Text
 from rich.tree import Tree
 
-from autotrace.cli import marks, runs, terminal
+from autotrace.cli import runs, terminal
 from autotrace.cli.listing import time_sentence
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.insight.families.mismatch import by_token, mean_mismatch
+from autotrace.insight.profile import Mark
+from autotrace.insight.words import of_turns as said_of_turns
 from autotrace.tables.conditions import equals
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.chains import tree_of
+from autotrace.trajectory.divergence import shared
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.receipt import words as receipt_words
@@ -31,6 +35,46 @@ from autotrace.trajectory.span_text import (
     output_text,
     thoughts,
 )
+
+AROUND = 60
+"""Characters shown of each of two texts where they part."""
+FEW_IDS = 12
+_FORKS = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED")
+
+
+def marks_of_turns(trajectory: Trajectory) -> dict[int | None, list[Text]]:
+    """Turn (None: the whole trajectory) -> lines."""
+    lines: dict[int | None, list[Text]] = {}
+    for turn, mark, words in said_of_turns(trajectory):
+        lines.setdefault(turn, []).extend(_said(trajectory, mark, words))
+    return lines
+
+
+def _said(trajectory: Trajectory, mark: Mark, words: str) -> list[Text]:
+    lines = [line(f"! {mark.code}  ", "bold red") + line(words, "red")]
+    if mark.code in _FORKS and mark.turn is not None and (sides := _parted(trajectory, mark.turn)):
+        lines += [
+            line(f"  {name} ", "dim") + Text(terminal.one_line(side))
+            for name, side in zip(("was", "is "), sides, strict=True)
+        ]
+    return lines
+
+
+def _parted(trajectory: Trajectory, turn: int) -> tuple[str, str] | None:
+    """What stands from where the prompt of a turn leaves what was there before: texts, else token ids; None: neither
+    is known."""
+    before, after = trajectory.llm_spans[turn - 2 : turn]
+    if before.prompt_text and before.response_text is not None and after.prompt_text:
+        was, now = before.prompt_text + before.response_text, after.prompt_text
+        at = shared(was, now)
+        return was[at : at + AROUND], now[at : at + AROUND]
+    if before.prompt_ids is None or before.response_ids is None or after.prompt_ids is None:
+        return None
+    had, has = before.prompt_ids + before.response_ids, after.prompt_ids
+    at = shared(had, has)
+    one, other = (" ".join(map(str, ids[at : at + FEW_IDS])) for ids in (had, has))
+    return one, other
+
 
 _HTML = '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;line-height:normal">{code}</pre>'
 LINES, WIDTH = 6, 160
@@ -109,7 +153,7 @@ def tree(trajectory: Trajectory, full: bool = False) -> Tree:
         children[span.parent_id if span.parent_id in span_ids else None].append(span)
     top = Tree(_heading(trajectory), guide_style="dim")
 
-    found = marks.of_turns(trajectory)
+    found = marks_of_turns(trajectory)
     turns = {span.span_id: number for number, span in enumerate(trajectory.llm_spans, 1)}
 
     def grow(branch: Tree, span: Span) -> None:

@@ -1,9 +1,12 @@
-"""The routes of the server. All of them read, except for the one that keeps a label."""
+"""The routes of the server. All of them read, except for the one that keeps a label.
+
+Of a search the first hit of each trajectory is sent when it is found. It finds what ``autotrace grep`` finds."""
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,11 +25,43 @@ from autotrace.tables import labels
 from autotrace.tables.conditions import WhereError, condition
 from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
+from autotrace.tables.search import ROLES, candidates, search
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.view import columns, detail, perfetto, search, steps, tokens
+from autotrace.view import columns, detail, perfetto, steps, tokens
 from autotrace.view.one_file import STATIC, bundle, text
 from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
+
+AT_ONCE = 20
+"""Trajectories between two words about how far the search is; the run can be asked other things in between."""
+
+
+def hits(run: OpenRun, words: str) -> Iterator[bytes]:
+    """Lines of JSON: ``{trace_id, role, turn, before, hit, after}`` for the first place in each trajectory, and
+    ``{done, of}``. ``words`` are found in any case."""
+    pattern = re.compile(re.escape(words), re.IGNORECASE)
+    rows = run.read(lambda reader: candidates(reader, reader.select(columns=("trace_id",)), pattern))
+    for start in range(0, len(rows), AT_ONCE):
+        chosen = rows[start : start + AT_ONCE]
+        yield from map(_line, run.read(lambda reader, chosen=chosen: list(_found(reader, chosen, pattern))))  # type: ignore[misc]
+        yield _line({"done": start + len(chosen), "of": len(rows)})
+    if not rows:
+        yield _line({"done": 0, "of": 0})
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    return msgspec.json.encode(jsonable(value)) + b"\n"
+
+
+def _found(reader: Reader, rows: list[Any], pattern: re.Pattern[str]) -> Iterator[dict[str, Any]]:
+    for row, one in reader.each(rows):
+        match = None if one is None else next(search(one, pattern, frozenset(ROLES)), None)
+        if match is not None:
+            yield {
+                "trace_id": row.trace_id, "role": match.role, "turn": match.turn, "before": match.before,
+                "hit": match.text, "after": match.after,
+            }  # fmt: skip
+
 
 LONGEST_NUMBER = 18
 """Characters of a step in an address."""
@@ -145,7 +180,7 @@ def application(folder: Path) -> Starlette:
         words = request.query_params.get("q", "")
         if not words:
             raise HTTPException(400, "what is searched for? q=WORDS")
-        found = search.hits(run_of(request), words)
+        found = hits(run_of(request), words)
         return StreamingResponse(iterate_in_threadpool(found), media_type="application/x-ndjson")
 
     def index(_: Request) -> Response:

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from ray import cloudpickle
 
-from autotrace.adapters.ray import workers
-from autotrace.adapters.ray.workers import HOOK, JOB_CONFIG, head, with_notice
+from autotrace.adapters.ray import cluster
+from autotrace.adapters.ray.cluster import HOOK, JOB_CONFIG, head, with_notice
 from tests.waiting import DEADLINE
 
 OURS = {"env_vars": {"AUTOTRACE": "1"}}
-SHIPPED = base64.b64encode(cloudpickle.dumps(workers.notice())).decode()
+SHIPPED = base64.b64encode(cloudpickle.dumps(cluster.notice())).decode()
 
 
 def worker(place: Path, **environ: str) -> str:

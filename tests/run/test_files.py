@@ -111,4 +111,4 @@ def test_nothing_else_creates_files() -> None:
         for line in path.read_text().splitlines()
         if creating.search(line)
     }
-    assert found == {"run/files.py", "adapters/ray/workers.py", "spec/sources.py"}
+    assert found == {"run/files.py", "adapters/ray/cluster.py", "spec/sources.py"}

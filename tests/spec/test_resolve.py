@@ -12,7 +12,7 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from autotrace.patch import callers as patch_callers
+from autotrace.patch import attach as patch_attach
 from autotrace.spec.describe import Description, describe, looks_at_caller
 from autotrace.spec.imported import difference, look
 from autotrace.spec.resolve import Resolver
@@ -247,7 +247,7 @@ def test_reading_agrees_with_binding_about_who_looks_at_its_caller() -> None:
             raw = inspect.getattr_static(_owner(library, path), path.rpartition(".")[2])
             thing = resolver.find(name)
             if type(raw) is FunctionType and raw.__qualname__ == path and isinstance(thing, Function):
-                patched = patch_callers.looks_at_caller(raw, _owner(library, path))
+                patched = patch_attach.looks_at_caller(raw, _owner(library, path))
                 assert looks_at_caller(thing, resolver) == patched, name
                 refused += patched
     assert refused > 3

@@ -1,9 +1,13 @@
 """Ray: our variables into the workers. A worker on a running cluster inherits nothing from the driver but
 ``runtime_env``. How the trace context crosses calls is in ``actors`` and ``tasks``.
 
+A worker without autotrace (another image, ``py_executable: uv run``) knows nothing of us, and the driver cannot see
+into it. But Ray runs a job's ``worker_process_setup_hook`` in each of its workers, and shows what they print in the
+driver's log. Ours looks whether autotrace is active, and says once per node where it is not. It is left out where the
+user has a hook of their own.
+
 All of this is private API of Ray (read in 2.44, 2.49 and 2.60): what is not as expected is left alone and
-counted in ``faults``, and the calls go through without context.
-"""
+counted in ``faults``, and the calls go through without context."""
 
 from __future__ import annotations
 
@@ -16,11 +20,70 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotrace.adapters.ray import actors, tasks, workers
+from autotrace.adapters.ray import actors, tasks
 from autotrace.config import environment
 from autotrace.patch import adapting
 from autotrace.record import context, faults
 from autotrace.run import remote_node
+
+HOOK = "worker_process_setup_hook"
+JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+
+
+def with_notice(runtime_env: Any, environ: Mapping[str, str], address: str | None) -> Any:
+    """``runtime_env`` (None, dict or ``RuntimeEnv``) whose workers say when they cannot trace; the user's hook wins.
+
+    Over Ray's client (``ray://``) a hook must be importable by name there, which is what this one is not about.
+    """
+    job = json.loads(environ.get(JOB_CONFIG) or "{}").get("runtime_env") or {}
+    if runtime_env is None or runtime_env.get(HOOK) or job.get(HOOK) or str(address or "").startswith("ray://"):
+        return runtime_env
+    merged = copy.copy(runtime_env)
+    merged[HOOK] = notice()
+    return merged
+
+
+def head(address: str | None) -> str:
+    """Address of the cluster's head (``ray.init(address=...)``), "" where there is none."""
+    if address is None or address == "auto":
+        services = importlib.import_module("ray._private.services")
+        address = services.canonicalize_bootstrap_address(address)
+    return (address or "").rpartition("://")[2].partition("/")[0].rpartition(":")[0].strip("[]")
+
+
+def notice() -> Callable[[], None]:
+    """The hook. It is a local function that mentions nothing outside of itself: Ray pickles it by value, and a worker
+    needs nothing of autotrace to run it."""
+
+    def autotrace_notice() -> None:
+        import os
+        import sys
+        import tempfile
+        from importlib.util import find_spec
+
+        try:
+            if (
+                os.environ.get("AUTOTRACE", "").lower() not in ("1", "true", "yes", "on")
+                or "autotrace.bootstrap.activate" in sys.modules
+            ):
+                return
+            run = os.path.basename(os.environ.get("AUTOTRACE_RUN_ID", ""))
+            mark = os.path.join(tempfile.gettempdir(), f"autotrace-absent-{os.getuid()}-{run}")
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # one worker of this node reports it
+            try:
+                state = "installed, but not active," if find_spec("autotrace") else "not installed"
+            except ImportError:
+                state = "not installed"
+            sys.stderr.write(
+                f"autotrace: workers on {os.uname().nodename} are not traced: autotrace is {state} in "
+                f"{sys.executable}; install it there, or in the image\n"
+            )
+            sys.stderr.flush()
+        except Exception:
+            return
+
+    return autotrace_notice
+
 
 CARRIED = ("MLFLOW_DISABLE_TELEMETRY",)
 """Variables besides ``AUTOTRACE*`` that a traced worker needs; set by the launcher when the user did not."""
@@ -62,7 +125,7 @@ def with_variables(runtime_env: Any, environ: Mapping[str, str]) -> Any:
     A job's own runtime_env (``ray job submit``) counts as the user's: Ray refuses to start when both name a variable.
     """
     theirs = dict((runtime_env or {}).get("env_vars") or {})
-    job = json.loads(environ.get(workers.JOB_CONFIG) or "{}")
+    job = json.loads(environ.get(JOB_CONFIG) or "{}")
     set_by_user = {*theirs, *((job.get("runtime_env") or {}).get("env_vars") or {})}
     ours = {name: value for name, value in variables(environ).items() if name not in set_by_user}
     if not ours:
@@ -102,9 +165,9 @@ def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwarg
             return kwargs  # its workers inherit this environment; a runtime_env would make each of them start twice
         # Ray's own daemons were there before us: other nodes know of this run only what is passed on here.
         address = args[0] if args else kwargs.get("address")
-        environ = {**os.environ, **remote_node.invite(os.environ, workers.head(address))}
+        environ = {**os.environ, **remote_node.invite(os.environ, head(address))}
         runtime_env = with_variables(given, environ)
-        return {**kwargs, "runtime_env": workers.with_notice(runtime_env, environ, address)}
+        return {**kwargs, "runtime_env": with_notice(runtime_env, environ, address)}
     except Exception as error:
         faults.failed("ray:init", error)
         return kwargs
@@ -115,7 +178,7 @@ def _starts_a_cluster(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     address = args[0] if args else kwargs.get("address")
     if address == "local":
         return True
-    if address is not None or os.environ.get("RAY_ADDRESS") or workers.JOB_CONFIG in os.environ:
+    if address is not None or os.environ.get("RAY_ADDRESS") or JOB_CONFIG in os.environ:
         return False
     services = importlib.import_module("ray._private.services")
     return services.canonicalize_bootstrap_address(None, kwargs.get("_temp_dir")) is None
