@@ -1,6 +1,6 @@
 """The routes of the server. All of them read, except for the one that keeps a label.
 
-Of a search the first hit of each trajectory is sent when it is found. It finds what ``autotrace grep`` finds."""
+A search sends the first hit of each trajectory when it is found. It finds what ``autotrace grep`` finds."""
 
 from __future__ import annotations
 
