@@ -21,7 +21,7 @@ from autotrace.ship.store.migrations import NewerDatabase
 
 def main(run_folder: str) -> int:
     """Follow the run until it is over; ``BROKEN`` when something unforeseen happened. Logs to ``shipper.log`` alone."""
-    process.put_off()
+    process.put_off_garbage()
     os.environ[env.AUTOTRACE] = "0"
     os.environ[env.OWN_RUN] = os.path.abspath(run_folder)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")

@@ -26,22 +26,23 @@ def log_to_file(run_folder: Path) -> None:
 
 
 BACKSTOP = 500_000
-"""Objects after which it is done all the same."""
-EVERY = 20.0
+"""Objects after which garbage is collected all the same. A trajectory is thousands of objects and no cycles, so looking
+for cycles whenever some objects have been made takes up to a twentieth of the time: it is done by the clock."""
+COLLECT_EVERY = 20.0
 """Seconds between two times."""
 
 _last = time.monotonic()
 
 
-def put_off() -> None:
+def put_off_garbage() -> None:
     """From now on only ``BACKSTOP`` objects are a reason to collect."""
     gc.set_threshold(BACKSTOP, 20, 20)
 
 
-def collect() -> None:
+def collect_garbage() -> None:
     """Collect, unless that was done a moment ago."""
     global _last
-    if (now := time.monotonic()) - _last > EVERY:
+    if (now := time.monotonic()) - _last > COLLECT_EVERY:
         gc.collect()
         _last = now
 

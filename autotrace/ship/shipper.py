@@ -205,7 +205,7 @@ class Shipper:
                 self._crew.put_in_order()
             in_order = state == "done"
             self.write(state)
-            process.collect()
+            process.collect_garbage()
             awaited = self._asked_at is not None and gone_for <= 0
             pause = POLL / 6 if self._couriers.busy or awaited else POLL
             self._crew.rest(0.0 if moved else pause)

@@ -27,11 +27,11 @@ def thresholds() -> Iterator[None]:
 
 def test_cycles_are_collected_now_and_then(thresholds: None, monkeypatch: pytest.MonkeyPatch) -> None:
     gc.collect()
-    process.put_off()
+    process.put_off_garbage()
     kept = [weakref.ref(Node()) for _ in range(2_000)]
     monkeypatch.setattr(process, "_last", process.time.monotonic())
-    process.collect()
+    process.collect_garbage()
     assert all(node() is not None for node in kept), "collected a moment ago"
-    monkeypatch.setattr(process, "EVERY", -1.0)
-    process.collect()
+    monkeypatch.setattr(process, "COLLECT_EVERY", -1.0)
+    process.collect_garbage()
     assert not any(node() is not None for node in kept)

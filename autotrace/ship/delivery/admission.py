@@ -91,7 +91,7 @@ def forecast(sent: int, seconds: float) -> float:
     return sent / seconds * SECONDS_A_DAY / 1e9 if seconds >= SHORTEST else 0.0
 
 
-def reason(rules: KeepRules, seed: str, group: str, rows: Collection[Row]) -> str | None:
+def why_kept(rules: KeepRules, seed: str, group: str, rows: Collection[Row]) -> str | None:
     """Why the group is kept, None when it is not. The random share is the same again for the same ``seed``."""
     rewards = {row.reward for row in rows if row.reward is not None}
     if rules.errors and any(row.status != OK for row in rows):

@@ -10,7 +10,7 @@ from typing import Any
 
 from autotrace.config.keep_rules import KeepRules
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.admission import reason
+from autotrace.ship.delivery.admission import why_kept
 from autotrace.ship.store.delivery_queue import TABLES, DeliveryQueue
 from autotrace.ship.store.row import ALL, LOCAL, Row
 from autotrace.ship.store.state import State
@@ -91,7 +91,7 @@ class Outbox:
         rows = [row for row in self._state.group(group) if row.complete]
         kept = ALL  # a budget alone decides later, from what would be sent
         if self._rules is not None:
-            kept = reason(self._rules, self._seed, group, rows) or LOCAL
+            kept = why_kept(self._rules, self._seed, group, rows) or LOCAL
         self._state.decide(group, kept)
         if kept != LOCAL:
             for row in rows:

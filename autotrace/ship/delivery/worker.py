@@ -65,7 +65,7 @@ class Worker:
                 self._deliver(order)
 
     def _received(self) -> Order:
-        process.collect()
+        process.collect_garbage()
         return workers.orders.decode(self._connection.recv_bytes())
 
     def _reply(self, reply: Reply) -> None:
@@ -131,7 +131,7 @@ def main(run_folder: str, descriptor: int, everything: bool) -> int:
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     os.environ[env.AUTOTRACE] = "0"
-    process.put_off()
+    process.put_off_garbage()
     log_to_file(Path(run_folder))
     try:
         Worker(Path(run_folder), Connection(descriptor), everything).serve()

@@ -9,7 +9,7 @@ import pytest
 
 from autotrace.config.keep_rules import KeepRules
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.admission import reason
+from autotrace.ship.delivery.admission import why_kept
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.row import Row
 from tests.ship.spools import Process, new_run, trajectory
@@ -23,11 +23,11 @@ def rows(*rewards: float, status: str = "OK") -> list[Row]:
 
 def test_errors_and_spread_are_kept_the_rest_by_share() -> None:
     rules = KeepRules(errors=True, spread=True, random=0.2)
-    assert reason(rules, "seed", "a", [*rows(1.0), *rows(1.0, status="TIMEOUT")]) == "errors"
-    assert reason(rules, "seed", "b", rows(0.0, 1.0)) == "spread"
-    flat = [reason(rules, "seed", f"group-{number}", rows(1.0, 1.0)) for number in range(1000)]
+    assert why_kept(rules, "seed", "a", [*rows(1.0), *rows(1.0, status="TIMEOUT")]) == "errors"
+    assert why_kept(rules, "seed", "b", rows(0.0, 1.0)) == "spread"
+    flat = [why_kept(rules, "seed", f"group-{number}", rows(1.0, 1.0)) for number in range(1000)]
     assert set(flat) == {None, "random"} and 150 < flat.count("random") < 250
-    assert flat == [reason(rules, "seed", f"group-{number}", rows(1.0, 1.0)) for number in range(1000)]
+    assert flat == [why_kept(rules, "seed", f"group-{number}", rows(1.0, 1.0)) for number in range(1000)]
 
 
 def test_a_group_is_delivered_whole_or_stays_until_it_is_asked_for(tmp_path: Path) -> None:
