@@ -167,9 +167,8 @@ class Tree:
         """No earlier answer is kept; ``base``: a turn whose prompt is kept."""
         if self._said.is_another(turn, self._main) or self._other_agent(turn):
             return self._begin(turn, SUB_AGENT, self._last_ended(turn))
-        rolled_back = base and self._said.is_whole(turn) and self._said.has_history(turn)
-        earlier = () if rolled_back else turns_before(turn)[:SUMMARIES]
-        if summary := next((one for one in earlier if self._is_summary(one, turn)), 0):
+        kept = bool(base) and self._said.is_whole(turn) and self._said.has_history(turn)
+        if summary := self._summary(turn, kept):
             return self._begin(turn, COMPACTION, summary)
         return self._begin(turn, REWRITE, 0, 0, base) if base else self._begin(turn, RESTART, self._last_ended(turn))
 
@@ -273,6 +272,8 @@ class Tree:
         if said.is_another(turn, self._main):
             return self._begin(turn, SUB_AGENT, self._last_ended(turn))
         if said.has_history(turn) or not said.system(turn):
+            if summary := self._summary(turn, kept=True):
+                return self._begin(turn, COMPACTION, summary)
             return next((end for end in ends if said.system(end) == said.system(turn)), latest)
         return self._anew(turn)
 
@@ -313,13 +314,20 @@ class Tree:
         first, own = (above(self._turns[n - 1], self._by_id, ("agent", "trajectory")) for n in (self._main, turn))
         return own is not None and own is not first and above(own, self._by_id, ("agent",)) is not None
 
-    def _is_summary(self, earlier: int, turn: int) -> bool:
-        """The prompt has the answer of the earlier turn in it."""
-        answered, prompt = self._turns[earlier - 1].packed_response, self._turns[turn - 1].packed_prompt
-        if answered is None or prompt is None:
-            return self._said.is_summary(earlier, turn)
-        places = range(0, tokens(answered) - TRIMMED - PROBE + 1, PROBE)
-        return bool(places) and 2 * len(found(answered, prompt, places, 0)) > len(places)
+    def _summary(self, turn: int, kept: bool) -> int:
+        """The latest turn whose answer replaces the history in this prompt; 0: none. ``kept``: as in ``summary``."""
+        earlier = turns_before(turn)[:SUMMARIES]
+        prompt = self._turns[turn - 1].packed_prompt
+        if kept or prompt is None:
+            return self._said.summary(turn, earlier, kept)
+        for one in earlier:
+            answered = self._turns[one - 1].packed_response
+            if answered is None and self._said.summary(turn, (one,)):
+                return one
+            places = range(0, tokens(answered or b"") - TRIMMED - PROBE + 1, PROBE)
+            if places and 2 * len(found(answered or b"", prompt, places, 0)) > len(places):
+                return one
+        return 0
 
 
 def tree_of(trajectory: Trajectory) -> Tree:

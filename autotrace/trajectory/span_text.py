@@ -7,7 +7,7 @@ recorded. Token ids that nothing says in words are shown as ids (``asked_ids``, 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autotrace.trajectory.jsonable import jsonable
@@ -239,10 +239,20 @@ class Said:
             return bool(following)
         return _alike(_text(following[0]), _reply(self._turns[number - 1]))
 
-    def is_summary(self, earlier: int, turn: int) -> bool:
-        """Its messages have the answer of the earlier turn in them."""
-        said = _pressed(_reply(self._turns[earlier - 1]) or "")
-        return len(said) >= SUMMARY and any(said in _pressed(_text(message)) for message in self._asked(turn))
+    def summary(self, turn: int, earlier: Iterable[int], kept: bool = False) -> int:
+        """The first of the ``earlier`` turns whose answer its messages have in them; 0: none. ``kept``: its prompt has
+        answers, too. Then it is an answer that is gone from them and that the user, or the system, says before one."""
+        texts = [(message.get("role"), _pressed(_text(message))) for message in self._asked(turn)]
+        answers: set[str] = set()
+        if kept:
+            answers = {text for role, text in texts if role == "assistant"}
+            last = max((at for at, (role, _) in enumerate(texts) if role == "assistant"), default=0)
+            texts = [(role, text) for role, text in texts[:last] if role != "assistant" and role not in _OF_TOOLS]
+        for one in earlier:
+            said = _pressed(_reply(self._turns[one - 1]) or "")
+            if len(said) >= SUMMARY and said not in answers and any(said in text for _, text in texts):
+                return one
+        return 0
 
     def _digest(self, turn: int) -> list[int]:
         if turn not in self._digests:

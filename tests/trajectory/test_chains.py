@@ -97,6 +97,7 @@ FIRST = (PROMPT, ANSWER)
 SECOND = (PROMPT + ANSWER + TOOL, LAST)
 BEGUN = [SYSTEM, {"role": "user", "content": "Do it."}, {"role": "assistant", "content": "I look."}]
 REWRITTEN = [*BEGUN[:2], {"role": "assistant", "content": "No."}, {"role": "tool", "content": "3"}]
+RECENT = [*BEGUN[:2], {"role": "user", "content": "So far: It is done and counted."}, BEGUN[2]]
 GONE_ON = [*BEGUN, {"role": "tool", "content": "3"}, {"role": "assistant", "content": "It is done."}]
 
 
@@ -111,6 +112,8 @@ GONE_ON = [*BEGUN, {"role": "tool", "content": "3"}, {"role": "assistant", "cont
         (tokens(FIRST, (SECOND[0], SUMMARY), ([*PROMPT[:10], *SUMMARY, 3], [7])), (COMPACTION, 2, [3])),
         (tokens(FIRST, (SECOND[0], SUMMARY), ([*PROMPT, *SUMMARY, 3], [7]), messages=[BEGUN, GONE_ON, BEGUN[:2]]),
          (COMPACTION, 2, [3])),
+        (tokens(FIRST, (SECOND[0], SUMMARY), ([*PROMPT, 9, *SUMMARY, *LAST], [7]), messages=[BEGUN, GONE_ON, RECENT]),
+         (COMPACTION, 2, [3])),  # with the last messages of what it replaces
         (tokens(FIRST, ([1, 2, 3], [7])), (RESTART, 1, [2])),
         (tokens(FIRST, ([1, 2, 3], [7]), messages=[BEGUN, [OTHER, {"role": "user", "content": "Sub."}]]),
          (SUB_AGENT, 1, [2])),
@@ -182,6 +185,11 @@ def test_by_messages() -> None:
         {"role": "assistant", "content": "It is done and counted."},
     ]
     assert shape(said(BEGUN, GONE_ON, summary, anew))[-1] == (COMPACTION, 3, [4])
+    recent = [*anew, *GONE_ON[-2:], {"role": "user", "content": "Go on."}, {"role": "assistant", "content": "I do."}]
+    gone_on = [*recent, {"role": "user", "content": "?"}, {"role": "assistant", "content": "Yes."}]
+    assert shape(said(BEGUN, GONE_ON, summary, recent, gone_on))[-1] == (COMPACTION, 3, [4, 5])
+    quoted = [*GONE_ON[:3], {"role": "user", "content": "It is done and counted. Wrong!"}, GONE_ON[-1]]
+    assert shape(said(BEGUN, GONE_ON, summary, quoted))[-1] == (REWRITE, 1, [1, 4])
 
 
 @pytest.mark.parametrize(
