@@ -1,6 +1,6 @@
 """A server with the protocols of OpenAI and Anthropic, and a model without a mind: it calls the tool ``add`` once,
 then says the result; where the tool is ``bash``, it calls it with each of ``COMMANDS``. The model "cut" breaks off at a
-limit, as a Response says it."""
+limit, as a Response says it; the model "script" makes the calls that ``script`` says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.agent_frameworks import messages
+from tests.agent_frameworks import messages, script
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12, "prompt_tokens_details": {"cached_tokens": 3}}
 ARGUMENTS = '{"a": 2, "b": 2}'
@@ -70,14 +70,15 @@ def _chat(body: dict[str, Any]) -> Any:
     if body["model"] == "missing":
         return {"error": {"message": "no such model", "type": "invalid_request_error", "code": None, "param": None}}
     shell = bool(body.get("tools")) and body["tools"][0]["function"]["name"] == "bash"
-    asks = bool(body.get("tools")) and (shell or body["messages"][-1]["role"] != "tool")
+    calls = script.calls(body)
+    asks = bool(calls) or (bool(body.get("tools")) and (shell or body["messages"][-1]["role"] != "tool"))
     reason = "tool_calls" if asks else "stop"
     base = {"id": "chatcmpl-1", "created": 1, "model": "tiny-1"}
     if not body.get("stream"):
         message = {"role": "assistant", "content": None if asks else TEXT}
         if body.get("response_format"):
             message["content"] = '{"sum": 4}'
-        choice = {"index": 0, "message": {**message, **({"tool_calls": [_called(body)]} if asks else {})}}
+        choice = {"index": 0, "message": {**message, **({"tool_calls": calls or [_called(body)]} if asks else {})}}
         choices = [{**choice, "finish_reason": reason, "logprobs": None}]
         return {**base, "object": "chat.completion", "choices": choices, "usage": USAGE}
     function = {"name": "add", "arguments": ""}

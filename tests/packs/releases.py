@@ -51,8 +51,12 @@ MODULE = {
     "langchain-core": "langchain_core",
     "pydantic-ai-slim": "pydantic_ai",
     "mini-swe-agent": "minisweagent",
+    "openhands-sdk": "openhands.sdk",
 }
 """Where a distribution is called otherwise than what it holds."""
+
+NEWER = {"openhands-sdk": (3, 12)}
+"""What has syntax that an older Python cannot read."""
 
 
 @dataclass(frozen=True)
@@ -127,13 +131,23 @@ def pip() -> list[str]:
     return [found]
 
 
+def reader(distribution: str) -> list[str]:
+    """This interpreter, or through uv one that can read the source of ``distribution``."""
+    needed = NEWER.get(distribution, (3, 10))
+    if sys.version_info >= needed:
+        return [sys.executable]
+    python = ".".join(map(str, needed))
+    uv = [sys.executable, "-m", "uv", "run", "--quiet", "--no-project"]
+    return [*uv, "--python", python, "--with-editable", str(LISTS.parent), "python"]
+
+
 def look(distribution: str, version: str, wheel: Path, there: dict[str, str]) -> Outcome:
     """``autotrace check --wheel``: the targets of this distribution's list.
 
     ``there``: optional target -> release that had it. What an older release had and this one has not was moved, and the
     list does not know where to.
     """
-    command = [sys.executable, "-m", "autotrace.cli.main", "check", "--json", "--wheel", str(wheel)]
+    command = [*reader(distribution), "-m", "autotrace.cli.main", "check", "--json", "--wheel", str(wheel)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     name = f"{distribution} {version}"
     if done.returncode not in (0, 1):
