@@ -63,7 +63,7 @@ def run_program(
 
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "OPENAI"))}
-    environ |= {"PYTHONPATH": str(ROOT), "AUTOTRACE_DIR": str(folder)}
+    environ["PYTHONPATH"] = str(ROOT)
     return subprocess.run(
         command, cwd=folder, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False
     )

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PYTHONS = ("3.11", "3.12")
+PYTHONS = ("3.11", "3.12", "3.13.14")
 """For which the wheels are downloaded; all releases of the lists have some for one of them."""
 
 LISTS = Path(__file__).parents[2] / "patch_specs"
