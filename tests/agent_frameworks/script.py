@@ -1,10 +1,13 @@
 """The model "script" of the stand-in: it makes the calls that the user's message lists, for each turn a list of
-``[name, arguments]``. Asked for anything else, such as a summary, it answers as the model without a mind does."""
+``[name, arguments]``. Asked for anything else, it sums up."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+
+SUMMARY = "So far each of the numbers was divided by two."
 
 
 def calls(body: dict[str, Any]) -> list[dict[str, Any]]:

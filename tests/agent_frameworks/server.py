@@ -75,7 +75,8 @@ def _chat(body: dict[str, Any]) -> Any:
     reason = "tool_calls" if asks else "stop"
     base = {"id": "chatcmpl-1", "created": 1, "model": "tiny-1"}
     if not body.get("stream"):
-        message = {"role": "assistant", "content": None if asks else TEXT}
+        text = script.SUMMARY if body["model"] == "script" else TEXT
+        message = {"role": "assistant", "content": None if asks else text}
         if body.get("response_format"):
             message["content"] = '{"sum": 4}'
         choice = {"index": 0, "message": {**message, **({"tool_calls": calls or [_called(body)]} if asks else {})}}

@@ -116,6 +116,8 @@ def test_a_sub_agent_stands_below_the_tool_that_asked_it(played: Played) -> None
     assert len(trajectory.llm_spans) == 2
 
 
-def test_a_summary_is_a_chain(played: Played) -> None:
-    _, summary = Tree(played["summarised"][1]).chains
+def test_a_summary_is_a_chain_and_what_it_replaces_is_left(played: Played) -> None:
+    begun, summary, gone_on = Tree(played["summarised"][1]).chains
     assert (summary.turns, summary.after) == ([7], 6)
+    assert (gone_on.kind, gone_on.after, gone_on.turns[0]) == ("compaction", 7, 8)
+    assert begun.turns == [*range(1, 7)]
