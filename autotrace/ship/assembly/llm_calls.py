@@ -44,11 +44,10 @@ def read_llm_calls(spans: Sequence[Span]) -> None:
 def _below_their_requests(calls: Sequence[Span], by_id: dict[str, Span]) -> None:
     """A call that was joined to the trajectory by its id (a server's side) stands below the agent's own call that it
     answers, if there is one: of the same question, which a call inside of it may tell, and around it in time."""
-    told: dict[str, Span] = {}
-    for span in calls:
-        if span.messages:
-            for call in (span, *ancestors(span, by_id)):
-                told.setdefault(call.span_id, span)
+    told = {span.span_id: span for span in calls if span.messages}
+    for span in [*told.values()]:
+        for above in ancestors(span, by_id):
+            told.setdefault(above.span_id, span)
     asked: set[str] = set()
     for served in (span for span in calls if OF in span.attributes and span.span_id in told):
         question = _question(told[served.span_id])
