@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import re
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -82,8 +84,9 @@ def main() -> None:
         server.start()
         http_utils.wait_for_server_ready("127.0.0.1", args.session_server_port, server, timeout=600)
         program.told(args, step, program.newer(args, data, step))
-        server.terminate()
+        os.kill(server.pid or 0, signal.SIGINT)  # uvicorn lets SIGTERM kill the process when all requests are served
         server.join()
+        assert server.exitcode == 0
 
 
 def free_port() -> int:
