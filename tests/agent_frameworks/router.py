@@ -29,6 +29,8 @@ class Router(BaseHTTPRequestHandler):
         logprobs = [[scripted.LOGPROB, token, None] for token in ids]
         about = {"output_token_logprobs": logprobs, "finish_reason": {"type": "stop"}, "weight_version": "3",
                  "prompt_tokens": len(asked["input_ids"]), "completion_tokens": len(ids)}  # fmt: skip
+        if self.path.endswith("/chat/completions"):
+            return self.reply(_completion(said.removesuffix(scripted.MARKS[-1]), about))
         return self.reply({"text": said, "meta_info": about})
 
     def do_GET(self) -> None:
@@ -44,6 +46,13 @@ class Router(BaseHTTPRequestHandler):
 
     def log_message(self, *arguments: Any) -> None:
         pass
+
+
+def _completion(text: str, about: dict[str, Any]) -> dict[str, Any]:
+    """A chat completion, of which SGLang gives the tokens where the request says ``return_meta_info``."""
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "meta_info": about}
+    return {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "tiny-1", "choices": [choice]}
 
 
 def take(sample: Any, tokens: list[int], text: str, by_the_model: int) -> None:

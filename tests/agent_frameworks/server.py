@@ -15,6 +15,9 @@ from tests.agent_frameworks import messages, script
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12, "prompt_tokens_details": {"cached_tokens": 3}}
 ARGUMENTS = '{"a": 2, "b": 2}'
+LOGPROBS = {
+    "content": [{"token": f"token_id:{id}", "logprob": -0.25, "bytes": None, "top_logprobs": []} for id in range(5)]
+}
 TEXT = "It is 4."
 CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}
 
@@ -80,7 +83,7 @@ def _chat(body: dict[str, Any]) -> Any:
         if body.get("response_format"):
             message["content"] = '{"sum": 4}'
         choice = {"index": 0, "message": {**message, **({"tool_calls": calls or [_called(body)]} if asks else {})}}
-        choices = [{**choice, "finish_reason": reason, "logprobs": None}]
+        choices = [{**choice, "finish_reason": reason, "logprobs": LOGPROBS if body.get("logprobs") else None}]
         return {**base, "object": "chat.completion", "choices": choices, "usage": USAGE}
     function = {"name": "add", "arguments": ""}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]

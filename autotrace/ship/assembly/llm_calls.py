@@ -77,14 +77,16 @@ def read_llm_calls(spans: Sequence[Span]) -> None:
     if len(calls) < 2:
         return
     by_id = {span.span_id: span for span in spans}
-    _below_their_requests(calls)
+    _below_their_requests(calls, by_id)
     inside: list[tuple[Span, Span]] = []
+    instead: dict[str, Span] = {}
     for span in calls:
-        outer = _outermost(span, by_id)
+        outer = _outermost(span, by_id) or _beside(span, by_id, instead)
         if outer is None:
             continue
         if _has_tokens(span) and not _has_tokens(outer):
             outer.role = "span"
+            instead[outer.span_id] = span
             _inherit(span, outer)
             _say_once(span, outer)
         else:
@@ -95,15 +97,20 @@ def read_llm_calls(spans: Sequence[Span]) -> None:
         _say_once(outer, span)
 
 
-def _below_their_requests(calls: Sequence[Span]) -> None:
+def _below_their_requests(calls: Sequence[Span], by_id: dict[str, Span]) -> None:
     """A call that was joined to the trajectory by its id (a server's side) stands below the agent's own call that it
-    answers, if there is one: of the same question, and around it in time."""
+    answers, if there is one: of the same question, which a call inside of it may tell, and around it in time."""
+    told = {span.span_id: span for span in calls if span.messages}
+    for span in [*told.values()]:
+        for above in ancestors(span, by_id):
+            told.setdefault(above.span_id, span)
     asked: set[str] = set()
-    for served in (span for span in calls if OF in span.attributes and span.messages):
+    for served in (span for span in calls if OF in span.attributes and span.span_id in told):
+        question = _question(told[served.span_id])
         for span in calls:
             if OF in span.attributes or span.span_id in asked or not _encloses(span, served):
                 continue
-            if _question(span) == _question(served):
+            if _question(span) == question:
                 served.parent_id = span.span_id
                 asked.add(span.span_id)
                 break
@@ -147,6 +154,14 @@ def _outermost(span: Span, by_id: dict[str, Span]) -> Span | None:
     for above in takewhile(lambda call: call.role in ("llm", "engine", "span", "agent"), ancestors(span, by_id)):
         outer = above if above.role == "llm" else outer
     return outer
+
+
+def _beside(span: Span, by_id: dict[str, Span], instead: dict[str, Span]) -> Span | None:
+    """The call that is the turn ``instead`` of one above ``span``, if ``span`` was made during it."""
+    if _has_tokens(span):
+        return None
+    turns = (instead.get(above.span_id) for above in ancestors(span, by_id))
+    return next((turn for turn in turns if turn is not None and _encloses(turn, span)), None)
 
 
 def _say_once(turn: Span, other: Span) -> None:

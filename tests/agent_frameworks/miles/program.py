@@ -42,7 +42,7 @@ class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def member(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return type(name, (), {})
+        return type(name, (), {"model_fields": {}})
 
 
 sys.meta_path.insert(0, Absent())
@@ -88,44 +88,61 @@ class Args(Namespace):
         return None
 
 
-def main() -> None:
-    """Two steps, the second with rewards of whole groups; prints what is trained on."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Router)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+def arguments(port: int, **more: Any) -> Args:
+    """Of a run with the router at ``port``."""
     folder = tempfile.mkdtemp()
     TOKENIZER.save_pretrained(folder)
-    here = "tests.agent_frameworks.miles.program."
-    args = Args(
-        hf_checkpoint=folder, sglang_router_ip="127.0.0.1", sglang_router_port=server.server_address[1],
+    common: dict[str, Any] = dict(
+        hf_checkpoint=folder, sglang_router_ip="127.0.0.1", sglang_router_port=port,
         sglang_server_concurrency=8, rollout_num_gpus=1, rollout_num_gpus_per_engine=1, eval_num_gpus=0,
         rollout_temperature=1.0, rollout_top_p=1.0, rollout_top_k=-1, rollout_max_response_len=64,
-        rollout_skip_special_tokens=False, sglang_dp_size=1, rollout_global_dataset=True,
-        custom_generate_function_path=here + "generate", reward_key="score",
-        custom_rm_path="tests.agent_frameworks.router.score",
+        rollout_skip_special_tokens=False, sglang_dp_size=1, rollout_global_dataset=True, reward_key="score",
         rollout_batch_size=2, over_sampling_batch_size=2, n_samples_per_prompt=ROLLOUTS, group_rm=False,
         advantage_estimator="grpo", rewards_normalization=True, grpo_std_normalization=True,
         normalize_advantages=False, use_dynamic_global_batch_size=False,
     )  # fmt: skip
     dumper_utils.configure_sglang = nothing
+    return Args(**common, **more)
+
+
+def router() -> int:
+    """The port of the server that stands in for SGLang's router."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Router)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_address[1]
+
+
+def newer(args: Args, data: Data, step: int) -> Any:
+    """What the newer rollout function generates in ``step``."""
+    rollout = InferenceRolloutFn(RolloutFnConstructorInput(args=args, data_source=data))
+
+    async def generated() -> Any:
+        http_utils.init_http_client(args)
+        return await rollout(RolloutFnTrainInput(rollout_id=step))
+
+    return asyncio.run(generated()).samples
+
+
+def main() -> None:
+    """Two steps, the second with rewards of whole groups; prints what is trained on."""
+    here = "tests.agent_frameworks.miles.program.generate"
+    score = "tests.agent_frameworks.router.score"
+    args = arguments(router(), custom_generate_function_path=here, custom_rm_path=score)
     http_utils.init_http_client(args)
     data = Data(Sample, ROLLOUTS)
     told(args, 0, sglang_rollout.generate_rollout(args, 0, data).samples)
     args.group_rm = True
-    rollout = InferenceRolloutFn(RolloutFnConstructorInput(args=args, data_source=data))
-
-    async def newer() -> Any:
-        http_utils.init_http_client(args)
-        return await rollout(RolloutFnTrainInput(rollout_id=1))
-
-    told(args, 1, asyncio.run(newer()).samples)
+    told(args, 1, newer(args, data, 1))
 
 
 async def nothing(args: Namespace) -> None:
     """SGLang's dumps of tensors are off."""
 
 
-def told(args: Namespace, step: int, groups: list[list[Sample]]) -> None:
-    samples = [one for group in groups for one in group]
+def told(args: Namespace, step: int, groups: list[list[Any]]) -> None:
+    """Print what is trained on. A rollout may have several samples."""
+    several = [one if isinstance(one, list) else [one] for group in groups for one in group]
+    samples = [sample for one in several for sample in one]
     given = convert_samples_to_train_data(args, samples, {}, None, None)
     for sample, advantage in zip(samples, given["rewards"], strict=True):
         row = {"step": step, "uid": sample.group_index, "rollout_n": sample.index % ROLLOUTS, "tokens": sample.tokens,

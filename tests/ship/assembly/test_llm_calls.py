@@ -9,6 +9,7 @@ import pytest
 
 from autotrace.ship.assembly import chat
 from autotrace.ship.assembly.llm_calls import read_llm_calls
+from autotrace.spool.records import OF
 from autotrace.trajectory.model import Span, Trajectory
 
 HELLO = {"role": "user", "content": "Hello"}
@@ -166,6 +167,35 @@ def test_the_call_that_has_the_tokens_is_the_turn() -> None:
     inner.prompt_ids, inner.response_ids = [1, 2], [3]
     read_llm_calls([outer, inner])
     assert (outer.role, inner.role) == ("span", "llm")
+
+
+@pytest.mark.parametrize("beside", [(2, 5, "engine"), (12, 15, "llm")], ids=["during it", "after it"])
+def test_a_client_beside_the_call_that_has_the_tokens_is_no_turn_of_its_own(beside: tuple[int, int, str]) -> None:
+    """A server's report of a request, which begins when that does, and the client by which the server passed it on."""
+    start, end, role = beside
+    outer, report, client = (
+        call({}, None, "outer"),
+        call({}, None, "report", "outer"),
+        call({}, None, "client", "outer"),
+    )
+    outer.start_ns, outer.end_ns = 0, 20
+    report.start_ns, report.end_ns, report.prompt_ids, report.response_ids = 1, 10, [1, 2], [3]
+    client.start_ns, client.end_ns = start, end
+    read_llm_calls([outer, report, client])
+    assert (outer.role, report.role, client.role) == ("span", "llm", role)
+
+
+def test_a_servers_side_is_joined_by_the_question_that_a_call_inside_of_it_tells() -> None:
+    asked = call({"messages": [HELLO]}, HI, "asked", "root")
+    other = call({"messages": [{"role": "user", "content": "Bye"}]}, HI, "other", "root")
+    served, report = call({}, None, "served", "root"), call({"messages": [HELLO]}, HI, "report", "served")
+    served.attributes[OF] = "session"
+    report.prompt_ids, report.response_ids = [1, 2], [3]
+    for span, start in (asked, 0), (other, 0), (served, 1), (report, 2):
+        span.start_ns, span.end_ns = start, 10 - start
+    read_llm_calls([other, asked, served, report])
+    assert served.parent_id == "asked"
+    assert [span.role for span in (other, asked, served, report)] == ["llm", "span", "engine", "llm"]
 
 
 def test_an_answer_without_usage_is_counted_by_the_engine_that_served_it() -> None:
