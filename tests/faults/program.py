@@ -18,6 +18,9 @@ from autotrace.adapters import registry
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch.wrapper import wrap
 from autotrace.record import faults, flusher, record_writer
+from autotrace.spool.limit import BEGIN, LOOK_EVERY
+from autotrace.spool.reader import segments
+from tests.waiting import until
 
 TARGETS = (
     Target("program.rollout", ("program.rollout",), role="trajectory", attributes={
@@ -176,9 +179,16 @@ def bounded() -> None:
 
 
 def paced() -> None:
-    """So many trajectories with a limit on the spool and time to make room; how many were refused."""
-    settings(spool_limit=int(ARGUMENTS[0]), flush_interval=0.05)
-    calls(int(ARGUMENTS[1]), 0.02)
+    """So many trajectories with a limit on the spool, ten at a time and the next ones when there is room for them; how
+    many were refused."""
+    limit = int(ARGUMENTS[0])
+    settings(spool_limit=limit)
+    for number in range(int(ARGUMENTS[1])):
+        rollout(f"{os.getpid()}-{number}", number, 1, 4)
+        if number % 10 == 9:
+            flusher.flush()
+            until(lambda: sum(file.size for file in segments(FOLDER)) <= BEGIN * limit)
+            time.sleep(LOOK_EVERY / 4)  # until the next look, a writer does not know that there is room
     flusher.flush()
     print(faults.counts.get("drop:spool_limit", 0))
 

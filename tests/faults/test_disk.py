@@ -106,14 +106,14 @@ def test_spool_limit_refuses_whole_trajectories(run: Path, start: Start, note: C
 
 
 def test_spool_limit_makes_room_by_what_was_delivered(tmp_path: Path, start: Start, note: Callable[..., None]) -> None:
-    """The run goes on for several times its limit: what was delivered goes first, most is recorded."""
+    """The run goes on for several times its limit: what was delivered goes, and everything is recorded."""
     limit = 1_000_000
     main = subprocess.Popen(["sleep", "600"])
     run = new_run(tmp_path, "limited", main_pid=main.pid)
     (run / layout.PLAN_JSON).write_text(Plan((), Settings(spool_limit=limit)).dumps())
     shipper = subprocess.Popen([sys.executable, "-m", "autotrace.ship", str(run)])
     try:
-        process = start("paced", limit, 600, folder=run)
+        process = start("paced", limit, 450, folder=run)
         most = 0
         while process.poll() is None:
             most = max(most, sum(file.size for file in segments(run)))
@@ -126,9 +126,9 @@ def test_spool_limit_makes_room_by_what_was_delivered(tmp_path: Path, start: Sta
     noted, arrived, status = ledger(run), at_backend(run), Status.read(run)
     found = Outcome(len(noted), delivered=sum(number in arrived for number in noted), drops=status.drops)
     found.duplicated = sum(count - 1 for count in arrived.values())
-    assert (found.written, found.duplicated) == (4800, 0)
+    assert (found.written, found.duplicated) == (3600, 0)
     assert found.written - found.delivered == 8 * refused, "something else than whole trajectories is missing"
-    assert refused < 240, "no room was made"  # of 600; 351 without a shipper, which has little of a busy processor
+    assert refused == 0, "there was room for all of them"  # 201 of 450 without a shipper
     assert most < 1.2 * limit and not status.skipped
     with State.of_run(run) as state:  # what belongs to its MLflow run becomes known late: nothing is sent in pieces
         DeliveryQueue(state).add_delivered_again("jsonl")
