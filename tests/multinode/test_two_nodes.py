@@ -64,6 +64,18 @@ def test_targets_are_reported_by_both_nodes(plain: tuple[Run, float, float]) -> 
     assert targets["agents.Engine.generate"]["processes"] >= 5, "driver, two workers, two engines at least"
 
 
+def test_what_a_session_asks_the_gateway_of_either_node_are_its_turns(cluster: Cluster) -> None:
+    run = Run(cluster, "gateways")
+    run.end()
+    sessions = run.trajectories()
+    assert sorted(each.name for each in sessions) == [(sample, number) for sample in (1, 2) for number in range(4)]
+    for each in sessions:
+        asked = each.named("Gateway.complete")
+        assert [each.above(span)["name"] for span in asked] == ["Agent.session"] * 2
+        assert {span["host"] for span in asked} == {f"node{each.name[0]}"}
+        assert [len(span["messages"]) for span in asked] == [2, 4]
+
+
 def test_nobody_else_reads_what_is_kept_there(plain: tuple[Run, float, float]) -> None:
     run, _, _ = plain
     for node in (run.cluster.node1, run.cluster.node2):

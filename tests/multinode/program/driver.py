@@ -33,6 +33,16 @@ def plain() -> None:
     rollouts(on(agents.Worker, "node2", on(agents.EngineServer, "node1"), on(agents.ToolServer, "node2")), 2)
 
 
+def gateways() -> None:
+    """Sessions of node 1, some behind the gateway there, some behind that of node 2."""
+    worker = on(agents.Worker, "node1", None, None)
+    for sample, node in enumerate(("node1", "node2"), 1):
+        server = on(agents.GatewayServer, node)
+        address = ray.get(server.address.remote(), timeout=120)
+        said = ray.get([worker.session.remote(1, sample, number, address) for number in range(4)], timeout=120)
+        assert said == [f"3: answered on {node}\n"] * 4, said
+
+
 def pauses() -> None:
     """``plain`` with a stop in the middle of it."""
     worker = on(agents.Worker, "node1", on(agents.EngineServer, "node2"), on(agents.ToolServer, "node1"))
@@ -75,5 +85,6 @@ def lacking() -> None:
 if __name__ == "__main__":
     env = json.loads(sys.argv[4]) if len(sys.argv) > 4 else None
     ray.init(address=sys.argv[1], runtime_env=env)
-    {"plain": plain, "pauses": pauses, "lost_node": lost_node, "lacking": lacking}[sys.argv[2]]()
+    scenarios = {one.__name__: one for one in (plain, gateways, pauses, lost_node, lacking)}
+    scenarios[sys.argv[2]]()
     print("all answers right", flush=True)
