@@ -15,9 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 from autotrace.config import environment as env
-from autotrace.config.keep_rules import KeepRules
-from autotrace.config.tokenizer_name import located
-from autotrace.config.units import parse_bytes
+from autotrace.config.written import KeepRules, located, parse_bytes
 
 MOST_PROCESSES = 64
 TRUE, FALSE = env.ON, ("", *env.OFF)

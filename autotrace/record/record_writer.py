@@ -16,10 +16,9 @@ from autotrace.config.plan import Settings
 from autotrace.config.scalars import integer
 from autotrace.record import faults
 from autotrace.record.backlog import WhenRecording, backlog
-from autotrace.spool.limit import SpoolLimit
 from autotrace.spool.records import Close, Define, Open, Record
 from autotrace.spool.segment import frame
-from autotrace.spool.writer import SpoolWriter
+from autotrace.spool.writer import SpoolLimit, SpoolWriter
 from autotrace.trajectory.jsonable import Conversion
 
 BATCH = 1 << 20

@@ -1,20 +1,58 @@
-"""Starting the shipper: detached from everything, so that no Ctrl-C, closed terminal or killed parent reaches it.
+"""Starting the shipper: detached from everything, so that no Ctrl-C, closed terminal or killed parent reaches it. One
+per run folder: the process that holds ``shipper.lock``.
 
-A ``guard`` stands above it and starts it again when it is killed.
-"""
+A ``guard`` stands above it and starts it again when it is killed."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
 import sys
+import time
 from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
 
 from autotrace.config import environment as env
 from autotrace.config.installation import with_package
 from autotrace.run import files, layout
 from autotrace.run.process import python
+
+_PATIENCE = 0.5
+"""Seconds to try: a process that only asks whether a shipper lives holds the lock for microseconds."""
+
+
+class ShipperLock:
+    """``with ShipperLock(run_folder) as lock:`` - then ``lock.held`` tells whether it is ours. Raises ``OSError`` where
+    the folder cannot be written."""
+
+    def __init__(self, run_folder: str | Path) -> None:
+        self._path = os.path.join(run_folder, layout.SHIPPER_LOCK)
+        self._fd = -1
+        self.held = False
+
+    def __enter__(self) -> ShipperLock:
+        self._fd = files.shared(self._path)
+        deadline = time.monotonic() + _PATIENCE
+        while not self.held:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.02)
+            else:
+                self.held = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._fd)
+        self.held = False
+
 
 NICENESS = 10
 """The cores belong to the training; at the end of the run, when delivery matters, they are idle."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
-from autotrace.run.lock import ShipperLock
+from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship import process
 from autotrace.ship.process import log_to_file
 from autotrace.ship.shipper import Shipper

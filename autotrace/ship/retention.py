@@ -20,8 +20,8 @@ from autotrace.run import files, layout
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
-from autotrace.spool.limit import BEGIN, END, LOOK_EVERY
 from autotrace.spool.reader import SegmentFile, segments
+from autotrace.spool.writer import BEGIN, END, LOOK_EVERY
 
 _log = logging.getLogger("autotrace.ship")
 

@@ -14,7 +14,7 @@ import msgspec
 
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
-from autotrace.run.lock import ShipperLock
+from autotrace.run.shipper_process import ShipperLock
 from autotrace.run.status import Status, Summary
 from autotrace.ship import process
 from autotrace.ship.alerts import Alerts

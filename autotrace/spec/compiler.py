@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from autotrace.config.plan import SHIPPED, Plan, Settings, Target
-from autotrace.config.tokenizer_name import located
+from autotrace.config.written import located
 from autotrace.spec import document, entry, names
 from autotrace.spec.document import Node, Position, Problem, SpecError
 from autotrace.spec.model import Entry, Key, Paths

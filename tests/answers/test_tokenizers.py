@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from autotrace.cli.main import main
-from autotrace.config.tokenizer_name import located
+from autotrace.config.written import located
 from autotrace.ship.readers import of_run
 from autotrace.tables.conditions import equals
 from autotrace.trajectory.model import Trajectory

@@ -14,7 +14,7 @@ import autotrace
 from autotrace.cli import steps
 from autotrace.insight import registry
 from autotrace.insight.profile import Mark, Profile, encode
-from autotrace.run.lock import ShipperLock
+from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State

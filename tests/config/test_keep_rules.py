@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotrace.config.keep_rules import KeepRules
+from autotrace.config.written import KeepRules
 
 
 @pytest.mark.parametrize(

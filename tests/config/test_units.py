@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotrace.config.units import parse_bytes
+from autotrace.config.written import parse_bytes
 
 
 def test_sizes() -> None:

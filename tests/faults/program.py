@@ -18,8 +18,8 @@ from autotrace.adapters import registry
 from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch.wrapper import wrap
 from autotrace.record import faults, flusher, record_writer
-from autotrace.spool.limit import BEGIN, LOOK_EVERY
 from autotrace.spool.reader import segments
+from autotrace.spool.writer import BEGIN, LOOK_EVERY
 from tests.waiting import until
 
 TARGETS = (

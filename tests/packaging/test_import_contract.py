@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 LINT = Path(sys.executable).with_name("lint-imports")
 
 VIOLATIONS = {
-    "The rooms, highest first": ("config/units.py", "from autotrace.cli import main"),
+    "The rooms, highest first": ("config/written.py", "from autotrace.cli import main"),
     "The rooms of ship, highest first": ("ship/store/state.py", "from autotrace.ship import shipper"),
     "What a traced process imports is small": ("adapters/verl/facts.py", "def later():\n    import mlflow"),
     "patch knows no library by name": ("patch/binder.py", "from autotrace.adapters import torch"),

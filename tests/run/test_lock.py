@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autotrace.run.lock import ShipperLock
+from autotrace.run.shipper_process import ShipperLock
 
 
 def test_a_second_shipper_goes(tmp_path: Path) -> None:

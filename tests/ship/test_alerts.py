@@ -17,7 +17,7 @@ import pytest
 
 from autotrace.config import environment as env
 from autotrace.run import layout
-from autotrace.run.lock import ShipperLock
+from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship import alerts, live_findings
 from autotrace.ship.process import log_to_file
 from autotrace.ship.shipper import Shipper, ship

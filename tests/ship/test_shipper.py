@@ -17,7 +17,7 @@ import pytest
 
 from autotrace.record.tokens import TokenLog
 from autotrace.run import layout
-from autotrace.run.lock import ShipperLock
+from autotrace.run.shipper_process import ShipperLock
 from autotrace.run.status import Status
 from autotrace.ship.assembly.tokens import digest_of
 from autotrace.ship.readers import of_run

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.insight.diagnose import diagnose
-from autotrace.run.lock import ShipperLock
+from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper
 from autotrace.tables import steps as findings

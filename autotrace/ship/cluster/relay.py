@@ -26,13 +26,13 @@ from autotrace.config import exit_codes
 from autotrace.config.plan import Plan
 from autotrace.config.stderr import say
 from autotrace.run import files, layout
-from autotrace.run.lock import ShipperLock
 from autotrace.run.process import boot_id
 from autotrace.run.remote_node import plan_text
+from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship.cluster.channel import Channel, encrypted
 from autotrace.ship.cluster.receiver import Arrived
-from autotrace.spool.limit import BEGIN, END
 from autotrace.spool.reader import opened, segments, writer_alive
+from autotrace.spool.writer import BEGIN, END
 
 _log = logging.getLogger("autotrace.relay")
 

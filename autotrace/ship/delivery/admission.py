@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from autotrace.config.keep_rules import KeepRules
 from autotrace.config.scalars import fraction
+from autotrace.config.written import KeepRules
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.trajectory.model import OK

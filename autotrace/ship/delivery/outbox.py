@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from autotrace.config.keep_rules import KeepRules
+from autotrace.config.written import KeepRules
 from autotrace.run.info import RunInfo
 from autotrace.ship.delivery.admission import why_kept
 from autotrace.ship.store.delivery_queue import TABLES, DeliveryQueue

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.config.keep_rules import KeepRules
+from autotrace.config.written import KeepRules
 from autotrace.run.info import RunInfo
 from autotrace.ship.delivery.admission import why_kept
 from autotrace.ship.shipper import ship

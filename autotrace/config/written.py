@@ -1,0 +1,84 @@
+"""What a person writes after an option: sizes (``500MB``), a tokenizer (a folder, or a name on the Hugging Face hub),
+and keep-rules (``--keep errors,random=0.1``): which groups of trajectories are delivered.
+
+What the rules decide, group by group: ``ship.delivery.admission``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+UNITS: Mapping[str, int] = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_bytes(text: str) -> int:
+    """``500MB`` as a number of bytes. Raises ``ValueError`` with one sentence."""
+    digits = text.strip().rstrip("BKMGTbkmgt ")
+    unit = text.strip()[len(digits) :].strip().upper()
+    try:
+        return int(float(digits) * UNITS[unit])
+    except (ValueError, KeyError):
+        raise ValueError(f"{text!r} is not a size; write for example 500MB or 1GB") from None
+
+
+FILES = re.compile(r"tokenizer|vocab|tekken|.*\.(?:model|tiktoken|spm)\Z")
+"""How the names of the files begin that a tokenizer is loaded from."""
+_ON_HUB = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?\Z")
+EXAMPLE = "Qwen/Qwen3-8B"
+
+
+def located(name: str, beside: str) -> str:
+    """``name`` as every process finds it: the absolute path of a folder, which may be given relative to the folder
+    ``beside``, else the name on the hub as it is. Raises ``ValueError`` with what is wrong and what to write."""
+    path = os.path.abspath(os.path.join(beside, os.path.expanduser(name)))
+    if os.path.isdir(path):
+        if not any(map(FILES.match, os.listdir(path))):
+            raise ValueError(f"the folder {path} holds no tokenizer: name the one with tokenizer.json")
+        return path
+    if os.path.isfile(path):
+        raise ValueError(f"{path} is a file: name the folder that it is in")
+    if name.startswith((".", "~", "/")) or not _ON_HUB.match(name):
+        raise ValueError(f"there is no folder {path}; name a folder, or a tokenizer on the hub such as {EXAMPLE}")
+    return name
+
+
+WORDS = "errors, spread, random=SHARE"
+
+
+@dataclass(frozen=True)
+class KeepRules:
+    """What is always kept, and the share of the rest. ``None``: the rule is off."""
+
+    errors: bool = False
+    """Groups with a trajectory that did not end OK."""
+    spread: bool = False
+    """Groups whose rewards differ (the others teach GRPO nothing)."""
+    random: float = 0.0
+    """Share of all other groups, between 0 and 1."""
+
+    @classmethod
+    def parse(cls, words: Iterable[str]) -> KeepRules | None:
+        """From what stands after ``--keep``; None when nothing does. Raises ``ValueError`` with one sentence."""
+        given: dict[str, Any] = {}
+        for word in words:
+            name, equals, text = word.strip().partition("=")
+            if name in ("errors", "spread") and not equals:
+                given[name] = True
+            elif name == "random" and equals:
+                given[name] = _share(text)
+            else:
+                raise ValueError(f"there is no keep-rule {word.strip()!r}; write one of {WORDS}")
+        return cls(**given) if given else None
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ValueError(f"the keep-rule random has no value {text!r}; write a number between 0 and 1")
+    return share
