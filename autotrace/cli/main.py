@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 import autotrace
-from autotrace.cli.terminal import escaped
+from autotrace.cli.escaping import escaped
 
 COMMANDS = {
     "demo": ("autotrace.cli.demo", "demo"),

@@ -15,7 +15,7 @@ from rich import box
 from rich.table import Table
 
 from autotrace.cli import runs, terminal
-from autotrace.cli.terminal import raw
+from autotrace.cli.escaping import raw
 from autotrace.ship.readers import open as opened
 from autotrace.tables.lean import arrow_without_pandas
 from autotrace.tables.reader import Progress

@@ -35,7 +35,7 @@ NUMBERS = (
 - ``old_log_prob_mean``, ``rollout_log_prob_mean``: perplexity is exp of the negative
 - ``entropy``: mean; ``ref_kl_mean``: mean of old - reference
 - ``is_weight_mean``, ``is_weight_max``: importance weights as the trainer goes on with them; ``clipped``: how many
-  tokens have a weight that it cut
+  of the tokens that are left have a weight that it cut
 
 Later releases add names at the end.
 """

@@ -4,10 +4,9 @@ not stored: titles, and whole prompts. Never in a traced process."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
 
 from autotrace.insight.profile import Mark, decode, encode
 from autotrace.spool.records import MEASURED
@@ -16,6 +15,9 @@ from autotrace.trajectory.bounds import Allowance, flattened
 from autotrace.trajectory.deferred import Continued, Deferred, Packed
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.tool_calls import entitle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def connected(spans: list[Span]) -> list[Span]:
@@ -95,8 +97,8 @@ def _rows(table: pa.Table) -> Iterator[Row]:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    kind = column.type
-    code = _PACKED.get(str(kind.value_type).replace("float", "float32")) if pa.types.is_list(kind) else None
+    kind = getattr(column.type, "value_type", None) if str(column.type).startswith("list<") else None
+    code = None if kind is None else _PACKED.get(str(kind).replace("float", "float32"))
     if code is None:
         values: list[Any] = column.to_pylist()
         return values

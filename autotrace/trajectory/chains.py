@@ -157,11 +157,17 @@ class Tree:
             if self._is_same(turn, end, base, keep, before):
                 self.changed.add(turn)
                 return end
-        return self._begin(turn, REWRITE, before, before) if before else self._anew(turn, base)
+        return self._leave(turn, before, before) if before else self._anew(turn, base)
 
     def _begin(self, turn: int, kind: str, after: int, before: int = 0, left: int = 0) -> int:
         self._begun[turn] = kind, after, left
         return before
+
+    def _leave(self, turn: int, before: int, kept: int) -> int:
+        """Its history goes on from ``before`` with other words, or with a summary of what came after ``kept``."""
+        if self._said.is_whole(turn) and self._said.has_history(turn) and (summary := self._summary(turn, kept=True)):
+            return self._begin(turn, COMPACTION, summary, kept)
+        return self._begin(turn, REWRITE, before, before)
 
     def _anew(self, turn: int, base: int = 0) -> int:
         """No earlier answer is kept; ``base``: a turn whose prompt is kept."""
@@ -268,7 +274,7 @@ class Tree:
         if twin:
             return self._begin(turn, BEST_OF, self.before[twin], self.before[twin], twin)
         if before:
-            return self._begin(turn, REWRITE, before, before)
+            return self._leave(turn, before, before if said.keeps(turn, before) else self.before[before])
         if said.is_another(turn, self._main):
             return self._begin(turn, SUB_AGENT, self._last_ended(turn))
         if said.has_history(turn) or not said.system(turn):

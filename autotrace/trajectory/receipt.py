@@ -116,9 +116,9 @@ def words(trajectory: Trajectory) -> str:
     none = ", ".join(f"{count:,} {kind}" for kind, count in lost.items())
     known = "in none" if told.is_whole else "in rows that are not known"
     numbers = [of_row(trajectory.facts, "token_facts", row) for row in told.row.values()]
-    clipped = sum(integer(one.get("clipped")) or 0 for one in numbers if isinstance(one, dict))
+    clipped = sum(max(0, integer(one.get("clipped")) or 0) for one in numbers if isinstance(one, dict))
     return (
         f"{total:,} generated, {inside:,} in {rows}"
         + (f", {total - inside:,} {known} ({none})" if none else "")
-        + (f", {clipped:,} with a clipped weight" if clipped else "")
+        + (f", {clipped:,} of the rows' with a clipped weight" if clipped else "")
     )

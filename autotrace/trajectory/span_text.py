@@ -7,7 +7,7 @@ recorded. Token ids that nothing says in words are shown as ids (``asked_ids``, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotrace.trajectory.jsonable import jsonable
@@ -233,24 +233,36 @@ class Said:
                 before, most = number, len(other)
         return before, twin
 
+    def keeps(self, turn: int, before: int) -> bool:
+        """Its messages have an answer after those of the turn ``before``."""
+        following = self._asked(turn)[len(self._asked(before)) :]
+        return bool(following) and following[0].get("role") == "assistant"
+
     def _goes_on(self, following: Sequence[dict[str, object]], number: int) -> bool:
         """The messages after those of an earlier turn begin with its answer, or leave the answer out."""
         if not following or following[0].get("role") != "assistant":
             return bool(following)
         return _alike(_text(following[0]), _reply(self._turns[number - 1]))
 
-    def summary(self, turn: int, earlier: Iterable[int], kept: bool = False) -> int:
+    def summary(self, turn: int, earlier: Sequence[int], kept: bool = False) -> int:
         """The first of the ``earlier`` turns whose answer its messages have in them; 0: none. ``kept``: its prompt has
-        answers, too. Then it is an answer that is gone from them and that the user, or the system, says before one."""
-        texts = [(message.get("role"), _pressed(_text(message))) for message in self._asked(turn)]
-        answers: set[str] = set()
+        answers, too. Then it is an answer that is gone from them, and that the user or the system says before one of
+        them in a message that is new."""
+        asked = self._asked(turn)
+        answers: list[dict[str, object]] = []
         if kept:
-            answers = {text for role, text in texts if role == "assistant"}
-            last = max((at for at, (role, _) in enumerate(texts) if role == "assistant"), default=0)
-            texts = [(role, text) for role, text in texts[:last] if role != "assistant" and role not in _OF_TOOLS]
+            answers = [message for message in asked if message.get("role") == "assistant"]
+            last = max((at for at, message in enumerate(asked) if message.get("role") == "assistant"), default=0)
+            before = next((one for one in earlier if self.system(one) == self.system(turn)), turn - 1)
+            known = {_text(message) for message in self._asked(before)}
+            others = [message for message in asked[:last] if message.get("role") not in ("assistant", *_OF_TOOLS)]
+            asked = [message for message in others if _text(message) not in known]
+        if not asked:
+            return 0
+        texts, still = ({_pressed(_text(message)) for message in messages} for messages in (asked, answers))
         for one in earlier:
             said = _pressed(_reply(self._turns[one - 1]) or "")
-            if len(said) >= SUMMARY and said not in answers and any(said in text for _, text in texts):
+            if len(said) >= SUMMARY and said not in still and any(said in text for text in texts):
                 return one
         return 0
 

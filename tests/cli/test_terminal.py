@@ -73,3 +73,17 @@ def test_a_full_disk_behind_the_output_is_one_sentence() -> None:
             [sys.executable, "-m", "autotrace", "skill"], stdout=full, stderr=subprocess.PIPE, text=True
         )
     assert done.returncode == 2 and done.stderr.endswith("not written: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "without"),
+    [("--version", {"rich", "msgspec"}), ("ls --help", {"pyarrow", "duckdb"}), ("show --help", {"pyarrow", "duckdb"})],
+)
+def test_a_command_imports_no_more_than_it_needs(command: str, without: set[str]) -> None:
+    code = (
+        "import sys; from autotrace.cli.main import main\n"
+        f"try: main({command.split()!r})\n"
+        f"finally: print(sorted({without!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

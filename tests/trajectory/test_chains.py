@@ -192,6 +192,33 @@ def test_by_messages() -> None:
     assert shape(said(BEGUN, GONE_ON, summary, quoted))[-1] == (REWRITE, 1, [1, 4])
 
 
+def test_a_window_that_slides_over_quoted_answers_is_no_compaction() -> None:
+    exchanges: list[list[dict[str, Any]]] = []
+    turns, seen = [], "Find the pen."
+    for number in range(12):
+        asked, answer = {"role": "user", "content": seen}, f"I look at place number {number}."
+        exchanges.append([asked, {"role": "assistant", "content": answer}])
+        turns.append([SYSTEM, *(message for exchange in exchanges[-4:] for message in exchange)])
+        seen = f"You did: {answer} There is nothing."
+    assert shape(said(*turns)) == [(None, 0, [*range(1, 13)])]
+
+
+@pytest.mark.parametrize("first", [2, 4])
+def test_a_summary_after_the_first_messages_is_a_compaction(first: int) -> None:
+    """As condensers of agents keep the beginning, too."""
+    history, turns = [SYSTEM, {"role": "user", "content": "Fix it."}], []
+    for number in range(5):
+        call = {"role": "assistant", "content": f"I run command number {number}."}
+        turns.append([*history, call])
+        history = [*history, call, {"role": "tool", "content": str(number)}]
+    summed_up = "Commands 1 to 3 were run."
+    turns.append([OTHER, {"role": "user", "content": "Sum up."}, {"role": "assistant", "content": summed_up}])
+    history = [*history[:first], {"role": "user", "content": f"So far: {summed_up}"}, *history[-2:]]
+    turns.append([*history, {"role": "assistant", "content": "I am done with it."}])
+    turns.append([*turns[-1], {"role": "user", "content": "?"}, {"role": "assistant", "content": "Yes."}])
+    assert shape(said(*turns))[-1] == (COMPACTION, 6, [7, 8] if first == 2 else [1, 7, 8])
+
+
 @pytest.mark.parametrize(
     "second",
     [
@@ -208,14 +235,14 @@ def test_the_receipt_of_training() -> None:
     one = tokens(FIRST, SECOND, (PROMPT + ANSWER + [9, 9, 9], [7] * 17))
     assert receipt_of(one) is None and words(one) == ""
     one.facts |= {"advantage": 0.5, "token_facts": {"tokens": 47, "rejected": 2, "clipped": 3}}
-    assert words(one) == "77 generated, 47 in 1 row, 30 in none (30 rewrite), 3 with a clipped weight"
+    assert words(one) == "77 generated, 47 in 1 row, 30 in none (30 rewrite), 3 of the rows' with a clipped weight"
     first, second = arrow.tables([one])["chains"].to_pylist()
     names = ("tokens", "in_rows", "row", "trained", "clipped", "advantage")
     assert [first[name] for name in names] == [60, 30, None, None, None, None]
     assert [second[name] for name in names] == [17, 17, 0, 45, 3, 0.5]
     one.facts |= {"advantage.1": 0.5, "token_facts.1": {"tokens": 1234}}
     in_rows = "77 generated, 47 in 1 row, 30 in rows that are not known (30 rewrite)"
-    assert words(one) == f"{in_rows}, 3 with a clipped weight"
+    assert words(one) == f"{in_rows}, 3 of the rows' with a clipped weight"
 
 
 def test_rows_that_a_call_returned_count_until_the_trainer_reports() -> None:

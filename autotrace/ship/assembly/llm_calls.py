@@ -4,7 +4,7 @@ clients, and toolsets within toolsets (prefixes, approval, limits) pass a call o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -104,16 +104,21 @@ def _below_their_requests(calls: Sequence[Span], by_id: dict[str, Span]) -> None
     for span in [*told.values()]:
         for above in ancestors(span, by_id):
             told.setdefault(above.span_id, span)
-    asked: set[str] = set()
+    busy: dict[str, int] = {}
+    """The agent's call -> when the last request ended that it made; a client may try again."""
     for served in (span for span in calls if OF in span.attributes and span.span_id in told):
-        question = _question(told[served.span_id])
-        for span in calls:
-            if OF in span.attributes or span.span_id in asked or not _encloses(span, served):
-                continue
-            if _question(span) == question:
-                served.parent_id = span.span_id
-                asked.add(span.span_id)
-                break
+        telling = told[served.span_id]
+        question = _question(telling)
+        asking = [
+            span
+            for span in calls
+            if OF not in span.attributes and busy.get(span.span_id, 0) <= served.start_ns and _encloses(span, served)
+            and _question(span) == question and not any(call is served for call in ancestors(span, by_id))
+        ]  # fmt: skip
+        if asking:  # of several that ask the same at once, the one with this answer, else the one that began last
+            span = min(asking, key=lambda one: (_answer(one) != _answer(telling), -one.start_ns))
+            served.parent_id = span.span_id
+            busy[span.span_id] = served.end_ns or _NEVER
 
 
 def _count_by_engine(spans: Sequence[Span], calls: Sequence[Span]) -> None:
@@ -134,14 +139,22 @@ def _count_by_engine(spans: Sequence[Span], calls: Sequence[Span]) -> None:
             span.prompt_tokens, span.response_tokens = served[0].prompt_tokens, served[0].response_tokens
 
 
+_NEVER = 1 << 63
+
+
 def _encloses(outer: Span, inner: Span) -> bool:
-    return outer.start_ns <= inner.start_ns and (outer.end_ns or 0) >= (inner.end_ns or 0)
+    return outer.start_ns <= inner.start_ns and (outer.end_ns or _NEVER) >= (inner.end_ns or inner.start_ns)
 
 
 def _question(span: Span) -> list[tuple[object, object]]:
     messages = span.messages or []
     asked = messages[:-1] if messages and messages[-1].get("role") == "assistant" else messages
     return [(message.get("role"), message.get("content") or None) for message in asked]
+
+
+def _answer(span: Span) -> object:
+    last = span.messages[-1] if span.messages else {}
+    return last.get("content") if last.get("role") == "assistant" else None
 
 
 def _has_tokens(span: Span) -> bool:
@@ -151,17 +164,25 @@ def _has_tokens(span: Span) -> bool:
 def _outermost(span: Span, by_id: dict[str, Span]) -> Span | None:
     """The highest LLM call above ``span`` with no tool or reward in between, which would be another's."""
     outer = None
-    for above in takewhile(lambda call: call.role in ("llm", "engine", "span", "agent"), ancestors(span, by_id)):
+    for above in _around(span, by_id):
         outer = above if above.role == "llm" else outer
     return outer
 
 
+def _around(span: Span, by_id: dict[str, Span]) -> Iterator[Span]:
+    return takewhile(lambda call: call.role in ("llm", "engine", "span", "agent"), ancestors(span, by_id))
+
+
 def _beside(span: Span, by_id: dict[str, Span], instead: dict[str, Span]) -> Span | None:
-    """The call that is the turn ``instead`` of one above ``span``, if ``span`` was made during it."""
+    """The call that is the turn ``instead`` of one above ``span``, if ``span`` was made during it and asks the same."""
     if _has_tokens(span):
         return None
-    turns = (instead.get(above.span_id) for above in ancestors(span, by_id))
-    return next((turn for turn in turns if turn is not None and _encloses(turn, span)), None)
+    turns = (instead[above.span_id] for above in _around(span, by_id) if above.span_id in instead)
+    return next((turn for turn in turns if _encloses(turn, span) and _may_ask_the_same(turn, span)), None)
+
+
+def _may_ask_the_same(one: Span, other: Span) -> bool:
+    return not one.messages or not other.messages or _words(_question(one)) == _words(_question(other))
 
 
 def _say_once(turn: Span, other: Span) -> None:

@@ -10,7 +10,7 @@ import pytest
 from autotrace.ship.assembly import chat
 from autotrace.ship.assembly.llm_calls import read_llm_calls
 from autotrace.spool.records import OF
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Span, Trajectory, own_llm_calls
 
 HELLO = {"role": "user", "content": "Hello"}
 HI = {"role": "assistant", "content": "Hi"}
@@ -196,6 +196,69 @@ def test_a_servers_side_is_joined_by_the_question_that_a_call_inside_of_it_tells
     read_llm_calls([other, asked, served, report])
     assert served.parent_id == "asked"
     assert [span.role for span in (other, asked, served, report)] == ["llm", "span", "engine", "llm"]
+
+
+def asking(id: str, parent: str, start: int, end: int, question: str = "", answer: str = "", **more: Any) -> Span:
+    """A call with these times; ``of``: joined by its id; ``ids``: it has these tokens."""
+    inputs = {"messages": [{"role": "user", "content": question}]} if question else {}
+    span = call(
+        inputs, {"role": "assistant", "content": answer} if answer else None, id, parent, more.get("role", "llm")
+    )
+    span.start_ns, span.end_ns, span.status = start, end or None, "OK" if end else "OPEN"
+    if ids := more.get("ids"):
+        span.prompt_ids, span.response_ids = [1, 2], ids
+    if more.get("of"):
+        span.attributes[OF] = "session"
+    return span
+
+
+def turns(*spans: Span) -> list[tuple[str, list[int] | None]]:
+    root = asking("root", "", -1, 1_000, role="trajectory")
+    read_llm_calls([root, *spans])
+    return [(span.span_id, span.response_ids) for span in own_llm_calls([root, *spans])]
+
+
+@pytest.mark.parametrize(
+    ("below", "expected"),
+    [
+        ([asking("tool", "outer", 5, 9, role="tool"), asking("judge", "tool", 6, 8, "Good?", "Yes.")], []),
+        ([asking("score", "outer", 5, 9, role="reward"), asking("judge", "score", 6, 8, "Good?", "Yes.")], []),
+        ([asking("other", "outer", 2, 8, "Bye", "Bye!")], [("other", None)]),
+        ([asking("again", "outer", 2, 8, "Hello", "Hi")], []),
+    ],
+    ids=["a tool's", "a reward's", "another question", "the same"],
+)
+def test_what_asks_something_else_during_a_request_stays_what_it_is(below: list[Span], expected: list[Any]) -> None:
+    outer, report = asking("outer", "root", 0, 20), asking("report", "outer", 1, 19, "Hello", "Hi", ids=[3])
+    assert turns(outer, report, *below) == [("report", [3]), *expected]
+    assert report.messages == [HELLO, HI]
+
+
+def test_a_call_inside_of_a_servers_side_is_not_the_client_that_asked_it() -> None:
+    for start, end in ((5, 0), (5, 9)):  # another machine's clock is behind; the server's side was not ended
+        served = asking("served", "root", start, end, of=True)
+        assert turns(served, asking("report", "served", 4, 9, "Hello", "Hi", ids=[3])) == [("report", [3])]
+        assert served.parent_id == "root"
+
+
+def test_a_client_that_tries_again_is_one_turn() -> None:
+    client, failed = asking("client", "root", 0, 20, "Hello", "Hi"), asking("failed", "root", 1, 5, "Hello", of=True)
+    failed.status = "ERROR"
+    assert turns(client, failed, asking("served", "root", 8, 18, "Hello", "Hi", ids=[3], of=True)) == [("served", [3])]
+
+
+@pytest.mark.parametrize(("first", "second"), [(12, 10), (20, 19)], ids=["crossed", "nested"])
+def test_of_clients_that_ask_the_same_at_once_each_has_its_answer(first: int, second: int) -> None:
+    a, b = asking("a", "root", 0, first, "Hello", "A"), asking("b", "root", 1, second, "Hello", "B")
+    of_b = asking("of b", "root", 2, 9, "Hello", "B", ids=[22], of=True)
+    of_a = asking("of a", "root", 3, 11, "Hello", "A", ids=[11], of=True)
+    assert turns(a, b, of_b, of_a) == [("of b", [22]), ("of a", [11])]
+    assert (of_a.parent_id, of_b.parent_id) == ("a", "b")
+
+
+def test_a_request_that_is_open_is_not_of_a_client_that_gave_up() -> None:
+    gave_up, open_one = asking("1", "root", 0, 5, "Hello"), asking("2", "root", 6, 0, "Hello")
+    assert turns(gave_up, open_one, asking("3", "root", 7, 0, "Hello", ids=[3], of=True)) == [("1", None), ("3", [3])]
 
 
 def test_an_answer_without_usage_is_counted_by_the_engine_that_served_it() -> None:
