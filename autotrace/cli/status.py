@@ -22,8 +22,8 @@ from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
 from autotrace.run.status import BackendStatus, Status, TargetStatus
-from autotrace.ship.backend_choice import origin as origin_of
 from autotrace.ship.readers import of_run
+from autotrace.ship.report import origin_of as origin_of
 from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.tables import hung
 from autotrace.tables.sources import Source

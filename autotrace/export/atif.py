@@ -18,7 +18,7 @@ from autotrace.export.staging import Row, write_lines
 from autotrace.trajectory.chains import SUB_AGENT, Chain, Tree, tree_of
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.pieces import is_row
+from autotrace.trajectory.receipt import is_row
 from autotrace.trajectory.span_text import one_line
 
 VERSION = "ATIF-v1.7"

@@ -13,7 +13,7 @@ from autotrace.insight.settings import Settings
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Span, Trajectory, above, finish_reason
-from autotrace.trajectory.pieces import answered_path, whole_response
+from autotrace.trajectory.receipt import answered_path, whole_response
 from autotrace.trajectory.token_ids import WIDTH, tokens, unpacked
 from autotrace.trajectory.tool_calls import ToolCall, tool_calls
 

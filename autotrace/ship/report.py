@@ -1,4 +1,5 @@
-"""``Status`` from the state: the numbers of a run in one place."""
+"""``Status`` from the state: the numbers of a run in one place. And which backends a run has: the user's own choice,
+else what veRL's own configuration says, else the default."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,8 +20,31 @@ from autotrace.ship.delivery.admission import OVER_BUDGET, forecast, sent_key
 from autotrace.ship.delivery.couriers import Courier
 from autotrace.ship.pace import Pace
 from autotrace.ship.store.state import State
+from autotrace.sinks import registry
 from autotrace.spool.reader import segments
 from autotrace.spool.records import OUTSIDE
+
+VERL_TRACE = "actor_rollout_ref.rollout.trace"
+"""Where veRL's configuration has its trace settings, unless ``Bind("verl_trace")`` names another ``key``."""
+
+
+def chosen_backend(info: RunInfo, settings: Mapping[str, Any]) -> str | None:
+    """The backend that veRL's trace settings (``Bind("verl_trace")``) name; None where the user chose one, or where
+    no backend has that name."""
+    backend = settings.get("backend")
+    return str(backend) if backend in registry.names() and info.origins.get("backends") == "default" else None
+
+
+def remember_backend(info: RunInfo, backend: str, settings: Mapping[str, Any]) -> None:
+    """``backend`` is the run's only one from now on, because veRL's ``settings`` say so."""
+    info.backends = [backend]
+    info.origins = {**info.origins, "backends": origin_of(settings, "backend")}
+
+
+def origin_of(settings: Mapping[str, Any], name: str) -> str:
+    """Where a setting of veRL's came from, as ``autotrace status`` shows it."""
+    return f"veRL's {settings.get('key', VERL_TRACE)}.{name}"
+
 
 _log = logging.getLogger("autotrace.ship")
 

@@ -20,19 +20,17 @@ from autotrace.ship import process
 from autotrace.ship.alerts import Alerts
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.recent import AHEAD
-from autotrace.ship.backend_choice import chosen, remember
 from autotrace.ship.cluster.receiver import Listening
 from autotrace.ship.delivery.crew import Crew
 from autotrace.ship.delivery.into_tables import open_tables
 from autotrace.ship.delivery.outbox import QUIET, Outbox
 from autotrace.ship.delivery.reporting import Reporting
 from autotrace.ship.index.indexer import Indexer
-from autotrace.ship.index.restored import restore
 from autotrace.ship.live_findings import LiveFindings
 from autotrace.ship.pace import Pace
 from autotrace.ship.process import MainProcess
-from autotrace.ship.report import StatusFile
-from autotrace.ship.retention import Retention
+from autotrace.ship.report import StatusFile, chosen_backend, remember_backend
+from autotrace.ship.retention import Retention, restore
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
@@ -141,7 +139,7 @@ class Shipper:
         binds = self._indexer.binds
         new, self._bound = binds[self._bound :], len(binds)
         for name, value in new:
-            backend = chosen(self.info, value) if name == "verl_trace" else None
+            backend = chosen_backend(self.info, value) if name == "verl_trace" else None
             if backend is not None and self._redirect(backend, value):
                 new = binds  # the new backends know nothing yet
         for name, value in new:
@@ -162,7 +160,7 @@ class Shipper:
                 f"autotrace ship {self.info.run_id} --backend {backend}"
             )
             return False
-        remember(self.info, backend, settings)
+        remember_backend(self.info, backend, settings)
         self.info.write(self.run_folder)
         self._crew.restart()
         return True

@@ -15,8 +15,7 @@ from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, times
 from autotrace.trajectory.jsonable import integer, jsonable, text
 from autotrace.trajectory.model import TRAINERS, Span, Trajectory, above, finish_reason
-from autotrace.trajectory.pieces import own_pieces, whole_response
-from autotrace.trajectory.receipt import Receipt, of_row, receipt_of
+from autotrace.trajectory.receipt import Receipt, of_row, own_pieces, receipt_of, whole_response
 from autotrace.trajectory.tool_calls import tool_calls
 
 ROLES = ("trajectory", "agent", "span")

@@ -6,7 +6,7 @@ import uuid
 from types import ModuleType
 from typing import Any
 
-from autotrace.adapters.verl import requests
+from autotrace.adapters.verl import agent_loop
 from autotrace.spool.records import REQUEST, Fact, Open
 from tests.record.conftest import Recorder, recorder  # noqa: F401
 
@@ -28,7 +28,7 @@ def said(recorder: Recorder) -> list[tuple[bytes, Any]]:  # noqa: F811
 def test_the_client_of_newer_releases(recorder: Recorder) -> None:  # noqa: F811
     module = ModuleType("llm_server")
     module.LLMServerClient = type("LLMServerClient", (Client,), {"_vllm_request_id": Client._vllm_request_id})
-    requests.watch_client(module)
+    agent_loop.watch_client(module)
     client = module.LLMServerClient()
     assert client.generate("sticky") == "fresh-sticky" and said(recorder) == []  # nobody records this call
     assert recorder.wrap(Client.generate, key="llm", role="llm")(client, "sticky") == "fresh-sticky"
@@ -39,10 +39,10 @@ def test_the_client_of_newer_releases(recorder: Recorder) -> None:  # noqa: F811
 def test_the_module_of_older_releases(recorder: Recorder) -> None:  # noqa: F811
     module = ModuleType("agent_loop")
     module.uuid4 = uuid.uuid4
-    requests.watch_manager(module)
+    agent_loop.watch_manager(module)
     assert module.uuid4 is uuid.uuid4, "0.9 uses it for the names of actors"
     module.AsyncLLMServerManager = type("AsyncLLMServerManager", (), {"__module__": "agent_loop"})
-    requests.watch_manager(module)
+    agent_loop.watch_manager(module)
 
     def generate() -> str:
         return str(module.uuid4().hex)

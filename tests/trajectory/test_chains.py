@@ -16,8 +16,7 @@ from autotrace.tables.rebuild import rebuilt
 from autotrace.trajectory.chains import BEST_OF, COMPACTION, RESTART, RETRY, REWRITE, SUB_AGENT, path, tree_of
 from autotrace.trajectory.divergence import parted
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.pieces import answered_path, whole_response
-from autotrace.trajectory.receipt import receipt_of, words
+from autotrace.trajectory.receipt import answered_path, receipt_of, whole_response, words
 from tests.insight.made import llm, span, trajectory
 from tests.ship.assembly.test_conversation import assembled, ids, recorded
 

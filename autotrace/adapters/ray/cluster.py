@@ -1,5 +1,5 @@
 """Ray: our variables into the workers. A worker on a running cluster inherits nothing from the driver but
-``runtime_env``. How the trace context crosses calls is in ``actors`` and ``tasks``.
+``runtime_env``. How the trace context crosses calls is in ``actors``.
 
 A worker without autotrace (another image, ``py_executable: uv run``) knows nothing of us, and the driver cannot see
 into it. But Ray runs a job's ``worker_process_setup_hook`` in each of its workers, and shows what they print in the
@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from autotrace.adapters.ray import actors, tasks
+from autotrace.adapters.ray import actors
 from autotrace.config import environment
 from autotrace.patch import adapting
 from autotrace.record import context, faults
@@ -97,7 +97,7 @@ def install() -> None:
     """Wrap ``ray.init``, the two ends of an actor call, and tasks. Called right after ``ray`` was imported;
     idempotent."""
     adapting.add(refusal=actors.refusal, class_behind=actors.class_behind)
-    for step in (_wrap_init, actors.wrap_call, actors.wrap_execution, tasks.wrap_submission):
+    for step in (_wrap_init, actors.wrap_call, actors.wrap_execution, actors.wrap_submission):
         try:
             if _done.get(step) != context.epoch:
                 step()

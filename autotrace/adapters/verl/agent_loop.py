@@ -7,9 +7,12 @@
 - veRL's own rollout trace into a backend that autotrace has: its settings become ours, and its client is kept from
   starting, so nothing is traced twice. That is done, not recorded, and so are its extension points (``trace``).
 - What the trainer learns about trajectories: ``facts`` and ``token_facts`` say each what a list cannot.
+- The id that the engine has for a turn. Since 0.7 the engine is given a fresh one for every turn:
+  ``LLMServerClient._vllm_request_id`` makes it, before 0.8 the ``uuid4`` that the agent loop's module imported. With it
+  a request whose context is lost on the way (a Ray whose calls cannot carry it) still finds its turn. ``id`` of a list
+  would name the trajectory, not the turn.
 
-Read in the wheels of veRL 0.5.0 to 0.9.1. What is not as expected is left alone.
-"""
+Read in the wheels of veRL 0.5.0 to 0.9.1. What is not as expected is left alone."""
 
 from __future__ import annotations
 
@@ -17,17 +20,55 @@ import functools
 import inspect
 import os
 import sys
+from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
 from autotrace.adapters import concurrent_futures
 from autotrace.adapters.trainers import Given, observe, publish_runs
-from autotrace.adapters.verl import facts, requests, token_facts, trace
+from autotrace.adapters.verl import facts, token_facts, trace
 from autotrace.adapters.verl.configuration import plain, publish_config, publish_worker
 from autotrace.config import environment as env
 from autotrace.patch import adapting, engine
-from autotrace.record import faults, statements
+from autotrace.record import context, faults, statements
 from autotrace.record.fields import ABSENT, Path
+
+
+def watch_requests() -> None:
+    """Register the hooks on the modules below. Called once, after ``verl`` was imported."""
+    adapting.when_imported("verl.workers.rollout.llm_server", watch_client)
+    adapting.when_imported("verl.experimental.agent_loop.agent_loop", watch_manager)
+
+
+def watch_client(module: ModuleType) -> None:
+    """veRL >= 0.8: the client's own method makes the id."""
+    client = module.LLMServerClient
+    original = client.__dict__.get("_vllm_request_id")
+    if original is not None:
+        client._vllm_request_id = _recording(original, lambda made: made)
+
+
+def watch_manager(module: ModuleType) -> None:
+    """veRL 0.7: the manager of the same module calls ``uuid4().hex``."""
+    manager = getattr(module, "AsyncLLMServerManager", None)
+    if getattr(manager, "__module__", None) == module.__name__ and callable(getattr(module, "uuid4", None)):
+        module.uuid4 = _recording(module.uuid4, lambda made: made.hex)  # type: ignore[attr-defined]
+
+
+def _recording(original: Callable[..., Any], id_of: Callable[[Any], Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        try:
+            call = context.current.get()
+            if call is not None and call.probe is not None and call.probe.role == "llm":
+                statements.requests(str(id_of(result)))
+        except Exception as error:
+            faults.failed("verl:request", error)
+        return result
+
+    return made
+
 
 REWARD_KEY = "verl custom_reward_function"
 """Target key of the user's reward function in reports."""
@@ -37,7 +78,7 @@ def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``verl`` was imported."""
     concurrent_futures.install()
     facts.install()
-    requests.install()
+    watch_requests()
     trace.install()
     adapting.when_imported("verl.utils.tracking", _watch_tracking)
     adapting.when_imported("verl.utils.rollout_trace", _watch_workers)

@@ -22,7 +22,7 @@ from autotrace.spool.records import TokenFacts, Tokens
 from autotrace.trajectory.bounds import TOO_MANY, Allowance
 from autotrace.trajectory.deferred import Deferred
 from autotrace.trajectory.model import Trajectory
-from autotrace.trajectory.pieces import Piece, own_pieces, whole_response
+from autotrace.trajectory.receipt import Piece, own_pieces, whole_response
 
 _WIDTH = 4
 _LOST = "token ids are missing: the turn they continue was not recorded"
