@@ -11,7 +11,7 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
-CEILING = {"lines": 40_114, "files": 376}
+CEILING = {"lines": 40_088, "files": 372}
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _NO_CODE = {*_LAYOUT, tokenize.COMMENT, tokenize.ENCODING}
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from autotrace.patch import adapting
-from autotrace.record import calls, closing, context, drivers, dropped, faults, ids, statements
+from autotrace.record import calls, closing, context, drivers, faults, ids, iterators, statements
 from autotrace.record.context import OpenCall
 from autotrace.record.errors import Failure
 from autotrace.record.event_bytes import MAX_BYTES, EventBytes
@@ -132,7 +132,7 @@ def asked_at(request: Any, ends: tuple[bytes, ...]) -> bytes | None:
     return path if path.endswith(ends) else None
 
 
-_unread: dict[int, dropped.Watched] = {}
+_unread: dict[int, iterators.Watched] = {}
 """By the ``id`` of what is followed."""
 
 
@@ -142,7 +142,7 @@ class Followed:
     def __init__(self, inner: Any, call: OpenCall) -> None:
         self._inner = inner
         self._call = call
-        _unread[id(self)] = dropped.Watched(self, call, _unread)
+        _unread[id(self)] = iterators.Watched(self, call, _unread)
 
     def __iter__(self) -> Any:
         return self._through(iter(self._inner))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from autotrace.patch import adapting
-from autotrace.record import closing, drivers, dropped, faults
+from autotrace.record import closing, drivers, faults, iterators
 from autotrace.record.context import OpenCall
 from autotrace.record.object_fields import member
 
@@ -39,7 +39,7 @@ CLIENTS = {
 _MARK = "__autotrace_later__"
 _kinds: dict[int, str] = {}
 """By the ``id`` of the class: its method."""
-_waiting: dict[int, dropped.Watched] = {}
+_waiting: dict[int, iterators.Watched] = {}
 """By the ``id`` of the object: the call that returned it, which goes on."""
 
 
@@ -74,7 +74,7 @@ def _hold(call: OpenCall, result: Any) -> bool:
         response = member(result, "http_response")
         if response is None or type(member(response, "_content")) is bytes:
             return False  # it was read, and says what the answer is
-    _waiting[id(result)] = dropped.Watched(result, call, _waiting)
+    _waiting[id(result)] = iterators.Watched(result, call, _waiting)
     return True
 
 
@@ -85,7 +85,7 @@ class _Answering:
     __slots__ = ("_call",)
 
     def __init__(self, value: Any) -> None:
-        watched = dropped.find(value, _waiting)
+        watched = iterators.watched_in(value, _waiting)
         self._call: OpenCall | None = None if watched is None else _waiting.pop(watched.number).call
 
     def __enter__(self) -> _Answering:

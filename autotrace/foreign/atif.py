@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotrace.foreign.calls import Calls, listed, mapped, moment, plain, token_ids
-from autotrace.foreign.containers import Row
-from autotrace.foreign.format import Format, names
+from autotrace.foreign.containers import Format, Row, names
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.markup import Message
 from autotrace.trajectory.model import Span, Trajectory

@@ -10,9 +10,8 @@ from datetime import datetime, timezone
 from itertools import groupby, pairwise
 from typing import Any
 
-from autotrace.trajectory.bounds import Allowance
 from autotrace.trajectory.markup import MARKUPS, Message, prompt_messages, response_message
-from autotrace.trajectory.model import ERROR, OK, Span, Trajectory
+from autotrace.trajectory.model import ERROR, OK, Allowance, Span, Trajectory
 from autotrace.trajectory.span_text import message_text, one_line
 
 MOST = 10_000

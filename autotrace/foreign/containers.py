@@ -1,8 +1,7 @@
-"""Rows of files of somebody else: JSON lines, JSON, Parquet, PyTorch, numpy and Inspect's archives.
+"""What a format is, and rows of files of somebody else: JSON lines, JSON, Parquet, PyTorch, numpy, Inspect's archives.
 
 A file may be anybody's. Nothing in it is run, no link is followed, and what it takes to read it is in proportion to its
-bytes: the sizes that an archive claims are checked before it is unpacked.
-"""
+bytes: the sizes that an archive claims are checked before it is unpacked."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +21,8 @@ import msgspec
 
 from autotrace.run import files
 from autotrace.tables.errors import QueryError, missing
-from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, jsonable
+from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, integer, jsonable
+from autotrace.trajectory.model import Trajectory
 
 Row = dict[str, Any]
 Rows = Iterator[tuple[int, Row]]
@@ -141,12 +142,12 @@ def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
         try:
             query = f"SELECT * FROM {read([path])} LIMIT {most} OFFSET {int(start)}"
             cursor = connect([path], threads="1").execute(query)
-            names = [column[0] for column in cursor.description or ()]
+            entries = [column[0] for column in cursor.description or ()]
             if most == "0":
-                yield 0, dict.fromkeys(names)
+                yield 0, dict.fromkeys(entries)
             while rows := cursor.fetchmany(AT_ONCE):
                 for row in rows:
-                    yield start, jsonable(dict(zip(names, row, strict=True)))
+                    yield start, jsonable(dict(zip(entries, row, strict=True)))
                     start += 1
         except duckdb.Error as error:
             raise opened.wrong(str(error).partition("\n")[0]) from error
@@ -281,7 +282,7 @@ _ROWS = (".jsonl", ".parquet")
 """Files whose rows are all alike."""
 
 
-def names(opened: Opened, wanted: frozenset[str]) -> frozenset[str]:
+def entries(opened: Opened, wanted: frozenset[str]) -> frozenset[str]:
     """Which of ``wanted`` a file has, by which it is recognised: names in its first row; else text at its beginning,
     where the names of its members or of its outermost object stand."""
     try:
@@ -298,3 +299,40 @@ def names(opened: Opened, wanted: frozenset[str]) -> frozenset[str]:
 def rows(opened: Opened, start: int = 0) -> Rows:
     """The rows of a file from ``start`` on, in order. Raises ``QueryError``."""
     return _KINDS[opened.path.suffix](opened, start)
+
+
+@dataclass(frozen=True)
+class Format:
+    """The rollouts of one project."""
+
+    name: str
+    """In commands, and of the trajectory's own call."""
+    title: str
+    """What people are told that was recognised."""
+    suffixes: tuple[str, ...]
+    """Ends of its files' names."""
+    needs: tuple[frozenset[str], ...]
+    """One of these is among the names by which a file is recognised (``containers.names``)."""
+    read: Callable[[Row, str], Iterator[Trajectory]]
+    """The rollouts in a row, without ids; its second argument is the path of the file, which may say the step. A
+    row of something else has none."""
+
+
+def names(*words: str) -> tuple[frozenset[str], ...]:
+    """For ``Format.needs``: each text has names with blanks between."""
+    return tuple(frozenset(word.split()) for word in words)
+
+
+_STEP = re.compile(r"step_(\d{1,12})(?:/|\Z)")
+_VALIDATION = re.compile(r"(?:\A|[/_.-])(?:val|valid|validation|eval|test)(?=[/_.-]|\Z)")
+
+
+def step_of(path: str) -> int | None:
+    """The step that a folder is named after: ``step_12``."""
+    found = _STEP.findall(path)
+    return integer(found[-1]) if found else None
+
+
+def validates(path: str) -> bool | None:
+    """True where a folder or the file says so by its name, as people call what the trainer does not learn from."""
+    return True if _VALIDATION.search(path) else None

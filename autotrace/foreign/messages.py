@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotrace.foreign.calls import Calls
-from autotrace.foreign.containers import Row
-from autotrace.foreign.format import Format, names, validates
+from autotrace.foreign.containers import Format, Row, names, validates
 from autotrace.trajectory.model import Trajectory
 
 REWARDS = ("reward", "score")

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotrace.foreign.calls import Calls, from_text, listed, mapped, numbers, plain, token_ids
-from autotrace.foreign.containers import Row
-from autotrace.foreign.format import Format, names
+from autotrace.foreign.containers import Format, Row, names
 from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Trajectory
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotrace.foreign import atif, inspect_logs, messages, slime, trl, uni_agent, verifiers, verl
-from autotrace.foreign.containers import SUFFIXES, Opened, Rows, names, rows
-from autotrace.foreign.format import Format
+from autotrace.foreign.containers import SUFFIXES, Format, Opened, Rows, entries, rows
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
@@ -182,7 +181,7 @@ def foreign(path: Path) -> list[Source]:
 def recognised(opened: Opened) -> Format | None:
     """The format of a file; None: none that is known."""
     near = [format for format in FORMATS if opened.path.suffix in format.suffixes]
-    present = names(opened, frozenset().union(*(needed for format in near for needed in format.needs)))
+    present = entries(opened, frozenset().union(*(needed for format in near for needed in format.needs)))
     return next((format for format in near if any(needed <= present for needed in format.needs)), None)
 
 

@@ -11,8 +11,7 @@ import math
 from collections.abc import Iterator
 
 from autotrace.foreign.calls import Calls
-from autotrace.foreign.containers import Row
-from autotrace.foreign.format import Format, names
+from autotrace.foreign.containers import Format, Row, names
 from autotrace.foreign.messages import texts
 from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Trajectory

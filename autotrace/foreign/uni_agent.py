@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator
 
 from autotrace.foreign.calls import Calls, listed, mapped, numbers, token_ids
-from autotrace.foreign.containers import Row
-from autotrace.foreign.format import Format, names, step_of
+from autotrace.foreign.containers import Format, Row, names, step_of
 from autotrace.trajectory.model import Trajectory
 
 _SESSION = re.compile(r"session-sample-(\d+)-rollout-(\d+)-")

@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotrace.foreign.calls import Calls, listed, mapped, moment, numbers, plain, token_ids
-from autotrace.foreign.containers import Row
-from autotrace.foreign.format import Format, names, step_of
+from autotrace.foreign.containers import Format, Row, names, step_of
 from autotrace.foreign.messages import texts
-from autotrace.trajectory.bounds import Allowance
 from autotrace.trajectory.jsonable import integer, number
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Allowance, Span, Trajectory
 
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:

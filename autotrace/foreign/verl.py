@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotrace.foreign.calls import Calls, from_text
-from autotrace.foreign.containers import Row
-from autotrace.foreign.format import Format, names, validates
+from autotrace.foreign.containers import Format, Row, names, validates
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory
 

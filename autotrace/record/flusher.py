@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import dropped, faults, iterators, origin, own_thread
+from autotrace.record import faults, iterators, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -227,7 +227,7 @@ class Flusher:
             _lost(len(backlog.queue) + self._encoding + self._writer.gathered)
             return
         try:
-            dropped.settle()
+            iterators.settle_dropped()
             iterators.settle(idle_ns=0)
             iterators.end_open()
             if _lost(self._drain(pause=False, deadline=deadline)):
@@ -255,7 +255,7 @@ class Flusher:
 
     def _drain(self, pause: bool, deadline: float = math.inf) -> int:
         """Write what waits, until ``deadline``; how many events are left of those that waited when this began."""
-        dropped.settle()
+        iterators.settle_dropped()
         if self._encoder.roots is not None:
             self._encoder.roots.settle()
         began = time.monotonic()

@@ -1,5 +1,5 @@
 """Streams of clients that are no generators: iterator objects, those that are closed early, those that nobody reads to
-their end.
+their end, and objects of the host's that a call waits for, and that are dropped instead.
 
 - Iterator objects whose class has a ``__next__`` or ``__anext__`` of its own: the call goes on until the iteration ends
   or the object is dropped.
@@ -10,19 +10,62 @@ their end.
 
 The object stays as it is. What is put on its class, once, is a wrapper of the same text as those of functions
 (``template``) that passes through for every object but those that a recorded call returned.
-"""
+
+Python ignores what is raised while an object goes: a signal handler's exception, a Ctrl-C, would be lost in a callback
+of ours, or in a ``__del__``. So the callback is a method written in C, in which no signal handler runs, and the
+flusher's thread ends the call."""
 
 from __future__ import annotations
 
 import functools
 import weakref
+from collections import deque
 from time import monotonic_ns
 from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any
 
-from autotrace.record import closing, context, dropped, faults, template
+from autotrace.record import closing, context, faults, template
 from autotrace.record.context import OpenCall, current
 from autotrace.record.object_fields import attribute_of, members_of, mro_of
+
+
+class Watched(weakref.ref[Any]):
+    """A weak reference to an object whose end is the end of ``call``. It stands in ``table``, by the object's ``id``,
+    for as long as the call waits for that. Raises ``TypeError`` for an object that takes no weak reference."""
+
+    __slots__ = ("call", "holder", "number", "table")
+
+    def __new__(cls, value: Any, *_: Any) -> Watched:
+        """``_gone.append`` is called with the reference when the object is dropped."""
+        return super().__new__(cls, value, _gone.append)
+
+    def __init__(self, value: Any, call: OpenCall, table: dict[int, Watched], holder: Any = None) -> None:
+        self.call = call
+        self.table = table
+        self.holder = holder
+        self.number = id(value)
+
+
+_gone: deque[Watched] = deque()
+
+
+def watched_in(value: Any, table: dict[int, Watched]) -> Watched | None:
+    """What ``table`` has for this object, and not for one before it that had the same ``id``."""
+    watched = table.get(id(value))
+    return watched if watched is not None and watched() is value else None
+
+
+def settle_dropped() -> None:
+    """End the calls of what was dropped."""
+    while _gone:
+        watched = _gone.popleft()
+        if watched.table.get(watched.number) is watched:  # else another object has the number by now
+            del watched.table[watched.number]
+        try:
+            closing.ended(watched.call, GeneratorExit())
+        except Exception as error:
+            faults.failed("dropped", error)
+
 
 CLOSE = "close"
 """Key of the wrappers of ``close``; a target's key has a dot."""
@@ -33,7 +76,7 @@ _MARK = "__autotrace_step__"
 _STEPS = {"__next__": template.PLAIN, "__anext__": template.COROUTINE}
 _ITERATIONS = ("__iter__", "__aiter__")
 _CLOSES = ("close", "aclose")
-_followed: dict[int, dropped.Watched] = {}
+_followed: dict[int, Watched] = {}
 """By the ``id`` of the iterator; ``holder`` is its ``Step``."""
 _open: dict[int, Closable] = {}
 """By the ``id`` of the stream."""
@@ -75,14 +118,14 @@ class Step:
 def follow(call: OpenCall, value: Any) -> Step | None:
     """``value``, if it is such an iterator, and nobody else's; ``call`` then ends with its iteration."""
     kind = type(value)
-    if not any(type(attribute_of(kind, name)) is FunctionType for name in _STEPS) or dropped.find(value, _followed):
+    if not any(type(attribute_of(kind, name)) is FunctionType for name in _STEPS) or watched_in(value, _followed):
         return None
     iterations = [attribute_of(kind, name) for name in _ITERATIONS]
     if any(type(own) is FunctionType and template.kind_of(own.__code__) != template.PLAIN for own in iterations):
         return None  # iterated by a generator of its own, which need not take these steps
     step = Step(call, value)
     try:
-        watched = dropped.Watched(value, call, _followed, step)
+        watched = Watched(value, call, _followed, step)
     except TypeError:  # no weak references: nobody would tell that it was dropped
         return None
     if not any([_wrapped(kind, name) for name in _STEPS]):
@@ -110,7 +153,7 @@ def _wrapped(kind: type, name: str, key: str = "") -> bool:
 
 def step(args: tuple[Any, ...]) -> Step | None:
     """``begin`` of such a wrapper: its only argument is the iterator."""
-    watched = dropped.find(args[0], _followed)
+    watched = watched_in(args[0], _followed)
     if watched is None or watched.holder.busy:
         return None
     found: Step = watched.holder

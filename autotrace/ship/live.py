@@ -19,7 +19,7 @@ from autotrace.run.drain import shipper_alive
 from autotrace.run.info import RunInfo, not_readable
 from autotrace.run.status import Status
 from autotrace.ship.assembly.about_run import binds_of
-from autotrace.ship.index import step_facts
+from autotrace.ship.index import facts
 from autotrace.ship.store.delivery_queue import TABLES as IN_TABLES
 from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.state import State
@@ -129,7 +129,7 @@ class Live(Source):
 
     def files(self, table: str) -> Sequence[str]:
         """See ``Source``. What the trainer logged is in the state, but in a copy of the tables."""
-        return () if table == METRICS.name and step_facts.numbers(self._state) else self._committed.files(table)
+        return () if table == METRICS.name and facts.step_numbers(self._state) else self._committed.files(table)
 
     def look_again(self) -> bool:
         """See ``Source``."""
@@ -151,7 +151,7 @@ class Live(Source):
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines | None:
         """See ``Source``: what the state has of each trajectory needs no segment."""
         if table == METRICS.name:
-            numbers = metrics.rows(self.info.run_id, step_facts.read(self._state, steps[0] if steps else None))
+            numbers = metrics.rows(self.info.run_id, facts.read_steps(self._state, steps[0] if steps else None))
             return (tuple(getattr(one, name) for name in columns) for one in numbers)
         if table == FACTS.name:
             return self._facts(columns, steps)
@@ -180,10 +180,10 @@ class Live(Source):
 
     def _facts(self, columns: Sequence[str], steps: Steps | None) -> Lines:
         names = ("trace_id", "step", "uid", "rollout_n", "validate", "version")
-        for facts, *identity in self._traces(f"SELECT facts, {', '.join(names)} FROM traces", (), steps):
+        for known, *identity in self._traces(f"SELECT facts, {', '.join(names)} FROM traces", (), steps):
             own: dict[str, Any] = {"run_id": self.info.run_id, **dict(zip(names, identity, strict=True))}
             own["validate"] = None if own["validate"] is None else bool(own["validate"])
-            for name, value in mapping(facts).items():
+            for name, value in mapping(known).items():
                 own |= {"name": name, "number": number(value), "value": json(value)}
                 yield tuple(own[column] for column in columns)
 
@@ -222,8 +222,8 @@ class Live(Source):
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""
-        known = step_facts.read(self._state, step)
-        return known or ({} if step_facts.numbers(self._state) else self._committed.step_facts(step))
+        known = facts.read_steps(self._state, step)
+        return known or ({} if facts.step_numbers(self._state) else self._committed.step_facts(step))
 
     # -- its run -------------------------------------------------------------------------------------------------------
 

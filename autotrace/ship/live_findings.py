@@ -27,7 +27,7 @@ from autotrace.run.status import Summary
 from autotrace.ship.delivery.carrier import Binds
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.reporting import Report
-from autotrace.ship.index import step_facts
+from autotrace.ship.index import facts
 from autotrace.ship.index.summary import record
 from autotrace.ship.store.row import LOCAL, Row
 from autotrace.ship.store.state import State
@@ -156,7 +156,7 @@ class LiveFindings:
             return
         rows = sorted(self._state.rows(condition, (number, *ROLES)), key=lambda row: (row.start_ns or 0, row.trace_id))
         records = [record(row, profile.decode(row.profile) or Profile()) for row in rows]
-        said = {} if number is None else step_facts.read(self._state, number).get(number, {})
+        said = {} if number is None else facts.read_steps(self._state, number).get(number, {})
         step = Step(number, records, settings, live, said.get("metrics", {}), said.get("token_facts", {}))
         hits = self._diagnosis.add(step)
         found = self._diagnosis.of_step(number)

@@ -19,8 +19,7 @@ from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
 from autotrace.tables.sources import STORED, Lines, Source, Steps, stored_info
 from autotrace.tables.sql import first_line
 from autotrace.tables.trajectories import TRAJECTORIES
-from autotrace.trajectory.bounds import flattened
-from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.model import Trajectory, flattened
 
 if TYPE_CHECKING:
     import duckdb

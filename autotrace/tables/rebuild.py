@@ -11,9 +11,8 @@ import msgspec
 from autotrace.insight.profile import Mark, decode, encode
 from autotrace.spool.records import MEASURED
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, exactly
-from autotrace.trajectory.bounds import Allowance, flattened
 from autotrace.trajectory.deferred import Continued, Deferred, Packed
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import Allowance, Span, Trajectory, flattened
 from autotrace.trajectory.tool_calls import entitle
 
 if TYPE_CHECKING:

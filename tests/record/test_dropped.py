@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import context, dropped
+from autotrace.record import context, iterators
 from autotrace.spool.records import Close
 from tests.record.conftest import Recorder
 from tests.record.test_iterators import CHUNKS, make_stream
@@ -38,8 +38,8 @@ def answer_to_come(recorder: Recorder) -> Any:
     asked: list[Any] = []
     recorder.wrap(lambda: asked.append(context.current.get()), key="ask", role="llm")()
     raw = Raw()
-    table: dict[int, dropped.Watched] = {}
-    table[id(raw)] = dropped.Watched(raw, asked[0], table)
+    table: dict[int, iterators.Watched] = {}
+    table[id(raw)] = iterators.Watched(raw, asked[0], table)
     return raw
 
 

@@ -18,7 +18,7 @@ from autotrace.record.tokens import TokenLog
 from autotrace.record.weights import NUMBER_BYTES
 from autotrace.ship.assembly.tokens import TokenList, TokenSequences
 from autotrace.spool.records import Close, Open
-from autotrace.trajectory.bounds import Allowance
+from autotrace.trajectory.model import Allowance
 
 from .conftest import Recorder
 

@@ -190,7 +190,7 @@ def imported() -> Iterator[str]:
 
 if __name__ == "__main__":
     list(imported())
-    from autotrace.trajectory.bounds import REPEATED, Allowance
+    from autotrace.trajectory.model import REPEATED, Allowance
 
     Allowance.__init__.__defaults__ = (REPEATED // 64,)  # prompts cost in proportion to it
     for line in sys.stdin:

@@ -11,7 +11,7 @@ import pytest
 
 from autotrace.run import layout
 from autotrace.ship.assembly.tokens import digest_of
-from autotrace.ship.index import step_facts
+from autotrace.ship.index import facts
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
@@ -176,5 +176,5 @@ def test_numbers_of_a_step_add_to_each_other(run: Path) -> None:
     assert known[1] == {"metrics": {"critic/score/mean": 0.6, "val-core/acc": 0.75}, "token_facts": {"left": 3}}
     assert known[0] == {"metrics": {"val-core/acc": 0.25}} and known.keys() == {0, 1, 11}
     with State.of_run(run) as state:
-        assert step_facts.read(state, 1) == {1: known[1]}
+        assert facts.read_steps(state, 1) == {1: known[1]}
     state.close()

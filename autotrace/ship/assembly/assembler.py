@@ -15,11 +15,20 @@ from autotrace.ship.assembly.message_parts import NOTE, read_tool_results, with_
 from autotrace.ship.assembly.recent import Assembled
 from autotrace.ship.assembly.tokens import TokenList, TokenSequences, digest_of
 from autotrace.spool.records import CONVERSATION, MEASURED, Close, Header, Open, Tokens
-from autotrace.trajectory.bounds import DEEPEST, TOO_MANY, Allowance, flattened
 from autotrace.trajectory.deferred import Deferred, Packed
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.jsonable import number as number_of
-from autotrace.trajectory.model import INTERRUPTED, OPEN, Span, ancestors, with_names
+from autotrace.trajectory.model import (
+    DEEPEST,
+    INTERRUPTED,
+    OPEN,
+    TOO_MANY,
+    Allowance,
+    Span,
+    ancestors,
+    flattened,
+    with_names,
+)
 from autotrace.trajectory.tool_calls import entitle
 
 _log = logging.getLogger("autotrace.ship")

@@ -19,9 +19,8 @@ from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import opened, records_at
 from autotrace.spool.records import TokenFacts, Tokens
-from autotrace.trajectory.bounds import TOO_MANY, Allowance
 from autotrace.trajectory.deferred import Deferred
-from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.model import TOO_MANY, Allowance, Trajectory
 from autotrace.trajectory.receipt import Piece, own_pieces, whole_response
 
 _WIDTH = 4

@@ -83,12 +83,10 @@ class Crew:
 
     def _count_destinations(self) -> None:
         """How many get each trajectory from this process."""
-        others = [] if self._workers is not None else [name for name in self._info.backends if self._loads(name)]
-        self._packer.destinations = 1 + len(others)
-
-    @staticmethod
-    def _loads(name: str) -> bool:
-        return not registry.get(name).from_tables
+        alone = self._workers is None
+        self._packer.destinations = 1 + sum(
+            alone and not registry.get(name).from_tables for name in self._info.backends
+        )
 
     def _ledger(self, name: str) -> Ledger:
         return Ledger(self._state, name, None if self._unlimited else self._info.step_budget)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from autotrace.run.info import RunInfo
-from autotrace.ship.index import step_facts
+from autotrace.ship.index import facts
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import Memory, State
@@ -42,7 +42,7 @@ class Report(msgspec.Struct):
 
 
 class Logged(msgspec.Struct):
-    """What was recorded about one step (``index.step_facts``)."""
+    """What was recorded about one step (``index.facts``)."""
 
     step: int
     numbers: dict[str, dict[str, float]] = {}
@@ -99,7 +99,7 @@ class Reporting:
         self._info = info
         self._tables = tables
         self._binds: list[tuple[str, Mapping[str, Any]]] = []
-        self._recorded: set[int] = set(step_facts.numbers(state))
+        self._recorded: set[int] = set(facts.step_numbers(state))
         """Steps of which something was recorded that may not be everywhere yet."""
         self._posts = self._made(backends)
         for post in self._posts:
@@ -123,7 +123,7 @@ class Reporting:
         """Report to ``backends`` from now on."""
         self.close()
         self._posts = self._made(backends)
-        self._recorded |= set(step_facts.numbers(self._state))
+        self._recorded |= set(facts.step_numbers(self._state))
         for name, value in self._binds:
             self.bind(name, value, known=True)
 
@@ -156,7 +156,7 @@ class Reporting:
         while post.waiting:
             item = post.waiting.pop(min(post.waiting))
             if isinstance(item, Logged):
-                item.numbers = step_facts.read(self._state, item.step).get(item.step, {})
+                item.numbers = facts.read_steps(self._state, item.step).get(item.step, {})
                 if self._state.meta(f"{_STORED}{post.name}:{item.step}") == item.digest():
                     continue
             post.send(item)

@@ -1,14 +1,15 @@
-"""Late facts find their trajectory: by its id, or by a key that both report; until then they wait in the state.
+"""Late facts find their trajectory: by its id, or by a key that both report; until then they wait in the state. Numbers
+about steps of training are there by step and name.
 
-A classic trainer's rows have neither the rollout's number nor an id: uid, response and score are all there is.
-Rollouts of a group that answered the same, word for word, are told apart by their reward. Facts and rollouts are read
-in any order, so the facts of one answer are dealt out anew whenever one more of either is known (``deal``)."""
+A classic trainer's rows have neither the rollout's number nor an id: uid, response and score are all there is. Rollouts
+of a group that answered the same, word for word, are told apart by their reward. Facts and rollouts are read in any
+order, so the facts of one answer are dealt out anew whenever one more of either is known (``deal``)."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from autotrace.ship.assembly.loader import has_score
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
-from autotrace.spool.records import Fact, TokenFacts
+from autotrace.spool.records import Fact, StepFacts, TokenFacts
 from autotrace.trajectory.jsonable import jsonable, number, text
 
 UNKNOWN = 1e-9
@@ -282,3 +283,39 @@ def _stored(value: Any) -> Any:
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         return str(value)
     return value
+
+
+MAX_NUMBERS = 2_000
+"""Of one step and name."""
+_KEY = "step:"
+_decode = msgspec.json.Decoder(dict[str, float]).decode
+
+
+def store_step(state: State, facts: StepFacts) -> None:
+    """Add what was recorded to what is known of the step."""
+    put_step(state, facts.step, facts.name, facts.value)
+
+
+def put_step(state: State, step: int, called: str, given: Mapping[str, float]) -> None:
+    """Add numbers to what is known of the step. Those that are not finite are left out."""
+    key = f"{_KEY}{step}:{text(called)[:100]}"
+    before = state.meta(key)
+    known = {} if before is None else _decode(before)
+    known |= {text(name)[:250]: value for name, value in given.items() if math.isfinite(value)}
+    state.put_meta(key, msgspec.json.encode(dict(list(known.items())[:MAX_NUMBERS])).decode())
+
+
+def step_numbers(state: State) -> list[int]:
+    """The steps of which something was recorded."""
+    keys = state.db.execute("SELECT key FROM meta WHERE key >= ? AND key < ?", (_KEY, _KEY[:-1] + ";")).fetchall()
+    return sorted({int(key[len(_KEY) :].partition(":")[0]) for (key,) in keys})
+
+
+def read_steps(state: State, step: int | None = None) -> dict[int, dict[str, dict[str, float]]]:
+    """Step -> name -> numbers; of one step where it is given."""
+    prefix = _KEY if step is None else f"{_KEY}{step}:"
+    made: dict[int, dict[str, dict[str, float]]] = {}
+    for key, value in state.metas(prefix).items():
+        number, _, name = (f"{step}:{key}" if step is not None else key).partition(":")
+        made.setdefault(int(number), {})[name] = _decode(value)
+    return made

@@ -18,7 +18,7 @@ import msgspec
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.loader import Loader, anchor, facts_of
-from autotrace.ship.index import step_facts
+from autotrace.ship.index import facts
 from autotrace.ship.index.facts import FactBook
 from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, OpenTrace
@@ -206,7 +206,7 @@ class Indexer:
             elif isinstance(record, (Fact, TokenFacts)):
                 self._has_news(self._facts.add(segment.id, located.offset, record, record.at + shift))
             elif isinstance(record, StepFacts):
-                step_facts.store(self._state, record)
+                facts.store_step(self._state, record)
                 for subscriber in self._subscribers:
                     subscriber.recorded(record.step)
             elif isinstance(record, Bind):
