@@ -24,10 +24,10 @@ def parse_bytes(text: str) -> int:
         raise ValueError(f"{text!r} is not a size; write for example 500MB or 1GB") from None
 
 
-FILES = re.compile(r"tokenizer|vocab|tekken|.*\.(?:model|tiktoken|spm)\Z")
+TOKENIZER_FILES = re.compile(r"tokenizer|vocab|tekken|.*\.(?:model|tiktoken|spm)\Z")
 """How the names of the files begin that a tokenizer is loaded from."""
 _ON_HUB = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?\Z")
-EXAMPLE = "Qwen/Qwen3-8B"
+HUB_NAME = "Qwen/Qwen3-8B"
 
 
 def located(name: str, beside: str) -> str:
@@ -35,17 +35,17 @@ def located(name: str, beside: str) -> str:
     ``beside``, else the name on the hub as it is. Raises ``ValueError`` with what is wrong and what to write."""
     path = os.path.abspath(os.path.join(beside, os.path.expanduser(name)))
     if os.path.isdir(path):
-        if not any(map(FILES.match, os.listdir(path))):
+        if not any(map(TOKENIZER_FILES.match, os.listdir(path))):
             raise ValueError(f"the folder {path} holds no tokenizer: name the one with tokenizer.json")
         return path
     if os.path.isfile(path):
         raise ValueError(f"{path} is a file: name the folder that it is in")
     if name.startswith((".", "~", "/")) or not _ON_HUB.match(name):
-        raise ValueError(f"there is no folder {path}; name a folder, or a tokenizer on the hub such as {EXAMPLE}")
+        raise ValueError(f"there is no folder {path}; name a folder, or a tokenizer on the hub such as {HUB_NAME}")
     return name
 
 
-WORDS = "errors, spread, random=SHARE"
+KEEP_WORDS = "errors, spread, random=SHARE"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class KeepRules:
             elif name == "random" and equals:
                 given[name] = _share(text)
             else:
-                raise ValueError(f"there is no keep-rule {word.strip()!r}; write one of {WORDS}")
+                raise ValueError(f"there is no keep-rule {word.strip()!r}; write one of {KEEP_WORDS}")
         return cls(**given) if given else None
 
 

@@ -26,7 +26,7 @@ from autotrace.ship.store.row import ALL, Row
 from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import SegmentFile, segments
-from autotrace.spool.writer import BEGIN, END, LOOK_EVERY
+from autotrace.spool.writer import LOOK_EVERY, REMOVE_ABOVE, REMOVE_TO
 from autotrace.tables.committed import Committed
 from autotrace.tables.engine import read
 from autotrace.tables.trajectories import TRAJECTORIES
@@ -97,11 +97,11 @@ class Retention:
         self._looked = now
         found = segments(self._run_folder)
         left = total = sum(file.size for file in found)
-        pressed = bool(self._limit) and total > BEGIN * self._limit
+        pressed = bool(self._limit) and total > REMOVE_ABOVE * self._limit
         if not pressed and self._keep:
             return 0
         for file, id, rests in self._removable(found, over):
-            needed = pressed and left > END * self._limit
+            needed = pressed and left > REMOVE_TO * self._limit
             if (needed or ((rests or over) and not self._keep)) and self._remove(file, id):
                 left -= file.size
         return total - left

@@ -25,7 +25,7 @@ from autotrace.spool.segment import frame
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at the folder (a few hundred files: about a millisecond)."""
-BEGIN, END = 0.7, 0.5
+REMOVE_ABOVE, REMOVE_TO = 0.7, 0.5
 """Shares of the limit: beyond the first, what was taken goes until the second is reached."""
 PRESSING = 0.5
 """Share of the limit from which on segments are kept small, so that the shipper can remove them one by one."""

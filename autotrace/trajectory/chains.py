@@ -164,17 +164,15 @@ class Tree:
         return before
 
     def _leave(self, turn: int, before: int, kept: int) -> int:
-        """Its history goes on from ``before`` with other words, or with a summary of what came after ``kept``."""
-        if self._said.is_whole(turn) and self._said.has_history(turn) and (summary := self._summary(turn, kept=True)):
-            return self._begin(turn, COMPACTION, summary, kept)
-        return self._begin(turn, REWRITE, before, before)
+        """Its history goes on from ``before`` with other words, or from ``kept`` with a summary of what came then."""
+        summary = self._summary(turn, kept=True) if self._said.has_whole_history(turn) else 0
+        return self._begin(turn, COMPACTION, summary, kept) if summary else self._begin(turn, REWRITE, before, before)
 
     def _anew(self, turn: int, base: int = 0) -> int:
         """No earlier answer is kept; ``base``: a turn whose prompt is kept."""
         if self._said.is_another(turn, self._main) or self._other_agent(turn):
             return self._begin(turn, SUB_AGENT, self._last_ended(turn))
-        kept = bool(base) and self._said.is_whole(turn) and self._said.has_history(turn)
-        if summary := self._summary(turn, kept):
+        if summary := self._summary(turn, kept=bool(base) and self._said.has_whole_history(turn)):
             return self._begin(turn, COMPACTION, summary)
         return self._begin(turn, REWRITE, 0, 0, base) if base else self._begin(turn, RESTART, self._last_ended(turn))
 

@@ -200,6 +200,10 @@ class Said:
         """Its prompt has an answer of the model."""
         return any(message.get("role") == "assistant" for message in self._asked(turn))
 
+    def has_whole_history(self, turn: int) -> bool:
+        """The same, of a prompt of which all messages are known."""
+        return self.is_whole(turn) and self.has_history(turn)
+
     def goes_otherwise(self, turn: int, end: int) -> bool:
         """It does not go on from the answer of ``end``, but has none, or other words in its place."""
         if not self.is_whole(turn):

@@ -1,5 +1,5 @@
-"""The tool calls of a trajectory, as the agent made them: of which tool, what it was told, what came of it. And what
-people call the calls of a trajectory: ``turn 2``, ``search`` rather than ``Agent.call_tool``, the name of an agent."""
+"""The tool calls of a trajectory, as the agent made them: the tool, its arguments, its answer. And what people call the
+calls of a trajectory: ``turn 2``, ``search`` rather than ``Agent.call_tool``, the name of an agent."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def word(value: Any) -> str | None:
 
 
 _NAMED = ("agent", "span")
-"""Roles of which a list's attribute ``name`` says what the call is a call of."""
+"""The attribute ``name`` of a list names the calls with these roles."""
 
 
 def entitle(spans: Sequence[Span]) -> None:

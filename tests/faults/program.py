@@ -19,7 +19,7 @@ from autotrace.config.plan import Plan, Settings, Target
 from autotrace.patch.wrapper import wrap
 from autotrace.record import faults, flusher, record_writer
 from autotrace.spool.reader import segments
-from autotrace.spool.writer import BEGIN, LOOK_EVERY
+from autotrace.spool.writer import LOOK_EVERY, REMOVE_ABOVE
 from tests.waiting import until
 
 TARGETS = (
@@ -187,7 +187,7 @@ def paced() -> None:
         rollout(f"{os.getpid()}-{number}", number, 1, 4)
         if number % 10 == 9:
             flusher.flush()
-            until(lambda: sum(file.size for file in segments(FOLDER)) <= BEGIN * limit)
+            until(lambda: sum(file.size for file in segments(FOLDER)) <= REMOVE_ABOVE * limit)
             time.sleep(LOOK_EVERY / 4)  # until the next look, a writer does not know that there is room
     flusher.flush()
     print(faults.counts.get("drop:spool_limit", 0))

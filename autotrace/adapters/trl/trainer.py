@@ -44,7 +44,7 @@ def watch(module: ModuleType) -> None:
 
 
 def _around(owner: type, name: str, enter: Callable[[Any], Callable[[], None] | None]) -> None:
-    """Have ``enter(self)`` called before each call of ``owner.name``, and after it what that returned, if anything."""
+    """Call ``enter(self)`` before each call of ``owner.name``. If it returns a function, call that afterwards."""
     original = vars(owner).get(name)
     if not inspect.isfunction(original):
         return

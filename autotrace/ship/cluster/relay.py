@@ -32,7 +32,7 @@ from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship.cluster.channel import Channel, encrypted
 from autotrace.ship.cluster.receiver import Arrived
 from autotrace.spool.reader import opened, segments, writer_alive
-from autotrace.spool.writer import BEGIN, END
+from autotrace.spool.writer import REMOVE_ABOVE, REMOVE_TO
 
 _log = logging.getLogger("autotrace.relay")
 
@@ -143,11 +143,11 @@ class Relay:
     def _make_room(self) -> None:
         files = segments(self._folder)
         total = sum(file.size for file in files)
-        if total <= BEGIN * self._limit:
+        if total <= REMOVE_ABOVE * self._limit:
             return
         for file in sorted(files, key=lambda file: file.changed_ns):
             sent = self._sent.get(file.name)
-            if total > END * self._limit and sent is not None and sent.ended and sent.size == file.size:
+            if total > REMOVE_TO * self._limit and sent is not None and sent.ended and sent.size == file.size:
                 os.unlink(os.path.join(layout.spool_of(str(self._folder)), file.name))
                 total -= file.size
 

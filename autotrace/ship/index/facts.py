@@ -48,10 +48,10 @@ class Claim:
 def deal(claims: Sequence[Claim], rollouts: Sequence[Rollout]) -> list[str | None]:
     """The trace of each fact; None: it waits for a rollout that was not read yet.
 
-    It goes to the rollout with that reward; of several, to the one of which this was reported least often, then to one
-    that got facts of the same score before, then to the latest that had begun. A score that is no rollout's reward (the
-    trainer may have changed it) goes to the nearest, unless something else of that name does match there: then it is
-    that of a rollout nobody has read.
+    A fact goes to the rollout with its reward. If several have that reward, the rollout with the fewest facts of this
+    name gets it, then one that got facts of the same score before, then the latest that had begun. If no rollout has
+    that reward (the trainer may have changed it), the nearest one gets it, unless another fact of this name matches
+    there: then the fact is about a rollout that nobody has read.
     """
     by_age = sorted(rollouts, key=lambda rollout: rollout.start_ns)
     distances = [[distance(rollout.reward, claim.score) for rollout in by_age] for claim in claims]
@@ -306,7 +306,7 @@ def put_step(state: State, step: int, called: str, given: Mapping[str, float]) -
 
 
 def step_numbers(state: State) -> list[int]:
-    """The steps of which something was recorded."""
+    """The steps about which something was recorded."""
     keys = state.db.execute("SELECT key FROM meta WHERE key >= ? AND key < ?", (_KEY, _KEY[:-1] + ";")).fetchall()
     return sorted({int(key[len(_KEY) :].partition(":")[0]) for (key,) in keys})
 
