@@ -232,6 +232,7 @@ def test_what_asks_something_else_during_a_request_stays_what_it_is(below: list[
     outer, report = asking("outer", "root", 0, 20), asking("report", "outer", 1, 19, "Hello", "Hi", ids=[3])
     assert turns(outer, report, *below) == [("report", [3]), *expected]
     assert report.messages == [HELLO, HI]
+    assert below[-1].role == ("engine" if below[-1].span_id == "again" else "llm")
 
 
 def test_a_call_inside_of_a_servers_side_is_not_the_client_that_asked_it() -> None:
