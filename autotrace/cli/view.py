@@ -11,10 +11,9 @@ import socket
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import click
@@ -25,9 +24,8 @@ from autotrace.export.format import ExportError
 from autotrace.export.staging import Staging
 from autotrace.run import files
 from autotrace.ship.readers import of_run, stored_places
-from autotrace.tables.conditions import Condition, equals
+from autotrace.tables.conditions import equals
 from autotrace.tables.reader import Reader
-from autotrace.trajectory.model import Trajectory
 
 INSTALL = f"pip install '{DISTRIBUTION}[view]'"
 PORT = 8642
@@ -36,6 +34,8 @@ BACKLOG = 32
 """Connections that wait to be accepted: all of them are, before the first of them is answered."""
 SWITCH = 0.0005
 """Seconds after which a thread that reads a run lets others go on: an answer takes ten turns, else of 5 ms each."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, ``kill``, and a terminal that is closed: each leaves no file behind."""
 
 
 @click.command(short_help="Read rollouts in the browser: tokens, forks, timelines, curves.")
@@ -65,20 +65,16 @@ def view(
         return
     if selection:
         raise click.UsageError("--step, --where, ... are for --export and --perfetto; on the page there is a filter")
-    if run is not None and stored_places(Path(run)):
-        folder = Path(run)
-    else:
-        folder = Path(run) if run is not None and os.path.isdir(run) else runs.locate(run)
+    stored = run is not None and stored_places(Path(run))
+    folder = Path(run) if run is not None and (stored or os.path.isdir(run)) else runs.locate(run)
+    if not stored:
         runs.locate(str(folder))  # says what is wrong with it
     address = ""
     if trace is not None:
         from autotrace.view.open_runs import newest_address
 
         with contextlib.closing(of_run(folder)) as reader:
-            try:
-                address = f"#/run/{quote(newest_address(folder), safe='')}/trace/{reader.resolve(trace)}"
-            except KeyError as error:
-                raise terminal.fail(error.args[0]) from None
+            address = f"#/run/{quote(newest_address(folder), safe='')}/trace/{_resolved(reader, trace)}"
     _serve(folder, host, port, address, no_browser)
 
 
@@ -111,35 +107,46 @@ def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: 
             backlog=BACKLOG, log_level="error", access_log=False, timeout_graceful_shutdown=1,
         )
     )  # fmt: skip
+    opening = False
 
-    def interrupted(*_: object) -> None:
-        server.should_exit = True  # Python drops an exception that is raised while it frees an object
-        raise KeyboardInterrupt
+    def asked_to_end(*_: object) -> None:
+        nonlocal opening
+        server.should_exit = True
+        if opening:
+            opening = False
+            raise KeyboardInterrupt
 
+    for number in ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup's
+            signal.signal(number, asked_to_end)
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as ending:
-        signal.signal(signal.SIGINT, interrupted)
+        page = None if no_browser else _leading_to(link, ending)
+        opening = True  # a browser in the terminal lasts until it is left; nothing else is interrupted half way
         click.echo(f"autotrace view: {link}\nCtrl-C ends it", err=True)
-        if not no_browser:
+        if page is not None and not server.should_exit:
             with contextlib.suppress(Exception):  # there is none on this machine
-                webbrowser.open(_leading_to(link, ending))
+                webbrowser.open(page)
+        opening = False
         server.run(sockets=[listening])
     sys.stderr.flush()
     os._exit(0)  # the interpreter would wait for threads that read a run
 
 
-def _leading_to(link: str, ending: contextlib.ExitStack) -> str:
+def _leading_to(link: str, ending: contextlib.ExitStack) -> str | None:
     """The address of a file that leads a browser to ``link``, until ``ending``: anybody can read the command line that
-    a browser is started with, and nobody else this file."""
-    folder = ending.enter_context(tempfile.TemporaryDirectory(prefix="autotrace-view-"))
-    page = Path(folder, "open.html")
-    files.replace(page, f'<meta http-equiv="refresh" content="0;url={escape(link)}">'.encode())
+    a browser is started with, and nobody else this file. None where no file can be written."""
+    try:
+        folder = ending.enter_context(tempfile.TemporaryDirectory(prefix="autotrace-view-"))
+        page = Path(folder, "open.html")
+        files.replace(page, f'<meta http-equiv="refresh" content="0;url={escape(link)}">'.encode())
+    except OSError:
+        return None
     return page.as_uri()
 
 
 def _socket(host: str, port: int | None) -> socket.socket:
     """A listening socket; where no port was asked for and the usual one is taken, a free one."""
     tried = (PORT, 0) if port is None else (port,)
-    problem: OSError | None = None
     for number in tried:
         try:
             family, kind, _, _, where = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
@@ -147,11 +154,9 @@ def _socket(host: str, port: int | None) -> socket.socket:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(where)
             listening.listen(BACKLOG)
+            return listening
         except OSError as error:
             problem = error
-        else:
-            return listening
-    assert problem is not None
     raise terminal.fail(f"cannot listen on {host}, port {tried[0]}: {problem.strerror}; choose another with --port")
 
 
@@ -161,39 +166,32 @@ def _write(
     """Write the files that were asked for."""
     from autotrace.view import one_file, perfetto
 
-    wanted = selection.condition if trace is None else _one(reader, trace)
+    wanted = selection.condition if trace is None else equals(trace_id=_resolved(reader, trace))
     rows = reader.select(wanted)
     if not rows:
         raise terminal.fail("no trajectory matches; autotrace ls shows what there is")
+    what = terminal.counted(len(rows), "trajectory", "trajectories")
     if page is not None:
-        _whole(page, (part.encode() for part in one_file.written(reader, wanted, rows)))
+        _whole(page, what, (part.encode() for part in one_file.written(reader, wanted, rows)))
     if timeline is not None:
-        _whole(timeline, [perfetto.encoded(_loaded(reader, rows))])
-    for path in (page, timeline):
-        if path is not None:
-            what = terminal.counted(len(rows), "trajectory", "trajectories")
-            click.echo(f"{what} -> {terminal.safe(path)} ({terminal.size(path.stat().st_size)})")
+        each = reader.each(terminal.shown(rows, "trajectories"), texts=False)
+        _whole(timeline, what, [perfetto.encoded(one for _, one in each if one is not None)])
 
 
-def _one(reader: Reader, trace: str) -> Condition:
-    """The trajectory whose id begins with ``trace``. Raises ``click.exceptions.Exit`` after one line."""
+def _resolved(reader: Reader, trace: str) -> str:
+    """The id that begins with ``trace``. Raises ``click.exceptions.Exit`` after one line."""
     try:
-        return equals(trace_id=reader.resolve(trace))
+        return reader.resolve(trace)
     except KeyError as error:
         raise terminal.fail(error.args[0]) from None
 
 
-def _loaded(reader: Reader, rows: Sequence[Any]) -> Iterator[Trajectory]:
-    for _, one in reader.each(terminal.shown(rows, "trajectories"), texts=False):
-        if one is not None:
-            yield one
-
-
-def _whole(path: Path, parts: Iterable[bytes]) -> None:
-    """Write ``path``, which appears when it is whole."""
+def _whole(path: Path, what: str, parts: Iterable[bytes]) -> None:
+    """Write ``path``, which appears when it is whole, and say ``what`` is in it."""
     try:
         with Staging(path.parent) as staging:
             for part in parts:
                 staging.append(path.name, part)
     except (OSError, ExportError) as error:
         raise terminal.fail(f"{path} cannot be written: {error}") from None
+    click.echo(f"{what} -> {terminal.safe(path)} ({terminal.size(path.stat().st_size)})")

@@ -22,13 +22,29 @@ import pytest
 from tests.ship.spools import Process, new_run, trajectory
 from tests.waiting import DEADLINE, until
 
+AT_AN_INSTANT = """
+import os, runpy, shutil, tempfile
+make, remove = tempfile.mkdtemp, shutil.rmtree
+def making(*args, **options):
+    folder = make(*args, **options)
+    if "{when}" == "made":
+        os.kill(os.getpid(), {number})
+    return folder
+def removing(*args, **options):
+    if "{when}" in ("removed", "browsed"):
+        os.kill(os.getpid(), {number})
+    remove(*args, **options)
+tempfile.mkdtemp, shutil.rmtree = making, removing
+runpy.run_module("autotrace", run_name="__main__", alter_sys=True)
+"""
 HALF = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "
 
 
 class Page:
-    """``autotrace view`` as its owner starts it, with a browser that notes its command line."""
+    """``autotrace view`` as its owner starts it, with a browser that notes its command line. ``inside`` is a program
+    that stands for the command."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, inside: str = "", **environ: str) -> None:
         runs = folder / "runs"
         runs.mkdir()
         process = Process(new_run(runs))
@@ -36,11 +52,13 @@ class Page:
         process.exit()
         self.noted = folder / "noted"
         browser = folder / "browser"
-        browser.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(self.noted))}\n')
+        browser.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shlex.quote(str(self.noted))}; sleep ${{LASTS:-0}}\n')
         browser.chmod(0o755)
+        program = ["-c", inside] if inside else ["-m", "autotrace"]
+        environ = {**os.environ, "BROWSER": f"{browser} %s", **environ}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "autotrace", "view", str(process.run), "--port", "0", *options],
-            env={**os.environ, "BROWSER": f"{browser} %s"}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            [sys.executable, *program, "view", str(process.run), "--port", "0", *options],
+            env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)),
         )  # fmt: skip
         assert self.process.stderr is not None
@@ -158,3 +176,17 @@ def test_the_link_names_the_address_that_is_listened_on(tmp_path: Path) -> None:
     page = Page(tmp_path, "--host", "localhost")
     assert page.link.startswith((f"http://127.0.0.1:{page.port}/", f"http://[::1]:{page.port}/"))
     page.end()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("when", ["made", "browsed", "removed", "served"])
+def test_whatever_ends_the_page_leaves_no_file(tmp_path: Path, number: signal.Signals, when: str) -> None:
+    """Also while the file that leads to the page is made, a browser runs in the terminal, or the file is removed."""
+    program = AT_AN_INSTANT.format(number=int(number), when=when)
+    page = Page(tmp_path, inside=program, TMPDIR=str(tmp_path), LASTS="5" if when == "browsed" else "0")
+    if when != "made":
+        until(page.noted.exists)
+        page.process.send_signal(number)
+    assert page.process.wait(DEADLINE) == 0
+    assert "Traceback" not in page.hear().decode()
+    assert not list(tmp_path.glob("autotrace-view-*"))
