@@ -117,7 +117,7 @@ def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: 
             raise KeyboardInterrupt
 
     for number in ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup's
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup's
             signal.signal(number, asked_to_end)
     with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as ending:
         page = None if no_browser else _leading_to(link, ending)

@@ -23,7 +23,7 @@ from tests.ship.spools import Process, new_run, trajectory
 from tests.waiting import DEADLINE, until
 
 AT_AN_INSTANT = """
-import os, runpy, shutil, tempfile
+import os, runpy, shutil, signal, tempfile
 make, remove = tempfile.mkdtemp, shutil.rmtree
 def making(*args, **options):
     folder = make(*args, **options)
@@ -35,6 +35,8 @@ def removing(*args, **options):
         os.kill(os.getpid(), {number})
     remove(*args, **options)
 tempfile.mkdtemp, shutil.rmtree = making, removing
+for number in {ignored}:
+    signal.signal(number, signal.SIG_IGN)
 runpy.run_module("autotrace", run_name="__main__", alter_sys=True)
 """
 HALF = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: "
@@ -181,8 +183,10 @@ def test_the_link_names_the_address_that_is_listened_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("when", ["made", "browsed", "removed", "served"])
 def test_whatever_ends_the_page_leaves_no_file(tmp_path: Path, number: signal.Signals, when: str) -> None:
-    """Also while the file that leads to the page is made, a browser runs in the terminal, or the file is removed."""
-    program = AT_AN_INSTANT.format(number=int(number), when=when)
+    """Also while the file that leads to the page is made, a browser runs in the terminal, or the file is removed; and
+    where a shell that starts it with ``&`` has it ignore Ctrl-C."""
+    ignored = [int(signal.SIGINT)] if when != "browsed" else []
+    program = AT_AN_INSTANT.format(number=int(number), when=when, ignored=ignored)
     page = Page(tmp_path, inside=program, TMPDIR=str(tmp_path), LASTS="5" if when == "browsed" else "0")
     if when != "made":
         until(page.noted.exists)
@@ -190,3 +194,12 @@ def test_whatever_ends_the_page_leaves_no_file(tmp_path: Path, number: signal.Si
     assert page.process.wait(DEADLINE) == 0
     assert "Traceback" not in page.hear().decode()
     assert not list(tmp_path.glob("autotrace-view-*"))
+
+
+def test_a_page_under_nohup_stays_when_its_terminal_is_closed(tmp_path: Path) -> None:
+    page = Page(tmp_path, inside=AT_AN_INSTANT.format(number=0, when="", ignored=[int(signal.SIGHUP)]))
+    until(page.noted.exists)
+    page.process.send_signal(signal.SIGHUP)
+    assert page.ask("/")[0] == 200
+    page.end()
+    assert page.process.returncode == 0
