@@ -81,6 +81,19 @@ def some_children(pid: int) -> list[int]:
     return list(until(lambda: children(pid)))
 
 
+def kill_one(pid: int, which: int) -> None:
+    """Kills a child of ``pid``: another one, if that has died between two looks."""
+
+    def killed() -> bool:
+        try:
+            os.kill(children(pid)[which], signal.SIGKILL)
+        except (IndexError, ProcessLookupError):
+            return False
+        return True
+
+    until(killed)
+
+
 def gone(pids: list[int]) -> None:
     """Waits until these have ended."""
     until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
@@ -157,7 +170,7 @@ def test_killed_processes_lose_and_double_nothing(
                 gone(workers)
                 shipper = follow(run)
             else:
-                os.kill(some_children(shipper.pid)[round % 2 - 1], signal.SIGKILL)
+                kill_one(shipper.pid, round % 2 - 1)
         process.exit()
     finally:
         main.kill()
