@@ -97,8 +97,8 @@ class Loader:
 
     def _taken(self, trace_id: str, final: bool) -> Assembled | None:
         """As it was when it was looked at, if no more of it was read since."""
-        recent = self._recent.take(trace_id, self._state.extent(trace_id))
-        return recent or self._assembled(trace_id, self._state.offsets_of(trace_id), final)
+        extent, offsets_of = self._state.places(trace_id)
+        return self._recent.take(trace_id, extent) or self._assembled(trace_id, offsets_of, final)
 
     def settings(self) -> Settings:
         """What is known of the run's configuration by now."""

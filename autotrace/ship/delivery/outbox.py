@@ -52,11 +52,9 @@ class Outbox:
             row.kept = ALL
         elif row.kept is None:
             row.kept = self._state.kept(row.group)
-        self.queue.add((TABLES,), row.trace_id, row.version)
+        self.again(row, backends=bool(row.kept))
         if row.kept is None:
             self._undecided[row.group] = time.monotonic()
-        elif row.kept != LOCAL:
-            self.queue.add(self._backends, row.trace_id, row.version)
 
     def again(self, row: Row, backends: bool) -> None:
         """A new version of a complete trace, for the tables, and ``backends``. Inside the caller's transaction."""

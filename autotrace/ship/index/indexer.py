@@ -221,7 +221,7 @@ class Indexer:
     def _requested(self, fact: Fact) -> None:
         for orphan, join in self._joins.request(fact):
             if orphan in self._traces.open:
-                self._traces.touch(join.trace_id, create=True)
+                self._traces.touch(join.trace_id, self._state.row(join.trace_id) or Row(join.trace_id))
                 self._joins.move(orphan, join, self._traces.open, self._calls.offsets)
                 del self._traces.open[orphan]
                 self._calls.forget()

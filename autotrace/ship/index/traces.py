@@ -49,28 +49,26 @@ class Traces:
             trace.replay(segment.process, (self._joins.attached(located.record) for located in records), shift)
         return trace
 
-    def too_late(self, trace_id: str, record: Open | Close, at_ns: int) -> bool:
-        """The record is of a call that is one late call too many of its trace."""
-        trace = self.open.get(trace_id) or self._overfull.get(trace_id)
+    def growing(self, trace_id: str, record: Open | Close, at_ns: int) -> OpenTrace | None:
+        """The trace to which a record belongs, made if it is new. None: the record is of one late call too many."""
+        trace, row = self.open.get(trace_id) or self._overfull.get(trace_id), None
         if trace is None:
-            late_spans = self._state.late_spans(trace_id)
-            if late_spans < MAX_LATE_CALLS:
-                return False
-            row = self._state.row(trace_id)
-            assert row is not None  # it has late spans
-            self.reopen(row)
-            trace = self._overfull[trace_id] = self.open.pop(trace_id)
-        return trace.too_late(record, at_ns)
+            row = self._state.row(trace_id) or Row(trace_id)
+            if row.late_spans >= MAX_LATE_CALLS:
+                self.reopen(row)
+                trace = self._overfull[trace_id] = self.open.pop(trace_id)
+        too_late = trace is not None and trace.too_late(record, at_ns)
+        return None if too_late else self.touch(trace_id, row)
 
-    def touch(self, trace_id: str, create: bool = False) -> OpenTrace | None:
-        """Something new was read about a trace; None where there is none."""
+    def touch(self, trace_id: str, row: Row | None = None) -> OpenTrace | None:
+        """Something new was read about a trace; None where there is none. ``row``: its line, if that was looked up."""
         trace = self.open.get(trace_id)
         if trace is None:
-            row = self._state.row(trace_id)
-            if row is None and not create:
+            row = row or self._state.row(trace_id)
+            if row is None:
                 return None
             overfull = self._overfull.pop(trace_id, None)
-            trace = self.open[trace_id] = OpenTrace(row or Row(trace_id))
+            trace = self.open[trace_id] = OpenTrace(row)
             if overfull is not None:
                 trace.open = overfull.open
             trace.row.complete = False
@@ -173,13 +171,10 @@ class Calls:
         if len(record.trace) != 16:
             self._processes.skip(segment.process, "invalid record")
             return None
-        if self._traces.too_late(trace_id, record, at):
+        trace = self._traces.growing(trace_id, record, at)
+        if trace is None:
             if isinstance(record, Open):
                 self._processes.skip(segment.process, f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory")
-            return None
-        trace = self._traces.touch(trace_id, create=True)
-        if trace is None:
-            self._processes.skip(segment.process, "of a removed trace")
             return None
         offsets = self.offsets.setdefault((trace_id, segment.id), array("q"))
         kept = self._kept.of(trace_id, segment.id) if self.keeps else None

@@ -136,5 +136,19 @@ def _facts_by_digest(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX IF NOT EXISTS facts_digest ON facts (digest) WHERE uid IS NULL")
 
 
-STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile, _facts_by_id, _facts_by_digest)
+def _by_arrival(db: sqlite3.Connection) -> None:
+    """Lines about traces lie in the order in which the traces began, not of their ids. Traces that begin together end
+    together, and SQLite writes whole pages: one for each line, or one for several."""
+    db.execute("ALTER TABLE traces RENAME TO traces_by_id")
+    (definition,) = (sql for sql in _TABLES if sql.startswith("CREATE TABLE IF NOT EXISTS traces "))
+    added = ", late_spans INTEGER NOT NULL DEFAULT 0, profile TEXT NOT NULL DEFAULT '{}')"
+    db.execute(definition.replace(") WITHOUT ROWID", added))
+    columns = ", ".join(column[1] for column in db.execute("PRAGMA table_info(traces)"))
+    db.execute(f"INSERT INTO traces ({columns}) SELECT {columns} FROM traces_by_id ORDER BY start_ns")
+    db.execute("DROP TABLE traces_by_id")
+    for index in (sql for sql in _TABLES if " ON traces " in sql):
+        db.execute(index)
+
+
+STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile, _facts_by_id, _facts_by_digest, _by_arrival)
 """``state.db`` of a run."""

@@ -24,6 +24,11 @@ from autotrace.ship.store.row import COLUMNS, Row
 from autotrace.spool.records import Define, Header
 
 _ROW = ", ".join(COLUMNS)
+_PUT_ROW = (
+    f"INSERT INTO traces ({_ROW}) VALUES ({', '.join('?' * len(COLUMNS))}) ON CONFLICT (trace_id) DO UPDATE SET "
+    + ", ".join(f"{column} = excluded.{column}" for column in COLUMNS if column != "trace_id")
+)
+"""Where a line is, it stays: it is not put at the end once more."""
 OffsetsOf = dict[int, list[int]]
 """Segment -> ascending offsets of records in it."""
 
@@ -204,15 +209,9 @@ class State:
         """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""
         return [Row.of(row) for row in self.db.execute(f"SELECT {_ROW} FROM traces WHERE {where}", values)]
 
-    def late_spans(self, trace_id: str) -> int:
-        """``late_spans`` of a trace; 0 where it has no line."""
-        row = self.db.execute("SELECT late_spans FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
-        return 0 if row is None else int(row[0])
-
     def put_rows(self, rows: Iterable[Row]) -> None:
         """Store the lines about some traces."""
-        marks = ", ".join("?" * len(COLUMNS))
-        self.db.executemany(f"INSERT OR REPLACE INTO traces ({_ROW}) VALUES ({marks})", (row.values() for row in rows))
+        self.db.executemany(_PUT_ROW, (row.values() for row in rows))
 
     def put_counts(self, rows: Iterable[Row]) -> None:
         """Store what further calls change of lines that are there: how many calls there are."""
@@ -233,7 +232,7 @@ class State:
         )
 
     def places(self, trace_id: str) -> tuple[tuple[int, int], OffsetsOf]:
-        """``extent`` and ``offsets_of``."""
+        """Something that changes whenever more records of a trace are read, and where its records lie."""
         by_segment: dict[int, set[int]] = {}
         count = last = 0
         for row in self.db.execute("SELECT rowid, segment, offsets FROM places WHERE trace_id = ?", (trace_id,)):
@@ -244,12 +243,6 @@ class State:
     def offsets_of(self, trace_id: str) -> OffsetsOf:
         """Where the records of a trace lie."""
         return self.places(trace_id)[1]
-
-    def extent(self, trace_id: str) -> tuple[int, int]:
-        """Another one whenever more records of a trace were read."""
-        sql = "SELECT count(*), ifnull(max(rowid), 0) FROM places WHERE trace_id = ?"
-        count, last = self.db.execute(sql, (trace_id,)).fetchone()
-        return count, last
 
     def joined_below(self, trace_id: str) -> dict[str, int]:
         """Traces that were joined to ``trace_id``, and the span below which each one's root belongs."""
