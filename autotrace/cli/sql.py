@@ -17,8 +17,8 @@ from rich.table import Table
 from autotrace.cli import runs, terminal
 from autotrace.cli.escaping import raw
 from autotrace.ship.readers import open as opened
+from autotrace.tables.engine import Progress
 from autotrace.tables.lean import arrow_without_pandas
-from autotrace.tables.reader import Progress
 from autotrace.tables.runs import Runs
 from autotrace.tables.sql import Answer
 from autotrace.trajectory.jsonable import jsonable
@@ -42,7 +42,7 @@ def sql(query: str, run: str | None, form: str | None) -> None:
     """
     arrow_without_pandas()
     try:
-        with contextlib.closing(_runs(run).reader()) as reader, _progress() as reader.progress:
+        with contextlib.closing(_runs(run).reader()) as reader, _progress() as reader.views.progress:
             answer = reader.sql(query)
             rows = answer.rows()
     except ModuleNotFoundError as error:

@@ -49,9 +49,10 @@ class Table:
     """What a row is."""
     columns: tuple[Column, ...]
 
-    def column(self, name: str) -> Column | None:
-        """The column called ``name``."""
-        return next((column for column in self.columns if column.name == name), None)
+    def chosen(self, *names: str) -> list[Column]:
+        """The columns that are called so. Raises ``KeyError``."""
+        by_name = {column.name: column for column in self.columns}
+        return [by_name[name] for name in names]
 
 
 IDENTITY = (

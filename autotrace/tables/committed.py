@@ -12,12 +12,11 @@ from autotrace.run import files, layout
 from autotrace.run.status import Status
 from autotrace.tables import metrics
 from autotrace.tables.commits import FILE, FOLDER, Snapshot, snapshot
-from autotrace.tables.engine import connect, of_file, read
+from autotrace.tables.engine import connect, first_line, of_file, read
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
 from autotrace.tables.sources import STORED, Lines, Source, Steps, stored_info
-from autotrace.tables.sql import first_line
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.model import Trajectory, flattened
 

@@ -1,19 +1,32 @@
-"""DuckDB over the rows of sources: a database in memory that opens only the files it is given, and writes nothing."""
+"""DuckDB over the rows of sources: a database in memory that opens only the files it is given, and writes nothing.
+
+Its views (``Views``) are the tables of the sources: what is in Parquet files, with what became known of it later, and
+beside it what is in no file yet (open calls, a run of an earlier release, a file of lines) under the same schema.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from autotrace.tables.columns import Column
+from autotrace.tables.columns import Column, Table
+from autotrace.tables.errors import QueryError
+from autotrace.tables.labels import Label
+from autotrace.tables.rollout import GROUP_FINDINGS, Rollout
+from autotrace.tables.rollout import json as to_json
+from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS, rows
+from autotrace.tables.sources import Source, Steps, assembled
+from autotrace.tables.trajectories import TRAJECTORIES
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 TYPES = {
     "string": "VARCHAR", "json": "VARCHAR", "bool": "BOOLEAN", "int64": "BIGINT", "int32": "INTEGER", "int8": "TINYINT",
@@ -24,8 +37,52 @@ TYPES = {
 MEMORY, EXPANDED = 512 << 20, 8
 """Bytes that a question may take, and how many more for each byte of what it may read."""
 
-AT_ONCE = 2_000
-"""Rows."""
+AT_ONCE, IN_MEMORY = 2_000, 100
+"""Rows that are put there at once, and trajectories that are read at once."""
+Progress = Callable[[int, int], None]
+"""Called with how many trajectories were read, and of how many."""
+BESIDE = (
+    Column("complete", "bool", "everything of it is known but late facts", lambda one: one.root.status != "OPEN"),
+    Column("facts", "json", "all facts", lambda one: to_json(one.facts)),
+)
+"""Columns that conditions and commands have beside those of ``trajectories``."""
+OF_FACTS = (
+    "reward", "reward_extra_info", "advantage", "mismatch_mean", "mismatch_max", "entropy", "token_facts",
+    "trained_in_step", "trained_in_steps", "dropped", "num_turns",
+)  # fmt: skip
+"""Columns of ``trajectories`` that are facts."""
+_FACT = {
+    "float64": "any_value(number) FILTER (name = '{}')",
+    "int64": "any_value(CAST(number AS BIGINT)) FILTER (name = '{}')",
+    "json": "any_value(value) FILTER (name = '{}')",
+    "string": "any_value(json_extract_string(value, '$')) FILTER (name = '{}')",
+}
+"""Type of such a column -> SQL over the rows of ``facts`` of one trajectory."""
+_KNOWN = {
+    **{
+        column.name: _FACT[column.type].format(column.name)
+        for column in TRAJECTORIES.columns
+        if column.name in OF_FACTS
+    },
+    "findings": f"any_value(json_extract_string(value, '$[*][0]')) FILTER (name = '{GROUP_FINDINGS}')",
+    "facts": (
+        f"to_json(map(list(name) FILTER (name != '{GROUP_FINDINGS}'),"
+        f" list(CAST(value AS JSON)) FILTER (name != '{GROUP_FINDINGS}')))"
+    ),
+}
+_NEWER = "CASE WHEN late.version > one.version THEN late.{0} ELSE one.{0} END"
+_LATEST = {
+    "findings": (
+        "CASE WHEN late.version > one.version AND len(late.findings) > 0"
+        " THEN list_distinct(list_concat(one.findings, late.findings)) ELSE one.findings END"
+    ),
+    "facts": "late.facts",
+}
+LABELS = ("label", "label_why")
+"""Columns that people fill."""
+NEWEST = {**dict.fromkeys(WITH_FACTS, "trace_id"), "metrics": "run_id, step"}
+"""Table -> of what the rows with the largest version count."""
+_KEYS = {"trajectories": {"run_id", "trace_id", "start_ns", "is_trajectory"}, "turns": {"run_id", "own"}}
 
 
 def connect(files: Sequence[str] = (), beside: int = 0, **settings: str) -> duckdb.DuckDBPyConnection:
@@ -81,3 +138,194 @@ def of_file(column: Column, present: set[str], one: str = "") -> str:
         return f'{one}"{column.name}"'
     value = "true" if column.name == "complete" else "NULL"
     return f'CAST({value} AS {duck_type(column.type)}) AS "{column.name}"'
+
+
+def first_line(error: Exception) -> str:
+    """What it says, without where in the query, and without more of the data than a line of it."""
+    return str(error).strip().partition("\n")[0][:500] or "there is too little memory"
+
+
+class Views:
+    """Of ``sources``, which are read when something of theirs is asked for."""
+
+    def __init__(self, sources: Sequence[Source], progress: Progress | None = None) -> None:
+        self.progress = progress
+        self._sources = sources
+        self._there: dict[tuple[str, Steps | None], set[str]] = {}
+        """Table, steps -> columns of it that are in the database."""
+        self._opened: list[str] = []
+        """Files that the database may read."""
+        self._is_beside = self._is_superseded = False
+        """Trajectories are beside the files; rows in files are superseded."""
+
+    def provide(self, table: Table, needs: Iterable[str], steps: Steps | None) -> str:
+        """The name of a view of ``table`` that has the columns ``needs`` at least."""
+        if "database" in self.__dict__ and self._files() != self._opened:  # the end of the run made one file of some
+            self.database.close()
+            del self.database
+            self._there.clear()
+        needed = set(needs) | _KEYS.get(table.name, {"run_id"})
+        key = (table.name, steps)
+        view = _view(table.name, steps)
+        if key in self._there and needed <= self._there[key]:
+            return view
+        needed |= self._there.get(key, set())
+        every = (*table.columns, *BESIDE) if table is TRAJECTORIES else table.columns
+        columns = [column for column in every if column.name in needed]
+        if missing := needed - {column.name for column in columns}:
+            raise QueryError(f"there is no column of {table.name} called {min(missing)}")
+        parts = self.of_files(table, columns, steps)
+        parts.append(f"SELECT * FROM {self._beside(table, columns, steps, view)}")
+        every_row = " UNION ALL BY NAME ".join(parts)
+        if table is TRAJECTORIES and self.labels and (given := [name for name in LABELS if name in needed]):
+            replaced = ", ".join(
+                f"CASE WHEN given.trace_id IS NULL THEN one.{name} ELSE given.{name} END AS {name}" for name in given
+            )
+            joined = f"FROM ({every_row}) AS one LEFT JOIN own.labels AS given ON given.trace_id = one.trace_id"
+            every_row = f"SELECT one.* REPLACE ({replaced}) {joined}"
+        self.database.execute(f"CREATE OR REPLACE VIEW {view} AS {every_row}")
+        self._there[key] = needed
+        return view
+
+    def of_files(self, table: Table, columns: Sequence[Column], steps: Steps | None) -> list[str]:
+        """SELECTs over the files of the sources: what a later version has replaced, and what is beside them, does not
+        count."""
+        files = [file for source in self._sources for file in source.files(table.name)]
+        if not files or self.database is None:  # which says what is beside them
+            return []
+        conditions = []
+        if table.name in OF_TRAJECTORIES and self._is_beside:
+            conditions.append("NOT EXISTS (FROM own.beside WHERE trace_id = one.trace_id)")
+        if table.name in OF_TRAJECTORIES and table.name not in WITH_FACTS and self._is_superseded:
+            conditions.append(
+                "NOT EXISTS (FROM own.superseded AS s WHERE s.trace_id = one.trace_id AND s.version > one.version)"
+            )
+        if steps is not None:
+            conditions.append(f"step BETWEEN {int(steps[0])} AND {int(steps[1])}")
+        found = f"SELECT * FROM {read(files)} AS one" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
+        if table.name in NEWEST:
+            found += f" QUALIFY version = max(version) OVER (PARTITION BY {NEWEST[table.name]})"
+        if table is TRAJECTORIES:
+            return [self._with_facts(found, columns)]
+        present = self._present(files)
+        return [f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"]
+
+    def forget(self, steps: Steps) -> None:
+        """Let go of what was read of some steps alone."""
+        for name, of in list(self._there):
+            if of == steps:
+                del self._there[name, of]
+                view = _view(name, of)
+                self.database.execute(f"DROP VIEW {view}; DROP TABLE {view}_beside")
+
+    def close(self) -> None:
+        """Close the database."""
+        if "database" in self.__dict__:
+            self.database.close()
+
+    @cached_property
+    def labels(self) -> dict[str, Label]:
+        """Trace id -> what somebody called it."""
+        return {trace_id: one for source in self._sources for trace_id, one in source.labels().items()}
+
+    def asked(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of an answer. Raises ``QueryError``."""
+        import duckdb
+
+        try:
+            return self.database.execute(sql, values).fetchall()
+        except duckdb.Error as error:
+            raise QueryError(f"the tables cannot be read: {first_line(error)}") from error
+
+    @cached_property
+    def database(self) -> duckdb.DuckDBPyConnection:
+        """Where the views are, and the tables ``own.*`` that they need."""
+        self._opened = self._files()
+        database = connect(self._opened, sum(source.size() for source in self._sources))
+        database.execute("CREATE SCHEMA own")
+        beside: list[tuple[str]] = []
+        superseded: list[tuple[str, int]] = []
+        for source in self._sources:
+            if source.files(TRAJECTORIES.name):
+                beside += [(trace_id,) for trace_id in source.ids(None)]
+                superseded += source.superseded().items()
+        self._is_beside, self._is_superseded = bool(beside), bool(superseded)
+        labels = [(one.trace_id, one.label, one.why) for one in self.labels.values()]
+        put(database, "own.labels", TRAJECTORIES.chosen("trace_id", *LABELS), labels)
+        put(database, "own.beside", TRAJECTORIES.chosen("trace_id"), beside)
+        put(database, "own.superseded", TRAJECTORIES.chosen("trace_id", "version"), superseded)
+        return database
+
+    def _files(self) -> list[str]:
+        return [file for source in self._sources for name in TABLES for file in source.files(name)]
+
+    def _present(self, files: Sequence[str]) -> set[str]:
+        """The columns that ``files`` have: those of an earlier release lack some."""
+        return {row[0] for row in self.asked(f"DESCRIBE SELECT * FROM {read(files)}")}
+
+    def _with_facts(self, found: str, columns: Sequence[Column]) -> str:
+        """The trajectories ``found`` with what became known of them since they were written."""
+        files = [file for source in self._sources for file in source.files("facts")]
+        present = self._present([file for source in self._sources for file in source.files(TRAJECTORIES.name)])
+        names = [column.name for column in columns if column.name in (*OF_FACTS, "findings", "facts")]
+        if not files or not names:
+            return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
+        later = "" if "facts" in names else " WHERE version > 1"  # the first one is in the row itself
+        known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in names)
+        facts = (
+            f"SELECT trace_id, any_value(version) AS version, {known} FROM (SELECT * FROM {read(files)}{later}"
+            " QUALIFY version = max(version) OVER (PARTITION BY trace_id)) GROUP BY trace_id"
+        )
+        shown = ", ".join(
+            f'{_LATEST.get(column.name, _NEWER).format(column.name)} AS "{column.name}"'
+            if column.name in names
+            else 'greatest(one.version, late.version) AS "version"'
+            if column.name == "version"
+            else of_file(column, present, "one.")
+            for column in columns
+        )
+        return f"SELECT {shown} FROM ({found}) AS one LEFT JOIN ({facts}) AS late USING (trace_id)"
+
+    def _beside(self, table: Table, columns: Sequence[Column], steps: Steps | None, view: str) -> str:
+        """The name of a table with what is in no file."""
+        name, names = f"{view}_beside", [column.name for column in columns]
+        there: list[Iterator[tuple[Any, ...]]] = []
+        whole = []
+        for source in self._sources:
+            lines = source.lines(table.name, names, steps)
+            if lines is not None:
+                there.append(lines)
+            elif source.ids(steps):
+                whole.append(source)
+        put(self.database, name, columns, chain.from_iterable(there))
+        if whole:
+            made = self._assembled(table, columns, steps, whole)
+            self.database.register("made", made)
+            self.database.execute(f"INSERT INTO {name} BY NAME SELECT * FROM made")
+            self.database.unregister("made")
+        return name
+
+    def _assembled(
+        self, table: Table, columns: Sequence[Column], steps: Steps | None, sources: list[Source]
+    ) -> pa.Table:
+        """Rows made of whole trajectories."""
+        import pyarrow as pa
+
+        from autotrace.tables import arrow
+
+        parts = [arrow.from_rows(columns, [])]
+        if table.name in OF_TRAJECTORIES:
+            texts = any(column.text for column in columns)
+            total = sum(len(source.ids(steps)) for source in sources)
+            trajectories = (one for source in sources for one in assembled(source, steps, texts))
+            count = 0
+            while chunk := [Rollout(one) for one in islice(trajectories, IN_MEMORY)]:
+                parts.append(arrow.from_rows(columns, rows(table, chunk)))
+                count += len(chunk)
+                if self.progress is not None:
+                    self.progress(count, total)
+        return pa.concat_tables(parts)
+
+
+def _view(table: str, steps: Steps | None) -> str:
+    return f"own.{table}" + ("" if steps is None else "_{}_{}".format(*steps).replace("-", "m"))

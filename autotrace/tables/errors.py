@@ -42,7 +42,8 @@ def known(name: str, columns: Sequence[str] | None = None) -> Table:
     if name not in TABLES:
         raise unknown("table", name, TABLES)
     table = TABLES[name]
+    names = [column.name for column in table.columns]
     for column in columns or ():
-        if table.column(column) is None:
-            raise unknown(f"column of {name} called", column, [each.name for each in table.columns])
+        if column not in names:
+            raise unknown(f"column of {name} called", column, names)
     return table

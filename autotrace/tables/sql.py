@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from autotrace.tables.engine import connect, duck_type
+from autotrace.tables.engine import connect, duck_type, first_line
 from autotrace.tables.errors import QueryError, unknown
 from autotrace.tables.schema import TABLES
 
@@ -166,8 +166,3 @@ def _explained(error: Exception) -> QueryError:
     if "disabled by configuration" in text or "Permission Error" in text:
         return QueryError("only the tables of the run are read here; ask DuckDB itself for files (autotrace help data)")
     return QueryError(first_line(error))
-
-
-def first_line(error: Exception) -> str:
-    """What it says, without where in the query, and without more of the data than a line of it."""
-    return str(error).strip().partition("\n")[0][:500] or "there is too little memory"

@@ -78,7 +78,7 @@ def _by_step(reader: Reader, counts: Mapping[int | None, int]) -> Iterator[tuple
         by_step: dict[int | None, list[Any]] = {number: [] for number in numbered[at:end]}
         for row in reader.select(columns=COLUMNS, steps=steps):
             by_step[row.step].append(row)
-        reader.forget(steps)
+        reader.views.forget(steps)
         yield from by_step.items()
         at = end
     if None in counts:

@@ -298,7 +298,7 @@ def test_who_asks_while_the_files_are_made_one_asks_again(tmp_path: Path, monkey
     tables = Tables(tmp_path, RUN)
     tables.write([made(sample=0)])
     reader = Reader([TableFolder(tmp_path)])
-    provide, sample = reader._provide, 0
+    provide, sample = reader.views.provide, 0
 
     def late(*given: Any) -> str:
         view = provide(*given)
@@ -308,7 +308,7 @@ def test_who_asks_while_the_files_are_made_one_asks_again(tmp_path: Path, monkey
             tables.finish()
         return view
 
-    monkeypatch.setattr(reader, "_provide", late)
+    monkeypatch.setattr(reader.views, "provide", late)
     asked: tuple[Callable[[], int], ...] = (
         lambda: len(reader.select()), reader.count, lambda: sum(reader.steps().values()),
         lambda: reader.table().num_rows,
