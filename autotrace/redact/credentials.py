@@ -13,7 +13,7 @@ import re
 import string
 from collections.abc import Iterator, Sequence
 
-from autotrace.redact.named_values import FRAGMENTS, fragments, name_starts, pw_at, without_named_values
+from autotrace.redact.named_values import without_named_values
 from autotrace.redact.rules import (
     APART,
     HOOKS,
@@ -26,6 +26,7 @@ from autotrace.redact.rules import (
     Place,
     any_of,
 )  # fmt: skip
+from autotrace.redact.secret_names import FRAGMENTS, fragments, name_starts, pw_at
 
 REDACTED = "<redacted>"
 

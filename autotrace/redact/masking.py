@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit, urlunsplit
 
 from autotrace.redact.credentials import in_command, without_credentials, without_userinfo
-from autotrace.redact.named_values import secret_kind
+from autotrace.redact.secret_names import secret_kind
 
 MASK = "***"
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from autotrace.redact import secret_names
+from autotrace.redact.secret_names import SECRET, TEXT, name_starts, secret_kind
 
 _WINDOW = 200
 """Characters behind a name that decide whether a value without quotes is a secret. A value that is none is looked at
@@ -20,8 +19,6 @@ _CONTEXT = 280
 """Characters before and behind a fragment that decide, where there are no quotes, that it is no secret's name: what a
 looping model repeats is looked at once."""
 _CONTEXTS, _MANY = 1_000, 200
-FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "cred", "jwt", "pw")
-"""Every name that ``secret_names.kind`` takes for a secret contains one of these."""
 _WORD = re.compile(r"[\w.\-]{0,64}")
 _ASSIGNED = re.compile(r"\s{1,9}(?:[:=]|\|\||\?\?|\*?string\s{0,9}=|\[\]byte\s{0,9}=)")
 _WRAPPED = r"(?:(?:pydantic\.)?(?:Secret(?:Str|Bytes)?|Field)\((?:default=)?)?"
@@ -95,28 +92,6 @@ _MEMBER_BEFORE = re.compile(
     r"(?P<head>(?P<q>\\{0,7}[\"'])(?:value|val)(?P=q)\s{0,9}:\s{0,9}(?P=q))(?P<value>(?:(?!(?P=q)).){1,4096})"
     r"(?P<tail>(?P=q)\s{0,9},\s{0,9}(?P=q)(?:name|key|header)(?P=q)\s{0,9}:\s{0,9}(?P=q)(?P<name>[\w.\-]{1,64})(?P=q))"
 )
-secret_kind = lru_cache(maxsize=10_000)(secret_names.kind)
-
-
-def fragments(plain: str, lower: str) -> list[str]:
-    """Those of ``FRAGMENTS`` of which a secret's name in ``plain`` may be made; ``lower`` is the same in small
-    letters."""
-    having = [fragment for fragment in FRAGMENTS if fragment in lower]
-    if having and having[-1] == "pw" and pw_at(plain, lower, 0) < 0:
-        del having[-1]
-    return having
-
-
-def pw_at(plain: str, lower: str, start: int) -> int:
-    """Where, from ``start`` on, ``pw`` or ``pwd`` is, or ends, a name (in *upwards* it does not); -1: nowhere."""
-    at = lower.find("pw", start)
-    while at >= 0:
-        before, following = plain[at - 1 : at], lower[at + 2 : at + 3]
-        begins = not before.isalnum() or (plain[at] == "P" and not before.isupper())
-        if begins and (following == "d" or not following.isalnum()):
-            return at
-        at = lower.find("pw", at + 2)
-    return -1
 
 
 def without_named_values(text: str, plain: str, having: Sequence[str], mask: str, any_value: bool) -> str:
@@ -171,18 +146,6 @@ def _decides(context: str) -> bool:
 _FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n", ">", "%", "*"))
 
 
-def name_starts(lower: str, having: Sequence[str]) -> list[int]:
-    """Where the fragments ``having`` stand, in order."""
-    starts = []
-    for fragment in having:
-        at = lower.find(fragment)
-        while at >= 0:
-            starts.append(at)
-            at = lower.find(fragment, at + len(fragment))
-    starts.sort()
-    return starts
-
-
 class _Name(NamedTuple):
     """The name ``word`` of a secret, in front of ``end``."""
 
@@ -232,7 +195,7 @@ def _in_element(name: _Name, match: re.Match[str]) -> Span:
 
 def _behind_quoted_name(name: _Name, match: re.Match[str]) -> Span:
     if match["quote"] is None:
-        return _bare(match) if name.kind == secret_names.SECRET and not _CODE.fullmatch(match["bare"]) else None
+        return _bare(match) if name.kind == SECRET and not _CODE.fullmatch(match["bare"]) else None
     ordinary = not match["value"] or _is_prose(match) or _is_placeholder(match["value"], name.word)
     return None if ordinary else match.span("value")
 
@@ -247,7 +210,7 @@ def _in_pair(name: _Name, match: re.Match[str]) -> Span:
 def _literal(name: _Name, match: re.Match[str]) -> Span:
     """The text between the quotes behind a name, if that is a secret."""
     value = match["value"]
-    weak = name.kind != secret_names.SECRET and not name.word.isupper() and not _is_strong(value)
+    weak = name.kind != SECRET and not name.word.isupper() and not _is_strong(value)
     ordinary = not value or weak or _is_prose(match) or _is_placeholder(value, name.word)
     return None if ordinary else match.span("value")
 
@@ -332,7 +295,7 @@ def _is_prose(match: re.Match[str]) -> bool:
 
 def _is_alone(value: str, name: _Name) -> bool:
     """Whether a text that stands alone under a name is a secret, and no word for it or sentence about it."""
-    if name.kind != secret_names.SECRET:
+    if name.kind != SECRET:
         return _is_strong(value)
     if any(map(str.isspace, value)) and not any(map(str.isdigit, value)):
         return False
@@ -357,11 +320,9 @@ def _is_bare_value(under: _Name, match: re.Match[str]) -> bool:
     """Whether what follows a name without quotes is its value, and no code or prose."""
     text, start, _, name, kind, _ = under
     value = match["bare"]
-    if kind == secret_names.TEXT and not _is_strong(value) and not name.isupper():
+    if kind == TEXT and not _is_strong(value) and not name.isupper():
         return False
-    if value.startswith(("$", "%", "*", "http://", "https://")) or (
-        kind == secret_names.TEXT and _NUMBER.fullmatch(value)
-    ):
+    if value.startswith(("$", "%", "*", "http://", "https://")) or (kind == TEXT and _NUMBER.fullmatch(value)):
         return False
     passed_on = name.lower().endswith(value.lower()) or value.lower().endswith("." + name.lower())
     if passed_on or text[match.end("bare") : match.end("bare") + 1] in ("(", "["):

@@ -1,12 +1,17 @@
-"""The one list of names whose values are secrets: in records, command lines and environments."""
+"""The one list of names whose values are secrets (in records, command lines and environments), and where such names
+stand in a text."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 
 NOT, TEXT, SECRET = 0, 1, 2
 """``TEXT``: a text under this name is a secret, a number is not (``token=151643`` is one of a model's tokens)."""
 
+FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "cred", "jwt", "pw")
+"""Every name that ``kind`` takes for a secret contains one of these."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ANYWHERE = re.compile(r"api_?key|access_?key|private_?key|secret|passwor[dt]|passwd|passphrase|passcode")
 _KEY = re.compile(
@@ -53,3 +58,39 @@ def kind(name: str) -> int:
     if words != "token" and not words.endswith("_token"):
         return NOT
     return NOT if words.removesuffix("token").strip("_").rpartition("_")[2] in _OF_A_TEXT else TEXT
+
+
+secret_kind = lru_cache(maxsize=10_000)(kind)
+
+
+def fragments(plain: str, lower: str) -> list[str]:
+    """Those of ``FRAGMENTS`` of which a secret's name in ``plain`` may be made; ``lower`` is the same in small
+    letters."""
+    having = [fragment for fragment in FRAGMENTS if fragment in lower]
+    if having and having[-1] == "pw" and pw_at(plain, lower, 0) < 0:
+        del having[-1]
+    return having
+
+
+def pw_at(plain: str, lower: str, start: int) -> int:
+    """Where, from ``start`` on, ``pw`` or ``pwd`` is, or ends, a name (in *upwards* it does not); -1: nowhere."""
+    at = lower.find("pw", start)
+    while at >= 0:
+        before, following = plain[at - 1 : at], lower[at + 2 : at + 3]
+        begins = not before.isalnum() or (plain[at] == "P" and not before.isupper())
+        if begins and (following == "d" or not following.isalnum()):
+            return at
+        at = lower.find("pw", at + 2)
+    return -1
+
+
+def name_starts(lower: str, having: Sequence[str]) -> list[int]:
+    """Where the fragments ``having`` stand, in order."""
+    starts = []
+    for fragment in having:
+        at = lower.find(fragment)
+        while at >= 0:
+            starts.append(at)
+            at = lower.find(fragment, at + len(fragment))
+    starts.sort()
+    return starts

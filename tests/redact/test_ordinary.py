@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotrace.config.plan import Settings
-from autotrace.redact import credentials, named_values
+from autotrace.redact import credentials, named_values, secret_names
 from autotrace.redact.credentials import ORDINARY, REDACTED, signs, without_credentials
 from autotrace.redact.redactor import Redactor
 from tests.redact.test_rules import EXAMPLES
@@ -39,7 +39,7 @@ def by_all_rules(text: str) -> str:
     text = credentials._without_private_keys(text, REDACTED)
     text = credentials.without_userinfo(text, REDACTED)
     lower = credentials._plain(text).lower()
-    starts = named_values.name_starts(lower, named_values.FRAGMENTS)
+    starts = secret_names.name_starts(lower, secret_names.FRAGMENTS)
     text = named_values._without(text, starts, REDACTED, False)
     text = credentials._SCHEME.sub(lambda match: match["scheme"] + REDACTED, text)
     for place, pattern, _ in credentials._PLACES:
