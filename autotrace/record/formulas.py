@@ -1,4 +1,5 @@
-"""Values that a list computes: numbers made of paths, items of lists, ``*`` over items. See ``config.expressions``.
+"""Values that a list computes: numbers made of paths, items of lists, ``*`` over items (see ``config.expressions``);
+which of them are of a batch, and which of each row.
 
 A number is only computed with exact builtin numbers, so nothing of the host's runs beyond what reading a path runs.
 """
@@ -9,12 +10,14 @@ import operator
 from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, cast
 
 from autotrace.config.expressions import Tree, is_expression, parse, roots
+from autotrace.config.plan import Target
 from autotrace.record import arrays
-from autotrace.record.fields import ABSENT, Path, read_step
+from autotrace.record.fields import ABSENT, Path, is_late, read_step
 from autotrace.record.origin import is_hosts
 
 MAX_ITEMS = 1_048_576
@@ -80,9 +83,50 @@ def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path,
     return tuple((name, values_of(texts)) for name, texts in table.items())
 
 
+def without_result(facts: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path, ...]], ...]:
+    """A plan's ``{name: [path, ...]}`` without what only a result has."""
+    pairs = ((name, tuple(path for path in paths if not is_late(path))) for name, paths in compiled(facts))
+    return tuple(pair for pair in pairs if pair[1])
+
+
 def is_optional(path: Path) -> bool:
     """Whether the list says itself that there may be no value."""
     return isinstance(path, Formula) and path.optional
+
+
+def of_the_batch(target: Target) -> Target:
+    """What is recorded of a batch itself: how many rows, and what is the same for all of them."""
+    common = {
+        name: paths
+        for name, paths in target.attributes.items()
+        if not any({"row", "i", "result"} & set(path.roots) for path in values_of(paths))
+    }
+    role = "trainer" if target.role == "trajectory" else "span"
+    return replace(
+        target, role=role, tokens={}, facts={}, attributes=common, include=(), id=(), of=(), of_key={}, batch={}
+    )
+
+
+def of_the_chains(target: Target) -> tuple[Target, Target]:
+    """What is recorded of a call that returns the rows of its trajectory, and of each row: what paths to ``row`` or its
+    number read."""
+    row: dict[str, Any] = {"include": tuple(filter(_is_of_a_row, target.include or ()))}
+    own: dict[str, Any] = {"chains": ()}
+    if target.include is None:  # what travels with the rows
+        own["exclude"] = (*target.exclude, *target.chains)
+    else:
+        own["include"] = tuple(name for name in target.include if name not in row["include"])
+    for key in ("tokens", "attributes", "facts"):
+        table = getattr(target, key)
+        row[key] = {name: paths for name, paths in table.items() if any(map(_is_of_a_row, paths))}
+        own[key] = {name: paths for name, paths in table.items() if name not in row[key]}
+    row["attributes"] = {"row": ("i",), **row["attributes"]}
+    whole = Target(target.key, target.names, target.where, role="agent", label="row", places=target.places)
+    return replace(target, **own), replace(whole, **row)
+
+
+def _is_of_a_row(text: str) -> bool:
+    return not {"row", "i", "n"}.isdisjoint(value_of(text).roots)
 
 
 def _may_be_absent(tree: Tree) -> bool:

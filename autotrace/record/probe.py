@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,46 +29,6 @@ MAX_SIGNATURES = 1_000
 """Functions remembered per target."""
 
 
-def _of_the_batch(target: Target) -> Target:
-    """What is recorded of a batch itself: how many rows, and what is the same for all of them."""
-    common = {
-        name: paths
-        for name, paths in target.attributes.items()
-        if not any({"row", "i", "result"} & set(path.roots) for path in formulas.values_of(paths))
-    }
-    role = "trainer" if target.role == "trajectory" else "span"
-    return replace(
-        target, role=role, tokens={}, facts={}, attributes=common, include=(), id=(), of=(), of_key={}, batch={}
-    )
-
-
-def _of_the_chains(target: Target) -> tuple[Target, Target]:
-    """What is recorded of a call that returns the rows of its trajectory, and of each row: what paths to ``row`` or its
-    number read."""
-    row: dict[str, Any] = {"include": tuple(filter(_of_a_row, target.include or ()))}
-    own: dict[str, Any] = {"chains": ()}
-    if target.include is None:  # what travels with the rows
-        own["exclude"] = (*target.exclude, *target.chains)
-    else:
-        own["include"] = tuple(name for name in target.include if name not in row["include"])
-    for key in ("tokens", "attributes", "facts"):
-        table = getattr(target, key)
-        row[key] = {name: paths for name, paths in table.items() if any(map(_of_a_row, paths))}
-        own[key] = {name: paths for name, paths in table.items() if name not in row[key]}
-    row["attributes"] = {"row": ("i",), **row["attributes"]}
-    whole = Target(target.key, target.names, target.where, role="agent", label="row", places=target.places)
-    return replace(target, **own), replace(whole, **row)
-
-
-def _of_a_row(text: str) -> bool:
-    return not {"row", "i", "n"}.isdisjoint(formulas.value_of(text).roots)
-
-
-def _without_result(facts: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[fields.Path, ...]], ...]:
-    pairs = ((name, tuple(path for path in paths if not is_late(path))) for name, paths in formulas.compiled(facts))
-    return tuple(pair for pair in pairs if pair[1])
-
-
 @slotted
 class Probe:
     """One target in this process. ``off`` makes its wrappers pass through."""
@@ -81,10 +41,10 @@ class Probe:
         self.rows = formulas.values_of(target.rows)
         if target.rows:
             self.row = Probe(replace(target, rows=()), settings)
-            target = _of_the_batch(target)
+            target = formulas.of_the_batch(target)
         elif target.chains:
             self.rows = formulas.values_of(target.chains)
-            target, row = _of_the_chains(target)
+            target, row = formulas.of_the_chains(target)
             self.row = Probe(row, settings)
             self.row.numbered = True
         self.decide: Decision | None = None
@@ -146,7 +106,7 @@ class Probe:
         self.late = tuple(pair for pair in pairs if any(map(is_late, pair[1])))
         self.attributes = tuple(pair for pair in pairs if pair not in self.late)
         self.facts = formulas.compiled(target.facts)
-        self.stated = _without_result(target.facts)
+        self.stated = formulas.without_result(target.facts)
         """Facts that need no result: a call that failed states them, too."""
         self.final = formulas.values_of(target.final)
         self.is_final: Callable[[Any], Any] | None = None
@@ -165,15 +125,8 @@ class Probe:
         """Something of the host's is needed until the call ends."""
         self.knows = bool(self.keeps or self.attributes or self.prompt or self.members or self.id or self.of)
         """Some path needs the arguments at all."""
-        self.reads_result = bool(
-            self.response
-            or self.logprobs
-            or self.mask
-            or self.late
-            or self.facts
-            or self.row
-            or self.late_id
-            or self.parts
+        self.reads_result = any(
+            (self.response, self.logprobs, self.mask, self.late, self.facts, self.row, self.late_id, self.parts)
         )
         self.keeps_result = self.result and not self.reads_result
         """A result that is small is recorded as it is, and nothing is read of it."""
