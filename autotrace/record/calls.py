@@ -1,5 +1,4 @@
-"""What the wrappers call: ``begin`` before the call, ``end`` or ``fail`` after it, ``item`` for what a generator
-yields.
+"""What the wrappers call: ``begin`` before the call, ``end`` or ``fail`` after it, ``item`` for what is yielded.
 
 A wrapper finds this module by name (``sys.modules``) at each call and holds nothing else of autotrace, so it can be
 pickled by value into a process that has no autotrace. Nothing here raises what is not the host's, blocks, or takes a

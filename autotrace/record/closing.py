@@ -15,7 +15,7 @@ from autotrace.record.event_bytes import answered
 from autotrace.record.fields import ABSENT, first, peek
 from autotrace.record.probe import Probe
 from autotrace.record.snapshot import SHORT
-from autotrace.record.token_copy import copy_tokens
+from autotrace.record.token_copy import copy_tokens, joined
 from autotrace.record.weights import LARGE, NOT_KEPT, NUMBER_BYTES, weigh, weigh_numbers
 from autotrace.spool.records import ROW_TOKENS, Fact
 
@@ -81,11 +81,6 @@ def _weigh(event: Ended, captured: int) -> None:
     event.weight += captured
 
 
-def _joined(head: Any, tail: Any) -> Any:
-    """Two copied lists as one; while much waits, they are packed."""
-    return head + tail if type(head) is type(tail) else (*(head or ()), *tail)
-
-
 def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     """What the target's paths find in the result, and in the arguments now that the call is over."""
     values = {"result": result} if type(call) is OpenCall else {**_release(call), "result": result}
@@ -101,7 +96,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
         response = None if found is ABSENT else copy_tokens(found)
         if probe.late_prompt and response is not None and peek(probe.prompt, values) is ABSENT:
             head = copy_tokens(first(probe.late_prompt, values)) or ()
-            response, skip = _joined(head, response), len(head)
+            response, skip = joined(head, response), len(head)
         if response is not None:
             weight = NUMBER_BYTES * len(response) if type(response) is tuple else weigh_numbers(response)
     if probe.facts:

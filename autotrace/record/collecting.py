@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 
 from autotrace.record.object_fields import member, members
 from autotrace.record.snapshot import Limits, snapshot
-from autotrace.record.yielded import NO_KEEPER, Items, Keeper, Last, Texts, Words, Yielded
+from autotrace.record.yielded import NO_KEEPER, Items, Keeper, Last, Texts, Words, Yielded, numbers
 
 MAX_PARTS = 256
 """Choices, content blocks or tool calls of one answer."""
-MAX_TOKENS = 1 << 20
 _get = dict.get
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _MESSAGE_CHUNK = "AIMessageChunk"
@@ -187,7 +186,7 @@ class Completion(Yielded):
         choices = _get(chunk, "choices")
         if type(choices) is list:
             if self._prompt_ids is None and (ids := _get(chunk, "prompt_token_ids")) is not None:
-                self._prompt_ids = _numbers(ids, None)
+                self._prompt_ids = numbers(ids, None)
             for choice in choices:
                 self._add(choice if type(choice) is dict else members(choice))
         return NO_KEEPER
@@ -210,7 +209,7 @@ class Completion(Yielded):
         elif len(delta) > 1 or text is None:
             self._add_rest(choice, delta)
         if (ids := _get(chunk, "token_ids")) is not None:
-            choice.token_ids = _numbers(ids, choice.token_ids)
+            choice.token_ids = numbers(ids, choice.token_ids)
         reason = _get(chunk, "finish_reason")
         if type(reason) is str:
             choice.finish_reason = reason
@@ -240,16 +239,6 @@ class Completion(Yielded):
         if self._usage is not None:
             completion["usage"] = self._usage
         return completion
-
-
-def _numbers(value: Any, before: list[int] | None) -> list[int] | None:
-    """A list of token ids after those ``before``."""
-    if type(value) is not list or len(value) + len(before or ()) > MAX_TOKENS:
-        return before
-    if before is None:
-        return [*value]
-    before += value
-    return before
 
 
 class _Blocks(Yielded):

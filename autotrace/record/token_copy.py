@@ -47,3 +47,8 @@ def _packed(value: Sequence[Any]) -> Any:
         if is_hosts(error):
             raise
         return tuple(value)
+
+
+def joined(head: Any, tail: Any) -> Any:
+    """Two copied lists as one; while much waits, they are packed."""
+    return head + tail if type(head) is type(tail) else (*(head or ()), *tail)

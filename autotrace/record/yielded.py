@@ -19,6 +19,7 @@ Keeper = tuple[int, Callable[[Any], object] | None, type | None, Callable[[Any],
 """How a wrapper keeps items by itself: how many at most, by which method of a list of ours, of which type only, and
 what tells the size of one, which is to be at most ``SHORT``."""
 NO_KEEPER: Keeper = (0, None, None, None)
+MAX_TOKENS = 1 << 20
 MOST = 64
 """Items that a wrapper keeps before the next one comes to us."""
 
@@ -72,6 +73,16 @@ class Texts:
             return None
         end = f"… ({self.left_out} characters more)" if self.left_out else ""
         return "".join(self._pieces) + end
+
+
+def numbers(value: Any, before: list[int] | None) -> list[int] | None:
+    """A list of token ids after those ``before``."""
+    if type(value) is not list or len(value) + len(before or ()) > MAX_TOKENS:
+        return before
+    if before is None:
+        return [*value]
+    before += value
+    return before
 
 
 class Words(Yielded):
