@@ -19,7 +19,6 @@ from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.packing import Packer
 from autotrace.ship.delivery.workers import Admit, Workers
 from autotrace.ship.index.indexer import Indexer
-from autotrace.ship.index.summary import Summaries
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
@@ -58,11 +57,9 @@ class Crew:
 
     def _hired(self) -> Workers | None:
         """``count`` processes, if that is not the shipper alone."""
-        workers = None
-        if self.count > 1:
-            workers = Workers(self._run_folder, self.count, self._unlimited, self._admit)
-        self._indexer.use_summariser(workers or Summaries(self._indexer.loader))
-        return workers
+        if self.count < 2:
+            return None
+        return Workers(self._run_folder, self.count, self._unlimited, self._admit)
 
     def _make(self, name: str) -> list[Courier]:
         if name == TABLES:

@@ -1,7 +1,7 @@
 """``python -m autotrace.ship.delivery.worker RUN_FOLDER DESCRIPTOR [all]``: one of the delivery processes of a shipper
 with ``--shippers``; ``workers`` starts it.
 
-It assembles, decodes and delivers what it is told to, and writes nothing into the state: the shipper does, by what it
+It loads, decodes and delivers what it is told to, and writes nothing into the state: the shipper does, by what it
 answers. It may be killed at any point, and ends when the shipper does. ``all``: without budgets.
 """
 
@@ -25,13 +25,11 @@ from autotrace.ship import process
 from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.delivery import workers
 from autotrace.ship.delivery.admission import decided_of
 from autotrace.ship.delivery.carrier import Receipt, ThreadCarrier
 from autotrace.ship.delivery.packing import Packer
-from autotrace.ship.delivery.workers import Admit, Admitted, Deliver, Delivered, Order, Reply, Summarise, Summarised
-from autotrace.ship.index.summary import answer
+from autotrace.ship.delivery.workers import Admit, Admitted, Deliver, Delivered, Order, Reply
 from autotrace.ship.process import log_to_file
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
@@ -46,7 +44,7 @@ class Worker:
         self._info = RunInfo.read(run_folder)
         self._unlimited = everything
         self._state = State.of_run(run_folder)
-        self._loader = Loader(self._state, run_folder, self._info, AHEAD)
+        self._loader = Loader(self._state, run_folder, self._info)
         self._decoder = Decoder(run_folder, much=True)
         self._packer = Packer(self._state, self._loader, self._decoder)
         self._carriers: dict[str, ThreadCarrier] = {}
@@ -58,10 +56,7 @@ class Worker:
         """Until the shipper closes its end, which raises ``EOFError`` or ``OSError``."""
         while True:
             order = self._waiting.popleft() if self._waiting else self._received()
-            if isinstance(order, Summarise):
-                self._loader.refresh()
-                self._reply(Summarised(answer(self._loader, order.ticket, order.trace_id, order.final)))
-            elif isinstance(order, Deliver):
+            if isinstance(order, Deliver):
                 self._deliver(order)
 
     def _received(self) -> Order:

@@ -2,8 +2,8 @@
 the two say to each other, through a pair of sockets.
 
 The shipper reads the spool, decides and writes the state; a delivery process (``worker``) reads both, and answers.
-Traces are dealt out by id. A process that died loses nothing: what it was asked is asked again, what it was to deliver
-is still in the queue, and what it delivered without an answer is replaced by the next delivery."""
+Traces are dealt out by id. A process that died loses nothing: what it was to deliver is still in the queue, and what it
+delivered without an answer is replaced by the next delivery."""
 
 from __future__ import annotations
 
@@ -24,16 +24,7 @@ import msgspec
 from autotrace.run import files, layout
 from autotrace.run.process import python
 from autotrace.ship.delivery.carrier import Receipt, Wanted
-from autotrace.ship.index.summary import Answer
 from autotrace.ship.store.delivery_queue import Share
-
-
-class Summarise(msgspec.Struct, tag=True):
-    """Assemble a complete trace and summarise it: answered by ``Summarised``."""
-
-    ticket: int
-    trace_id: str
-    final: bool
 
 
 class Deliver(msgspec.Struct, tag=True):
@@ -48,12 +39,6 @@ class Admitted(msgspec.Struct, tag=True):
     """The answer to ``Admit``."""
 
     admitted: bool
-
-
-class Summarised(msgspec.Struct, tag=True):
-    """What the index keeps of a trace."""
-
-    answer: Answer
 
 
 class Delivered(msgspec.Struct, tag=True):
@@ -75,8 +60,8 @@ class Admit(msgspec.Struct, tag=True):
     sizes: dict[str, int]
 
 
-Order = Summarise | Deliver | Admitted
-Reply = Summarised | Delivered | Admit
+Order = Deliver | Admitted
+Reply = Delivered | Admit
 
 encode = msgspec.msgpack.Encoder().encode
 orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
@@ -85,8 +70,6 @@ replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 
 _log = logging.getLogger("autotrace.ship")
 
-ASKED = 64
-"""Summaries that a process may owe: enough to keep it busy while the shipper reads."""
 PARCELS = 2
 """Parcels for one backend that a process may have: one at the sink, one that is being loaded."""
 FIRST_DELAY = 0.2
@@ -103,8 +86,6 @@ class WorkerProcess:
 
     def __init__(self, number: int, run_folder: Path, everything: bool) -> None:
         self.number = number
-        self.asked: dict[int, str] = {}
-        """Ticket -> trace id of the summaries that it owes."""
         self.parcels: dict[int, Future[Receipt]] = {}
         self.note = ""
         self.deaths = 0
@@ -163,23 +144,21 @@ class WorkerProcess:
         if self._lost:
             raise EOFError
 
-    def bury(self) -> list[Answer]:
-        """It died: take back what it was to do, as ``take_back`` does."""
+    def bury(self) -> None:
+        """It died: take back what it was to do."""
         code = self.stop(0.0)
         self.deaths = 1 if time.monotonic() - self._began > CALM else self.deaths + 1
         self._not_before = time.monotonic() + min(LONGEST_DELAY, FIRST_DELAY * 2 ** (self.deaths - 1))
         how = "ended" if code is None or code >= 0 else f"was killed by signal {-code}"
         _log.warning("delivery process %d %s; its trajectories are dealt out again", self.number + 1, how)
-        return self.take_back()
+        self.take_back()
 
-    def take_back(self) -> list[Answer]:
-        """What it has not done is not done by it. The answers, all failed, to what it was asked."""
+    def take_back(self) -> None:
+        """What it has not done is not done by it."""
         self._lost = False
-        asked, self.asked = self.asked, {}
         parcels, self.parcels = self.parcels, {}
         for parcel in parcels.values():
             parcel.set_result(Receipt())
-        return [Answer(ticket, trace_id, failed=True) for ticket, trace_id in asked.items()]
 
     def stop(self, seconds: float) -> int | None:
         """Let it end, or end it after ``seconds``; its exit code."""
@@ -197,12 +176,11 @@ class WorkerProcess:
 
 
 class Workers:
-    """``count`` delivery processes of one run; also the ``Summariser`` that makes summaries in them."""
+    """``count`` delivery processes of one run."""
 
     def __init__(self, run_folder: Path, count: int, everything: bool, admit: Callable[[Admit], bool]) -> None:
         self._all = [WorkerProcess(number, run_folder, everything) for number in range(count)]
         self._numbers = itertools.count(1)
-        self._answers: list[Answer] = []
         self._admit = admit
 
     @property
@@ -215,27 +193,6 @@ class Workers:
         several at once."""
         count = len(self._all) if parallel else 1
         return [(RemoteCarrier(self, self._all[number], backend), Share(number, count)) for number in range(count)]
-
-    # -- summaries -----------------------------------------------------------------------------------------------------
-
-    def room(self) -> int:
-        """See ``Summariser``."""
-        if not all(worker.ready for worker in self._all):
-            return 0
-        return min(ASKED - len(worker.asked) for worker in self._all)
-
-    def ask(self, ticket: int, trace_id: str, final: bool) -> None:
-        """See ``Summariser``."""
-        shares = (Share(worker.number, len(self._all)) for worker in self._all)
-        worker = next(self._all[share.number] for share in shares if trace_id in share)
-        worker.asked[ticket] = trace_id
-        worker.send(Summarise(ticket, trace_id, final))
-
-    def answers(self) -> Iterator[Answer]:
-        """See ``Summariser``."""
-        self.listen()
-        answers, self._answers = self._answers, []
-        yield from answers
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -258,13 +215,10 @@ class Workers:
                 for reply in worker.replies():
                     self._take(worker, reply)
             except (EOFError, OSError, msgspec.MsgspecError):
-                self._answers += worker.bury()
+                worker.bury()
 
     def _take(self, worker: WorkerProcess, reply: Reply) -> None:
-        if isinstance(reply, Summarised):
-            worker.asked.pop(reply.answer.ticket, None)
-            self._answers.append(reply.answer)
-        elif isinstance(reply, Delivered):
+        if isinstance(reply, Delivered):
             worker.note = reply.note
             worker.parcels.pop(reply.number).set_result(reply.receipt)
         else:
@@ -278,7 +232,7 @@ class Workers:
         """End all processes; they are started again when there is something for them to do."""
         for worker in self._all:
             worker.stop(2.0)
-            self._answers += worker.take_back()
+            worker.take_back()
 
 
 class RemoteCarrier:

@@ -4,12 +4,11 @@ their records lie, which are complete. Delivers nothing and keeps no content in 
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import socket
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +23,7 @@ from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, OpenTrace
 from autotrace.ship.index.processes import Processes
 from autotrace.ship.index.segments import Segment, Segments
-from autotrace.ship.index.summary import Summaries, Summariser, Summary, add_facts, begin
+from autotrace.ship.index.summary import Summary, add_facts, begin
 from autotrace.ship.index.traces import Calls, Traces
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
@@ -79,8 +78,6 @@ class Indexer:
         self._run_folder = run_folder
         self._subscribers = subscribers
         self.loader = Loader(state, run_folder, info, ahead)
-        self._summariser: Summariser = Summaries(self.loader)
-        self._tickets = itertools.count(1)
         self._processes = Processes(state, run_folder)
         self._segments = Segments(state, run_folder, info.run_id)
         self._facts = FactBook(state)
@@ -138,16 +135,6 @@ class Indexer:
         """``clocks``: boot of another node -> nanoseconds from its monotonic clock to our wall clock; it grows
         (``ship.cluster.receiver``)."""
         self._clocks = clocks
-
-    def use_summariser(self, summariser: Summariser) -> None:
-        """Have summaries made elsewhere from now on; what was asked before is asked again."""
-        self._summariser = summariser
-        self.loader.drop()
-        self._calls.keeps = isinstance(summariser, Summaries)
-        if not self._calls.keeps:  # others will read them
-            self.loader.kept.drop_all()
-        for trace in self._traces.open.values():
-            trace.ticket = None
 
     def look_at_locks(self) -> None:
         """Find out at the next ``round`` which processes still live, however young the segments are."""
@@ -282,34 +269,25 @@ class Indexer:
 
         ``over``: the run is over, so nothing is waited for any longer.
         """
-        now = time.monotonic()
-        ended = self._processes.has_ended
-        most = min(ONCE_PER_ROUND, self._summariser.room())
-        for trace_id, trace in self._traces.open.items():
-            if most <= 0:
-                break
-            verdict = trace.verdict(now, ended, over) if trace.ticket is None else None
-            if verdict is not None:
-                trace.ticket = next(self._tickets)
-                self._summariser.ask(trace.ticket, trace_id, verdict == "final")
-                most -= 1
-        count = 0
-        with contextlib.ExitStack() as transaction:
-            for answer in self._summariser.answers():
-                if not count:
-                    transaction.enter_context(self._state)
-                count += 1
-                asked = self._traces.open.get(answer.trace_id)
-                if asked is None or asked.ticket != answer.ticket:
-                    continue  # more of it was read meanwhile
-                if answer.failed:
-                    asked.touch()
-                else:
-                    self._complete(asked, answer.summary)
-        return count
+        now, ended, room = time.monotonic(), self._processes.has_ended, self.loader.room()
+        most = ONCE_PER_ROUND if room is None else min(ONCE_PER_ROUND, room)
+        verdicts = ((trace, trace.verdict(now, ended, over)) for trace in self._traces.open.values())
+        settled = list(islice((each for each in verdicts if each[1] is not None), most))
+        if settled:
+            self.loader.refresh()
+            with self._state:
+                for trace, verdict in settled:
+                    self._complete(trace, verdict == "final")
+        return len(settled)
 
-    def _complete(self, trace: OpenTrace, summary: Summary | None) -> None:
+    def _complete(self, trace: OpenTrace, final: bool) -> None:
         row = trace.row
+        try:
+            look = self.loader.look(row.trace_id, final=final)
+        except OSError:  # the file system fails: it is tried again
+            trace.touch()
+            return
+        summary = None if look is None else Summary.of(look, self.loader.settings())
         del self._traces.open[row.trace_id]
         if summary is None and not row.name:  # ends of calls whose beginnings were not recorded: there is no trace
             self._state.remove_row(row.trace_id)

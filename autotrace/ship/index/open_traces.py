@@ -56,7 +56,6 @@ class OpenTrace:
         "root_host",
         "row",
         "stored",
-        "ticket",
         "tools",
         "touched",
     )
@@ -86,13 +85,10 @@ class OpenTrace:
         """It belongs to another trajectory, whose id was not read yet."""
         self.stored = False
         """``row`` is in the state but for its counts (``State.put_counts``)."""
-        self.ticket: int | None = None
-        """Its summary was asked for under this number, and nothing was read since."""
 
     def touch(self) -> float:
         """Something was read; when."""
         self.touched = now = time.monotonic()
-        self.ticket = None
         self.dirty = True
         return now
 

@@ -1,12 +1,11 @@
 """The line about a complete trace, as findings read it, and by which digests late facts may name it.
 
-A summary is made of the assembled trajectory, wherever that happens (``Summariser``); the indexer stores it."""
+The indexer makes a summary of the assembled trajectory, and stores it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -16,7 +15,7 @@ from autotrace.insight.examine import examine
 from autotrace.insight.profile import Profile, decode, encode
 from autotrace.insight.records import Record
 from autotrace.insight.settings import Settings
-from autotrace.ship.assembly.loader import Loader, Look
+from autotrace.ship.assembly.loader import Look
 from autotrace.ship.store.row import Row, identity
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.jsonable import number
@@ -83,63 +82,6 @@ def _basis(look: Look) -> str:
     trajectory = look.trajectory
     made_of = look.records, len(trajectory.spans), trajectory.settings, judged(trajectory.facts)
     return hashlib.blake2b(msgspec.json.encode(made_of), digest_size=8).hexdigest()
-
-
-class Answer(msgspec.Struct):
-    """What a ``Summariser`` found out."""
-
-    ticket: int
-    trace_id: str
-    summary: Summary | None = None
-    """None: nothing is left of the trace."""
-    failed: bool = False
-    """It could not be read now."""
-
-
-class Summariser(Protocol):
-    """Makes summaries: in this process, or in others."""
-
-    def room(self) -> int:
-        """How many may be asked for now."""
-
-    def ask(self, ticket: int, trace_id: str, final: bool) -> None:
-        """Ask for a summary; ``final`` as in ``Loader.load``. The state has what it is made of."""
-
-    def answers(self) -> Iterator[Answer]:
-        """What has been answered since the last call, each once, in any order."""
-
-
-class Summaries:
-    """The ``Summariser`` of this process: makes a summary when its answer is taken."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-        self._asked: list[tuple[int, str, bool]] = []
-
-    def room(self) -> int:
-        """None while delivery has to catch up: what is summarised now is delivered without being read again."""
-        room = self._loader.room()
-        return 1 << 30 if room is None else room
-
-    def ask(self, ticket: int, trace_id: str, final: bool) -> None:
-        """See ``Summariser``."""
-        self._asked.append((ticket, trace_id, final))
-
-    def answers(self) -> Iterator[Answer]:
-        """See ``Summariser``."""
-        asked, self._asked = self._asked, []
-        self._loader.refresh()
-        for ticket, trace_id, final in asked:
-            yield answer(self._loader, ticket, trace_id, final)
-
-
-def answer(loader: Loader, ticket: int, trace_id: str, final: bool) -> Answer:
-    """Load a trace and summarise it. ``loader`` is fresh."""
-    try:
-        look = loader.look(trace_id, final=final)
-    except OSError:  # the file system fails: it is tried again
-        return Answer(ticket, trace_id, failed=True)
-    return Answer(ticket, trace_id, None if look is None else Summary.of(look, loader.settings()))
 
 
 def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, Any]) -> None:

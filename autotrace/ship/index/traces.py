@@ -105,8 +105,6 @@ class Calls:
         self._joins = joins
         self._processes = processes
         self._kept = kept
-        self.keeps = True
-        """Records are put into ``kept``."""
         self._begun = begun
         self.offsets: Offsets = {}
         """Of this round."""
@@ -177,8 +175,7 @@ class Calls:
                 self._processes.skip(segment.process, f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory")
             return None
         offsets = self.offsets.setdefault((trace_id, segment.id), array("q"))
-        kept = self._kept.of(trace_id, segment.id) if self.keeps else None
-        latest = trace, offsets, kept
+        latest = trace, offsets, self._kept.of(trace_id, segment.id)
         self._touched[trace_id] = trace
         if record.trace.hex() == trace_id:
             self._latest[record.trace] = latest

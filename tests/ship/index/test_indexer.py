@@ -10,7 +10,6 @@ import pytest
 from autotrace.run.info import RunInfo
 from autotrace.ship.index import open_traces
 from autotrace.ship.index.indexer import Indexer
-from autotrace.ship.index.summary import Summaries
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from tests.ship.spools import Process, new_run, trajectory
@@ -53,12 +52,6 @@ def complete(indexer: Indexer) -> int:
 def test_it_completes_no_more_than_memory_has_room_for(indexer: Indexer) -> None:
     assert 20 < complete(indexer) < 60
     assert indexer.open_traces and not indexer.has_room
-
-
-def test_other_delivery_processes_begin_with_room(indexer: Indexer) -> None:
-    complete(indexer)
-    indexer.use_summariser(Summaries(indexer.loader))
-    assert indexer.has_room
 
 
 def test_what_stays_in_the_spool_takes_no_room(indexer: Indexer, monkeypatch: pytest.MonkeyPatch) -> None:
