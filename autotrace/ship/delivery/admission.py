@@ -8,7 +8,6 @@ delivers it still."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
 
 from autotrace.config.scalars import fraction
 from autotrace.config.written import KeepRules
@@ -21,17 +20,6 @@ SHORTEST = 600.0
 """Seconds that a run must have taken before it says anything about a day."""
 OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
 """Why a trajectory counts as left out, in the state."""
-
-
-class Admission(Protocol):
-    """Decides which trajectories a backend may get."""
-
-    @property
-    def limited(self) -> bool:
-        """Whether there is anything to decide."""
-
-    def admits(self, trace_id: str, group: str, step: int | None, sizes: Callable[[], Mapping[str, int]]) -> bool:
-        """Whether a trajectory of ``group`` may be sent. ``sizes``: trace id -> bytes, of the whole group."""
 
 
 class Ledger:
@@ -50,7 +38,8 @@ class Ledger:
     def admits(self, trace_id: str, group: str, step: int | None, sizes: Callable[[], Mapping[str, int]]) -> bool:
         """Whether a trajectory of ``group`` may be sent. The first of a group decides for all of it; ``sizes``: trace
         id -> bytes it would take. What is sent again is not counted again."""
-        decided = decided_of(self._state, self._backend, group)
+        sql = "SELECT trace_id, bytes FROM admitted WHERE backend = ? AND group_key = ?"
+        decided: dict[str, int | None] = dict(self._state.db.execute(sql, (self._backend, group)).fetchall())
         if trace_id in decided:
             return decided[trace_id] is not None
         undecided = {other: size for other, size in sizes().items() if other not in decided}
@@ -73,12 +62,6 @@ class Ledger:
         """The backend took ``size`` more bytes."""
         if size:
             self._state.put_meta(key := sent_key(self._backend), str(int(self._state.meta(key) or 0) + size))
-
-
-def decided_of(state: State, backend: str, group: str) -> dict[str, int | None]:
-    """Of the trajectories of ``group`` that were decided on: bytes, or None where they may not be sent."""
-    sql = "SELECT trace_id, bytes FROM admitted WHERE backend = ? AND group_key = ?"
-    return dict(state.db.execute(sql, (backend, group)).fetchall())
 
 
 def sent_key(backend: str) -> str:

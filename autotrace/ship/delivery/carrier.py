@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from autotrace.ship.delivery.admission import Admission
+from autotrace.ship.delivery.admission import Ledger
 from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
 from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
 from autotrace.trajectory.model import Trajectory
@@ -103,17 +103,17 @@ class ThreadCarrier(_OneThread):
     The next parcel is loaded while the backend is at the one before. If that fails, the next is handed back untried.
     """
 
-    def __init__(self, sink: Sink, packer: Packer, admission: Admission) -> None:
+    def __init__(self, sink: Sink, packer: Packer, ledger: Ledger) -> None:
         super().__init__(sink)
         self._packer = packer
-        self._admission = admission
+        self._ledger = ledger
         self._binds: list[tuple[str, Mapping[str, Any]]] = []
         self._failures = 0
 
     @property
     def capacity(self) -> int:
         """See ``Carrier``. A budget asks the sink for sizes, and a sink is asked by one thread at a time."""
-        return 1 if self._admission.limited else 2
+        return 1 if self._ledger.limited else 2
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """See ``Carrier``."""
@@ -121,7 +121,7 @@ class ThreadCarrier(_OneThread):
 
     def send(self, wanted: Wanted) -> Future[Receipt]:
         """See ``Carrier``."""
-        parcel, left_out = self._packer.parcel(self.sink, self._admission, wanted)
+        parcel, left_out = self._packer.parcel(self.sink, self._ledger, wanted)
         if parcel is None:
             nothing: Future[Receipt] = Future()
             nothing.set_result(Receipt(left_out=left_out))

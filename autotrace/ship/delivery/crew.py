@@ -17,7 +17,7 @@ from autotrace.ship.delivery.into_tables import GATHER as GATHER_FOR_TABLES
 from autotrace.ship.delivery.into_tables import TablesSink
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.packing import Packer
-from autotrace.ship.delivery.workers import Admit, Workers
+from autotrace.ship.delivery.workers import Workers
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import Memory, State
@@ -46,11 +46,12 @@ class Crew:
         self._unlimited = unlimited
         self._tables = tables
         self._packer = Packer(state, indexer.loader, decoder)
-        self._ledgers: dict[str, Ledger] = {}
         self._closed = self._warm = False
         self.broken = False
         """The delivery processes died again and again."""
-        self.count = given
+        self._alone = given > 1 and not unlimited and info.step_budget is not None
+        """One process counts what a budget allows."""
+        self.count = 1 if self._alone else given
         """Processes that deliver."""
         self._workers = self._hired()
         self.couriers = Couriers(state, outbox, self._make, info.backends)
@@ -59,7 +60,7 @@ class Crew:
         """``count`` processes, if that is not the shipper alone."""
         if self.count < 2:
             return None
-        return Workers(self._run_folder, self.count, self._unlimited, self._admit)
+        return Workers(self._run_folder, self.count)
 
     def _make(self, name: str) -> list[Courier]:
         if name == TABLES:
@@ -67,7 +68,7 @@ class Crew:
             free = Ledger(self._state, name, None)
             carrier = ThreadCarrier(self._tables, self._packer, free)
             return [Courier(name, carrier, free, gather=GATHER_FOR_TABLES)]
-        ledger = self._ledgers[name] = self._ledger(name)
+        ledger = Ledger(self._state, name, None if self._unlimited else self._info.step_budget)
         backend = registry.usable(name)
         if backend.from_tables:
             sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
@@ -84,13 +85,6 @@ class Crew:
         self._packer.destinations = 1 + sum(
             alone and not registry.get(name).from_tables for name in self._info.backends
         )
-
-    def _ledger(self, name: str) -> Ledger:
-        return Ledger(self._state, name, None if self._unlimited else self._info.step_budget)
-
-    def _admit(self, question: Admit) -> bool:
-        ledger = self._ledgers[question.backend]
-        return ledger.admits(question.trace_id, question.group, question.step, lambda: question.sizes)
 
     def relieve(self) -> None:
         """Deliver alone if the delivery processes die again and again, once nothing is on its way."""
@@ -152,6 +146,8 @@ class Crew:
         """Notes for the user."""
         if self._workers is not None:
             yield from self._workers.notes()
+        if self._alone:
+            yield "one process counts what --step-budget allows, so the shipper delivers alone"
         if self.broken:
             yield "the delivery processes died again and again, so the shipper delivers alone; why: shipper.log"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.delivery.admission import OVER_BUDGET, Admission
+from autotrace.ship.delivery.admission import OVER_BUDGET, Ledger
 from autotrace.ship.store.state import State
 from autotrace.sinks.protocol import Sink
 from autotrace.trajectory.model import Trajectory
@@ -65,16 +65,14 @@ class Packer:
         self._shared: dict[tuple[str, int], _Shared] = {}
         self._bytes = 0
 
-    def parcel(
-        self, sink: Sink, admission: Admission, wanted: Sequence[tuple[str, int]]
-    ) -> tuple[Parcel | None, LeftOut]:
+    def parcel(self, sink: Sink, ledger: Ledger, wanted: Sequence[tuple[str, int]]) -> tuple[Parcel | None, LeftOut]:
         """The first of ``wanted`` (trace ids and versions), None when none of them can be sent, and what never is."""
         parcel, left_out = Parcel([], {}), LeftOut()
         self._loader.refresh()
         for trace_id, version in wanted:
             try:
                 loaded = self._once(trace_id, version)
-                affordable = loaded is None or self._affordable(sink, admission, loaded[0])
+                affordable = loaded is None or self._affordable(sink, ledger, loaded[0])
             except OSError as error:  # the file system fails: nothing is acknowledged, so it is tried again
                 _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
                 break
@@ -116,8 +114,8 @@ class Packer:
             self._decoder.add_texts(loaded[0])
         return loaded
 
-    def _affordable(self, sink: Sink, admission: Admission, trajectory: Trajectory) -> bool:
-        if not admission.limited:
+    def _affordable(self, sink: Sink, ledger: Ledger, trajectory: Trajectory) -> bool:
+        if not ledger.limited:
             return True
         own = trajectory.trace_id
         row = self._state.row(own)
@@ -131,4 +129,4 @@ class Packer:
                     by_trace[other.trace_id] = sink.size(loaded[0])
             return by_trace
 
-        return admission.admits(own, group, None if row is None else row.step, sizes)
+        return ledger.admits(own, group, None if row is None else row.step, sizes)

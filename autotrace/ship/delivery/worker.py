@@ -1,8 +1,8 @@
-"""``python -m autotrace.ship.delivery.worker RUN_FOLDER DESCRIPTOR [all]``: one of the delivery processes of a shipper
+"""``python -m autotrace.ship.delivery.worker RUN_FOLDER DESCRIPTOR``: one of the delivery processes of a shipper
 with ``--shippers``; ``workers`` starts it.
 
 It loads, decodes and delivers what it is told to, and writes nothing into the state: the shipper does, by what it
-answers. It may be killed at any point, and ends when the shipper does. ``all``: without budgets.
+answers. It may be killed at any point, and ends when the shipper does.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import os
 import signal
 import sys
 import threading
-from collections import deque
-from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,10 +24,10 @@ from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.delivery import workers
-from autotrace.ship.delivery.admission import decided_of
+from autotrace.ship.delivery.admission import Ledger
 from autotrace.ship.delivery.carrier import Receipt, ThreadCarrier
 from autotrace.ship.delivery.packing import Packer
-from autotrace.ship.delivery.workers import Admit, Admitted, Deliver, Delivered, Order, Reply
+from autotrace.ship.delivery.workers import Deliver, Delivered
 from autotrace.ship.process import log_to_file
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
@@ -38,34 +36,23 @@ from autotrace.sinks import registry
 class Worker:
     """Carries out the shipper's orders, one after the other; sinks deliver in threads of their own."""
 
-    def __init__(self, run_folder: Path, connection: Connection, everything: bool) -> None:
+    def __init__(self, run_folder: Path, connection: Connection) -> None:
         self._run_folder = run_folder
         self._connection = connection
         self._info = RunInfo.read(run_folder)
-        self._unlimited = everything
         self._state = State.of_run(run_folder)
         self._loader = Loader(self._state, run_folder, self._info)
         self._decoder = Decoder(run_folder, much=True)
         self._packer = Packer(self._state, self._loader, self._decoder)
         self._carriers: dict[str, ThreadCarrier] = {}
         self._bound = 0
-        self._waiting: deque[Order] = deque()
         self._sending = threading.Lock()
 
     def serve(self) -> None:
         """Until the shipper closes its end, which raises ``EOFError`` or ``OSError``."""
         while True:
-            order = self._waiting.popleft() if self._waiting else self._received()
-            if isinstance(order, Deliver):
-                self._deliver(order)
-
-    def _received(self) -> Order:
-        process.collect_garbage()
-        return workers.orders.decode(self._connection.recv_bytes())
-
-    def _reply(self, reply: Reply) -> None:
-        with self._sending:
-            self._connection.send_bytes(workers.encode(reply))
+            process.collect_garbage()
+            self._deliver(workers.orders.decode(self._connection.recv_bytes()))
 
     def _deliver(self, order: Deliver) -> None:
         carrier = self._carriers.get(order.backend)
@@ -76,15 +63,16 @@ class Worker:
         self._hand_on_binds()
 
         def done(future: Future[Receipt]) -> None:
-            self._reply(Delivered(order.number, future.result(), self._decoder.problem or ""))
+            answer = Delivered(order.number, future.result(), self._decoder.problem or "")
+            with self._sending:
+                self._connection.send_bytes(workers.encode(answer))
 
         carrier.send(order.wanted).add_done_callback(done)
 
     def _carrier(self, backend: str) -> ThreadCarrier:
         memory = Memory(self._state, f"backend:{backend}:")
         sink = registry.make(backend, self._info, self._run_folder, memory)
-        limited = not self._unlimited and self._info.step_budget is not None
-        return ThreadCarrier(sink, self._packer, _Budgets(self._state, backend, limited, self._admitted))
+        return ThreadCarrier(sink, self._packer, Ledger(self._state, backend, None))
 
     def _hand_on_binds(self) -> None:
         """What was reported about the run since the last delivery: the shipper has stored it before its order."""
@@ -96,32 +84,8 @@ class Worker:
             for carrier in self._carriers.values():
                 carrier.bind(name, value)
 
-    def _admitted(self, question: Admit) -> bool:
-        self._reply(question)
-        while True:
-            order = self._received()
-            if isinstance(order, Admitted):
-                return order.admitted
-            self._waiting.append(order)
 
-
-class _Budgets:
-    """The ``Admission`` of a worker: the shipper decides."""
-
-    def __init__(self, state: State, backend: str, limited: bool, ask: Callable[[Admit], bool]) -> None:
-        self.limited = limited
-        self._state = state
-        self._backend = backend
-        self._ask = ask
-
-    def admits(self, trace_id: str, group: str, step: int | None, sizes: Callable[[], Mapping[str, int]]) -> bool:
-        decided = decided_of(self._state, self._backend, group)
-        if trace_id in decided:
-            return decided[trace_id] is not None
-        return self._ask(Admit(self._backend, trace_id, group, step, dict(sizes())))
-
-
-def main(run_folder: str, descriptor: int, everything: bool) -> int:
+def main(run_folder: str, descriptor: int) -> int:
     """Serve until the shipper is gone."""
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
@@ -129,7 +93,7 @@ def main(run_folder: str, descriptor: int, everything: bool) -> int:
     process.put_off_garbage()
     log_to_file(Path(run_folder))
     try:
-        Worker(Path(run_folder), Connection(descriptor), everything).serve()
+        Worker(Path(run_folder), Connection(descriptor)).serve()
     except (EOFError, ConnectionError):
         return exit_codes.OK
     except Exception:
@@ -139,7 +103,7 @@ def main(run_folder: str, descriptor: int, everything: bool) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1], int(sys.argv[2]), "all" in sys.argv[3:])
+    code = main(sys.argv[1], int(sys.argv[2]))
     logging.shutdown()
     # Not sys.exit: a parcel on its way is the next shipper's to send again, and must not be sent by both.
     os._exit(code)

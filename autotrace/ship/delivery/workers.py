@@ -12,7 +12,7 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -27,22 +27,16 @@ from autotrace.ship.delivery.carrier import Receipt, Wanted
 from autotrace.ship.store.delivery_queue import Share
 
 
-class Deliver(msgspec.Struct, tag=True):
-    """Deliver traces to a backend: answered by ``Delivered``."""
+class Deliver(msgspec.Struct):
+    """What a process is told: to deliver traces to a backend."""
 
     number: int
     backend: str
     wanted: list[tuple[str, int]]
 
 
-class Admitted(msgspec.Struct, tag=True):
-    """The answer to ``Admit``."""
-
-    admitted: bool
-
-
-class Delivered(msgspec.Struct, tag=True):
-    """What came of a parcel."""
+class Delivered(msgspec.Struct):
+    """What it answers: what came of that."""
 
     number: int
     receipt: Receipt
@@ -50,23 +44,9 @@ class Delivered(msgspec.Struct, tag=True):
     """For the user: why texts could not be decoded."""
 
 
-class Admit(msgspec.Struct, tag=True):
-    """Asks whether the budgets allow a trajectory to be sent: answered by ``Admitted``, and waited for."""
-
-    backend: str
-    trace_id: str
-    group: str
-    step: int | None
-    sizes: dict[str, int]
-
-
-Order = Deliver | Admitted
-Reply = Delivered | Admit
-
 encode = msgspec.msgpack.Encoder().encode
-orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
-replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
-
+orders = msgspec.msgpack.Decoder(Deliver)
+answers = msgspec.msgpack.Decoder(Delivered)
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -84,7 +64,7 @@ GIVE_UP = 6
 class WorkerProcess:
     """One delivery process, of which there may be several in a row."""
 
-    def __init__(self, number: int, run_folder: Path, everything: bool) -> None:
+    def __init__(self, number: int, run_folder: Path) -> None:
         self.number = number
         self.parcels: dict[int, Future[Receipt]] = {}
         self.note = ""
@@ -92,7 +72,6 @@ class WorkerProcess:
         """In a row."""
         self._words = python("autotrace.ship.delivery.worker", str(run_folder))
         self._log = run_folder / layout.SHIPPER_LOG
-        self._last_words = ["all"] if everything else []
         self._process: subprocess.Popen[bytes] | None = None
         self._began = self._not_before = 0.0
         self._lost = False
@@ -114,7 +93,7 @@ class WorkerProcess:
         ours, theirs = Pipe()
         log = files.append(self._log)
         try:
-            words = [*self._words, str(theirs.fileno()), *self._last_words]
+            words = [*self._words, str(theirs.fileno())]
             self._process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[theirs.fileno()]
             )
@@ -127,7 +106,7 @@ class WorkerProcess:
         self.connection = ours
         return ours
 
-    def send(self, order: Order) -> None:
+    def send(self, order: Deliver) -> None:
         """Tell it what to do. What it does not hear because it died is handed back by ``bury``."""
         try:
             connection = self.connection or self._start()
@@ -137,10 +116,10 @@ class WorkerProcess:
             if self.connection is None and not self.deaths:
                 _log.error("a delivery process cannot be started: %s", error)
 
-    def replies(self) -> Iterator[Reply]:
+    def answered(self) -> Iterator[Delivered]:
         """What it has answered. Raises ``EOFError`` or ``OSError`` once it is dead and everything was handed out."""
         while self.connection is not None and self.connection.poll():
-            yield replies.decode(self.connection.recv_bytes())
+            yield answers.decode(self.connection.recv_bytes())
         if self._lost:
             raise EOFError
 
@@ -178,10 +157,9 @@ class WorkerProcess:
 class Workers:
     """``count`` delivery processes of one run."""
 
-    def __init__(self, run_folder: Path, count: int, everything: bool, admit: Callable[[Admit], bool]) -> None:
-        self._all = [WorkerProcess(number, run_folder, everything) for number in range(count)]
+    def __init__(self, run_folder: Path, count: int) -> None:
+        self._all = [WorkerProcess(number, run_folder) for number in range(count)]
         self._numbers = itertools.count(1)
-        self._admit = admit
 
     @property
     def broken(self) -> bool:
@@ -193,8 +171,6 @@ class Workers:
         several at once."""
         count = len(self._all) if parallel else 1
         return [(RemoteCarrier(self, self._all[number], backend), Share(number, count)) for number in range(count)]
-
-    # -- messages ------------------------------------------------------------------------------------------------------
 
     def deliver(self, worker: WorkerProcess, backend: str, wanted: Wanted) -> Future[Receipt]:
         """Have ``worker`` deliver them."""
@@ -212,17 +188,11 @@ class Workers:
             time.sleep(seconds)
         for worker in self._all:
             try:
-                for reply in worker.replies():
-                    self._take(worker, reply)
+                for answer in worker.answered():
+                    worker.note = answer.note
+                    worker.parcels.pop(answer.number).set_result(answer.receipt)
             except (EOFError, OSError, msgspec.MsgspecError):
                 worker.bury()
-
-    def _take(self, worker: WorkerProcess, reply: Reply) -> None:
-        if isinstance(reply, Delivered):
-            worker.note = reply.note
-            worker.parcels.pop(reply.number).set_result(reply.receipt)
-        else:
-            worker.send(Admitted(self._admit(reply)))
 
     def notes(self) -> Iterator[str]:
         """Notes for the user."""

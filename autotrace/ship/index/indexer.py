@@ -23,7 +23,7 @@ from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, OpenTrace
 from autotrace.ship.index.processes import Processes
 from autotrace.ship.index.segments import Segment, Segments
-from autotrace.ship.index.summary import Summary, add_facts, begin
+from autotrace.ship.index.summary import add_facts, begin, fill
 from autotrace.ship.index.traces import Calls, Traces
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
@@ -287,19 +287,18 @@ class Indexer:
         except OSError:  # the file system fails: it is tried again
             trace.touch()
             return
-        summary = None if look is None else Summary.of(look, self.loader.settings())
         del self._traces.open[row.trace_id]
-        if summary is None and not row.name:  # ends of calls whose beginnings were not recorded: there is no trace
+        if look is None and not row.name:  # ends of calls whose beginnings were not recorded: there is no trace
             self._state.remove_row(row.trace_id)
             return
         row.version += 1
         row.complete = True
-        if summary is not None:
-            summary.fill(row)
+        if look is not None:
+            fill(row, look, self.loader.settings())
             self._state.db.executemany(
-                "INSERT OR IGNORE INTO digests VALUES (?, ?)", ((digest, row.trace_id) for digest in summary.digests)
+                "INSERT OR IGNORE INTO digests VALUES (?, ?)", ((digest, row.trace_id) for digest in look.digests)
             )
-            changed = self._facts.digested(row, summary.digests)
+            changed = self._facts.digested(row, look.digests)
             if row.trace_id in changed:
                 add_facts(row, facts_of(self._state, row.trace_id))
             self._has_news(changed - {row.trace_id})

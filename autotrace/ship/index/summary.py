@@ -1,6 +1,4 @@
-"""The line about a complete trace, as findings read it, and by which digests late facts may name it.
-
-The indexer makes a summary of the assembled trajectory, and stores it."""
+"""The line about a complete trace, as findings read it: the indexer fills it from the assembled trajectory."""
 
 from __future__ import annotations
 
@@ -32,46 +30,15 @@ def record(row: Row, known: Profile) -> Record:
     )  # fmt: skip
 
 
-COLUMNS = (
-    *identity({}), "name", "role", "status", "start_ns", "end_ns", "spans", "turns", "tool_calls", "prompt_tokens",
-    "response_tokens", "reward", "error", "facts", "attributes", "times", "profile",
-)  # fmt: skip
-"""Columns that the assembled trajectory fills."""
-
-
-class Summary(msgspec.Struct):
-    """What the index keeps of one trajectory."""
-
-    columns: dict[str, Any]
-    """By the names in ``COLUMNS``."""
-    digests: list[str]
-    """Of its responses: the agent's output and the response of each call."""
-
-    @classmethod
-    def of(cls, look: Look, settings: Settings) -> Summary:
-        """Of an assembled trajectory; ``settings``: of its run."""
-        row = Row(look.trajectory.trace_id)
-        summarise(row, look.trajectory)
-        row.profile = encode(_profile(look, settings))
-        return cls({column: getattr(row, column) for column in COLUMNS}, look.digests)
-
-    def fill(self, row: Row) -> None:
-        """Fill ``row``; ``attempt``, ``version``, what was decided, and what its group and its step showed of it stay:
-        they are looked at again, and until then this is known."""
-        before = decode(row.profile)
-        for column, value in self.columns.items():
-            setattr(row, column, value)
-        if before is not None and before.found and (profile := decode(row.profile)) is not None:
-            row.profile = encode(msgspec.structs.replace(profile, found=before.found))
-
-
-def _profile(look: Look, settings: Settings) -> Profile:
-    """As it is known, if nothing of what it was made of has changed: late facts bring most trajectories back once."""
-    trajectory, basis = look.trajectory, _basis(look)
-    known = decode(trajectory.profile)
-    if known is not None and basis and (known.basis, known.stamp) == (basis, registry.stamp()):
-        return msgspec.structs.replace(known, found=[])
-    return msgspec.structs.replace(examine(trajectory, settings), basis=basis)
+def fill(row: Row, look: Look, settings: Settings) -> None:
+    """Fill the line about a trajectory from the trajectory; ``settings``: of its run. What its group and its step
+    showed stays until they are looked at again. A trajectory is examined again only if something that it was made of
+    has changed: late facts bring most of them back once."""
+    summarise(row, look.trajectory)
+    known, basis = decode(row.profile), _basis(look)
+    if known is None or not basis or (known.basis, known.stamp) != (basis, registry.stamp()):
+        found = [] if known is None else known.found
+        row.profile = encode(msgspec.structs.replace(examine(look.trajectory, settings), basis=basis, found=found))
 
 
 def _basis(look: Look) -> str:

@@ -130,10 +130,8 @@ def test_a_late_fact_replaces_what_another_process_delivered(tmp_path: Path) -> 
     assert {line["facts"]["trained_in_step"] for line in delivered(run).values()} == {7} and len(made) == 12
 
 
-@pytest.mark.parametrize("budget", ["keep", "step_budget"])
-def test_groups_and_budgets_are_decided_once_for_all_processes(tmp_path: Path, budget: str) -> None:
-    limits: dict[str, Any] = {"keep": ["errors", "random=0.4"]} if budget == "keep" else {"step_budget": 60_000}
-    run = new_run(tmp_path, **limits)
+def test_groups_are_decided_once_for_all_processes(tmp_path: Path) -> None:
+    run = new_run(tmp_path, keep=["errors", "random=0.4"])
     fill(run, 80)
     alone = copy(run, "alone")
     ship(run, once=True, shippers=3)
@@ -141,11 +139,18 @@ def test_groups_and_budgets_are_decided_once_for_all_processes(tmp_path: Path, b
     groups = [line["attributes"]["uid"] for line in delivered(run).values()]
     assert 0 < len(groups) < 80
     assert all(groups.count(uid) == 4 for uid in groups)  # never half a group
-    if budget == "keep":
-        assert set(delivered(run)) == set(delivered(alone))
-    else:  # which groups came first is chance, how many fit is not
-        assert len(groups) == len(delivered(alone))
-        assert (run / "trajectories.jsonl").stat().st_size <= 60_000
+    assert set(delivered(run)) == set(delivered(alone))
+
+
+def test_one_process_counts_a_budget(tmp_path: Path) -> None:
+    run = new_run(tmp_path, step_budget=60_000)
+    fill(run, 80)
+    status = ship(run, once=True, shippers=3)
+    assert status.shippers == 1 and "one process counts what --step-budget allows" in " ".join(status.notes)
+    groups = [line["attributes"]["uid"] for line in delivered(run).values()]
+    assert 0 < len(groups) < 80 and all(groups.count(uid) == 4 for uid in groups)
+    assert (run / "trajectories.jsonl").stat().st_size <= 60_000
+    assert ship(run, once=True, everything=True, shippers=3).shippers == 3 and len(delivered(run)) == 80
 
 
 def test_killed_processes_lose_and_double_nothing(
@@ -212,7 +217,7 @@ def test_a_process_that_cannot_be_started_is_no_end(tmp_path: Path, monkeypatch:
 
 
 def test_a_backend_that_takes_one_caller_gets_one(tmp_path: Path) -> None:
-    workers = Workers(new_run(tmp_path), 3, False, lambda question: True)
+    workers = Workers(new_run(tmp_path), 3)
     assert [share for _, share in workers.carriers("jsonl", parallel=True)] == [Share(n, 3) for n in range(3)]
     assert [share for _, share in workers.carriers("own", parallel=False)] == [Share(0, 1)]
     assert [worker.pid for worker in workers._all] == [None] * 3  # started when there is something to do
