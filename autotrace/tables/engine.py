@@ -1,7 +1,7 @@
 """DuckDB over the rows of sources: a database in memory that opens only the files it is given, and writes nothing.
 
-Its views (``Views``) are the tables of the sources: what is in Parquet files, with what became known of it later, and
-beside it what is in no file yet (open calls, a run of an earlier release, a file of lines) under the same schema.
+Its views (``Views``) are the tables of the sources: what is in Parquet files, with facts that came later, and beside
+it what is in no file yet (open calls, a run of an earlier release, a file of lines) under the same schema.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def first_line(error: Exception) -> str:
 
 
 class Views:
-    """Of ``sources``, which are read when something of theirs is asked for."""
+    """The tables of ``sources``. A table is read when somebody asks for it."""
 
     def __init__(self, sources: Sequence[Source], progress: Progress | None = None) -> None:
         self.progress = progress
@@ -264,7 +264,7 @@ class Views:
         return {row[0] for row in self.asked(f"DESCRIBE SELECT * FROM {read(files)}")}
 
     def _with_facts(self, found: str, columns: Sequence[Column]) -> str:
-        """The trajectories ``found`` with what became known of them since they were written."""
+        """The trajectories ``found`` with the facts that came after they were written."""
         files = [file for source in self._sources for file in source.files("facts")]
         present = self._present([file for source in self._sources for file in source.files(TRAJECTORIES.name)])
         names = [column.name for column in columns if column.name in (*OF_FACTS, "findings", "facts")]
@@ -308,7 +308,7 @@ class Views:
     def _assembled(
         self, table: Table, columns: Sequence[Column], steps: Steps | None, sources: list[Source]
     ) -> pa.Table:
-        """Rows made of whole trajectories."""
+        """Rows made from whole trajectories."""
         import pyarrow as pa
 
         from autotrace.tables import arrow

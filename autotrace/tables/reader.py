@@ -73,7 +73,7 @@ def _asked_again(method: Callable[P, T]) -> Callable[P, T]:
 
 
 class Reader:
-    """Of one run, or of several as one."""
+    """Reads one run, or several as one."""
 
     def __init__(self, sources: Sequence[Source], progress: Progress | None = None) -> None:
         self.sources = list(sources)
@@ -209,7 +209,7 @@ class Reader:
     def resolve(self, prefix: str) -> str:
         """The whole id of the trajectory that begins with ``prefix`` (``tr-`` in front is MLflow's).
 
-        Raises ``KeyError`` with a sentence when there is none or more than one.
+        Raises ``KeyError`` with a sentence unless there is exactly one.
         """
         wanted = prefix.removeprefix("tr-").lower()
         begins = Condition("starts_with(trace_id, ?)", (wanted,), frozenset({"trace_id"}))
