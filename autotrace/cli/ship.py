@@ -92,6 +92,8 @@ def _report(folder: Path, status: Status) -> None:
         click.echo(terminal.safe(f"{name}: {backend.delivered} delivered, {backend.pending} left{rejected}{where}"))
         if backend.error:
             click.echo(terminal.safe(f"  {backend.error}"), err=True)
+    for note in status.notes:
+        click.echo(terminal.safe(note), err=True)
     if not status.backends:
         there = terminal.counted(status.trajectories, "trajectory is", "trajectories are")
         click.echo(terminal.safe(f"{there} in {folder}; the run has no backend (--backend NAME adds one)"))

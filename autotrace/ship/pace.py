@@ -145,7 +145,7 @@ def _remedies(backend: BackendStatus, info: RunInfo, shippers: int) -> list[str]
         remedies.append(
             "write into the server's database instead of through the server (--tracking-uri postgresql://...)"
         )
-    elif not place.startswith("sqlite"):  # one SQLite file has one writer
+    elif info.step_budget is None and not place.startswith("sqlite"):  # one SQLite file has one writer
         remedies.append(f"more delivery processes (--shippers {max(2, 2 * shippers)})")
     share = backend.rate_out / backend.rate_in if backend.rate_in else 0.0
     remedies.append(f"record as many as arrive (--sample-rate {max(0.01, share):.2f})")

@@ -55,6 +55,8 @@ def test_the_option_that_helps_is_that_of_the_backend(tmp_path: Path) -> None:
     assert "--shippers 2" in text and "database" not in text
     (text,) = warnings(watched(run, made=27.0, taken=6.0, place="sqlite:////data/mlflow.db"))
     assert "--shippers" not in text  # one file, one writer
+    budget = new_run(tmp_path, "budget", backends=["weave"], step_budget=1000)
+    assert "--shippers" not in warnings(watched(budget, made=27.0, taken=6.0, name="weave"))[0]
     kept = new_run(tmp_path, "kept", keep=["errors"])
     assert "--keep" not in warnings(watched(kept, made=27.0, taken=6.0))[0]
 

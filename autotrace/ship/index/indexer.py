@@ -277,7 +277,8 @@ class Indexer:
             self.loader.refresh()
             with self._state:
                 for trace, verdict in settled:
-                    self._complete(trace, verdict == "final")
+                    if trace.touched <= now:  # else more of it became known by one of the others
+                        self._complete(trace, verdict == "final")
         return len(settled)
 
     def _complete(self, trace: OpenTrace, final: bool) -> None:
@@ -301,7 +302,9 @@ class Indexer:
             changed = self._facts.digested(row, look.digests)
             if row.trace_id in changed:
                 add_facts(row, facts_of(self._state, row.trace_id))
-            self._has_news(changed - {row.trace_id})
+            others = changed - {row.trace_id}
+            self._has_news(others)  # and the state knows it, should this process end before the next round
+            self._state.put_rows(self._traces.open[one].row for one in others if one in self._traces.open)
             for subscriber in self._subscribers:
                 subscriber.completed(row)
         if not row.kept:  # it waits for its group, or stays in the spool

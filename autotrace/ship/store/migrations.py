@@ -85,15 +85,15 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS reports (process TEXT, key TEXT, name TEXT, state TEXT, reason TEXT,"
     " PRIMARY KEY (process, key, name)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS binds (id INTEGER PRIMARY KEY, name TEXT, value BLOB, UNIQUE (name, value))",
-    # Traces: where their records lie, one line about each, what became known later
+    # Traces: where their records lie, one line about each, what became known later. Lines lie in the order in which the
+    # traces began, so those that end together are on the same pages. Earlier states have them by id: for SQL the same.
     "CREATE TABLE IF NOT EXISTS places (trace_id TEXT NOT NULL, segment INTEGER NOT NULL, offsets BLOB NOT NULL)",
     "CREATE INDEX IF NOT EXISTS places_of ON places (trace_id)",
     "CREATE TABLE IF NOT EXISTS traces (trace_id TEXT PRIMARY KEY, name TEXT, role TEXT, status TEXT, step INTEGER,"
     " sample_index TEXT, rollout_n INTEGER, validate INTEGER, uid TEXT, session TEXT, data_source TEXT,"
     " experiment_name TEXT, project_name TEXT, attempt INTEGER, start_ns INTEGER, end_ns INTEGER, turns INTEGER,"
     " tool_calls INTEGER, spans INTEGER, prompt_tokens INTEGER, response_tokens INTEGER, reward REAL, error TEXT,"
-    " facts TEXT, attributes TEXT, times TEXT, group_key TEXT, kept TEXT, complete INTEGER, version INTEGER)"
-    " WITHOUT ROWID",
+    " facts TEXT, attributes TEXT, times TEXT, group_key TEXT, kept TEXT, complete INTEGER, version INTEGER)",
     "CREATE INDEX IF NOT EXISTS traces_uid ON traces (uid)",
     "CREATE INDEX IF NOT EXISTS traces_group ON traces (group_key)",
     "CREATE INDEX IF NOT EXISTS traces_open ON traces (complete) WHERE complete = 0",
@@ -136,19 +136,5 @@ def _facts_by_digest(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX IF NOT EXISTS facts_digest ON facts (digest) WHERE uid IS NULL")
 
 
-def _by_arrival(db: sqlite3.Connection) -> None:
-    """Lines about traces lie in the order in which the traces began, not of their ids. Traces that begin together end
-    together, and SQLite writes whole pages: one for each line, or one for several."""
-    db.execute("ALTER TABLE traces RENAME TO traces_by_id")
-    (definition,) = (sql for sql in _TABLES if sql.startswith("CREATE TABLE IF NOT EXISTS traces "))
-    added = ", late_spans INTEGER NOT NULL DEFAULT 0, profile TEXT NOT NULL DEFAULT '{}')"
-    db.execute(definition.replace(") WITHOUT ROWID", added))
-    columns = ", ".join(column[1] for column in db.execute("PRAGMA table_info(traces)"))
-    db.execute(f"INSERT INTO traces ({columns}) SELECT {columns} FROM traces_by_id ORDER BY start_ns")
-    db.execute("DROP TABLE traces_by_id")
-    for index in (sql for sql in _TABLES if " ON traces " in sql):
-        db.execute(index)
-
-
-STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile, _facts_by_id, _facts_by_digest, _by_arrival)
+STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile, _facts_by_id, _facts_by_digest)
 """``state.db`` of a run."""

@@ -89,9 +89,9 @@ def test_what_waited_for_an_answer_when_a_shipper_ended_is_given_to_it_by_the_ne
 REWARDS = (1.0, 0.0)
 
 
-def indexed(folder: Path, order: Sequence[str]) -> list[dict[str, Any]]:
+def indexed(folder: Path, order: Sequence[str], restarted: bool) -> list[dict[str, Any]]:
     """The facts of two rollouts that answered the same, indexed in this order of their records: `answer N`, `reward N`,
-    and what the trainer says of both, the second time in another order."""
+    and what the trainer says of both, the second time in another order. ``restarted``: by another shipper each time."""
     run = new_run(folder, "-".join(order).replace(" ", ""))
     rollouts, trainer = [Process(run, f"node-{number}-aa") for number in (1, 2)], Process(run, "node-3-aa")
     ids = [bytes([number]) * 16 for number in (1, 2)]
@@ -124,6 +124,8 @@ def indexed(folder: Path, order: Sequence[str]) -> list[dict[str, Any]]:
         index.round()
         index.hurry()
         index.settle(over=False)
+        if restarted:
+            index = Indexer(state, run, RunInfo.read(run), [])
     while index.open_traces:
         index.hurry()
         index.settle(over=False)
@@ -134,9 +136,10 @@ def indexed(folder: Path, order: Sequence[str]) -> list[dict[str, Any]]:
     return facts
 
 
+@pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("recorded", [(), (0,), (1,), (0, 1)], ids=["no reward", "the first", "the second", "both"])
 def test_two_that_answered_the_same_have_each_their_own_in_whatever_order_it_is_read(
-    tmp_path: Path, recorded: tuple[int, ...]
+    tmp_path: Path, recorded: tuple[int, ...], restarted: bool
 ) -> None:
     """The reward of one may be read last, or was not recorded: then a reward that a fact itself brought is no evidence
     of whose that fact is."""
@@ -144,4 +147,4 @@ def test_two_that_answered_the_same_have_each_their_own_in_whatever_order_it_is_
     fitting = [own] if recorded else [own, own[::-1]]  # without a reward nothing tells them apart
     rewards = [f"reward {number}" for number in recorded]
     for order in itertools.permutations(["answer 0", "answer 1", *rewards[:1], "advantages", "trained"]):
-        assert indexed(tmp_path, [*order, *rewards[1:]]) in fitting, order
+        assert indexed(tmp_path, [*order, *rewards[1:]], restarted) in fitting, order

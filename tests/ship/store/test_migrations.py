@@ -67,23 +67,6 @@ def test_an_old_state_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
         new.close()
 
 
-def test_a_migrated_state_has_every_line_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / layout.STATE_DB
-    shutil.copy(OLD / layout.STATE_DB, path)
-    columns = ", ".join(column for column in COLUMNS if column not in ("late_spans", "profile"))
-    lines = f"SELECT {columns} FROM traces ORDER BY trace_id"
-    with sqlite3.connect(path) as db:
-        before = db.execute(lines).fetchall()
-    old, new = State.of_run(tmp_path), State(":memory:")
-    try:
-        assert len(before) == 3 and [tuple(row) for row in old.db.execute(lines)] == before
-        indices = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL ORDER BY name"
-        assert [*map(tuple, old.db.execute(indices))] == [*map(tuple, new.db.execute(indices))]
-    finally:
-        old.close()
-        new.close()
-
-
 def test_lines_of_traces_that_end_together_are_on_the_same_pages(tmp_path: Path) -> None:
     """Where each line had a page of its own, writing pages was a quarter of what a trace of one call cost."""
     (tmp_path / "run").mkdir()
