@@ -32,7 +32,7 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     os.chmod(folder, 0o711)  # PostgreSQL's server is another user
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
-        patch.setenv("RAY_raylet_start_wait_time_s", "300")  # as the rest of this file: Ray gives a busy machine 30 s
+        patch.setenv("RAY_WAITS", os.path.join(os.path.dirname(__file__), "ray_waits.py"))
         patch.setattr(tempfile, "tempdir", folder)
         yield folder
     left = {name: _seen.get(name, "?") for name in os.listdir(folder) if name.startswith(OURS)}

@@ -72,8 +72,9 @@ def test_there_are_ten_questions() -> None:
 
 
 LOCAL_CLUSTER = """
-import ray
+import os, ray, runpy
 from ray.data.context import DataContext, ShuffleStrategy
+runpy.run_path(os.environ["RAY_WAITS"])
 ray.init(num_cpus=1, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
 DataContext.get_current().shuffle_strategy = ShuffleStrategy.SORT_SHUFFLE_PULL_BASED
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import runpy
 import sys
 import time
 
@@ -32,6 +33,7 @@ def main(folder: str, actors: int) -> None:
     from autotrace.spool.reader import segments
 
     chance = random.Random(5)
+    runpy.run_path(os.environ["RAY_WAITS"])
     ray.init(address="local", num_cpus=actors, include_dashboard=False, log_to_driver=False)
     workers = [Worker.remote() for _ in range(actors)]  # type: ignore[attr-defined]
     pids = ray.get([worker.pid.remote() for worker in workers])

@@ -83,8 +83,7 @@ def test_ray_kill(tmp_path: Path, note: Callable[..., None]) -> None:
     """How every veRL actor ends: three of them, at random moments, in a Ray of their own."""
     run = new_run(tmp_path)
     command = [sys.executable, "-m", "tests.faults.ray_program", str(run), "3"]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(ledgers(run)), "RAY_USAGE_STATS_ENABLED": "0",
-               "RAY_raylet_start_wait_time_s": "120"}  # fmt: skip
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "LEDGER": str(ledgers(run)), "RAY_USAGE_STATS_ENABLED": "0"}
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr[-3000:]
     killed = {int(pid): int(at) for pid, at in map(str.split, done.stdout.strip().splitlines()[-3:])}

@@ -358,8 +358,9 @@ def task(x):
 def test_actors_of_ray(project: Place) -> None:
     project.write("actors.py", ACTORS)
     code = """
-import os, time
+import os, runpy, time
 import actors, autotrace, ray, tools
+runpy.run_path(os.environ["RAY_WAITS"])
 def delivered(path):
     return len(open(path).readlines()) if os.path.exists(path) else 0
 with autotrace.start("mine.yaml", backend="jsonl", drain_timeout=120) as run:

@@ -11,7 +11,9 @@ import asyncio
 import contextlib
 import inspect
 import json
+import os
 import re
+import runpy
 import sys
 import types
 from pathlib import Path
@@ -135,6 +137,7 @@ class Engine:
 
 async def in_actors(config: Any, folder: Path) -> list[dict[str, Any]]:
     """The worker, the rewards and the load balancer as veRL's manager makes them."""
+    runpy.run_path(os.environ["RAY_WAITS"])
     ray.init(
         address="local", num_cpus=8, include_dashboard=False, log_to_driver=False,
         runtime_env={"worker_process_setup_hook": "release_shim.install"},

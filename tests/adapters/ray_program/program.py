@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import runpy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +13,7 @@ import work
 
 def main() -> None:
     options = {"_tracing_startup_hook": "work:setup_tracing"} if "otel" in sys.argv else {}
+    runpy.run_path(os.environ["RAY_WAITS"])
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, **options)
     assert ray.init.__wrapped__.__module__ == "ray._private.worker"
     bare = {"env_vars": {"PYTHONPATH": sys.argv[-1]}} if "blocked" in sys.argv else {}

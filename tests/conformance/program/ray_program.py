@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import runpy
+
 import actors
 import ray
 
@@ -52,6 +55,7 @@ def everything(options: dict) -> None:
 
 
 def main() -> None:
+    runpy.run_path(os.environ["RAY_WAITS"])
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     everything({})
     everything({"runtime_env": {"env_vars": {"AUTOTRACE": "0"}}})
