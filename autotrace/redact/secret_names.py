@@ -64,8 +64,7 @@ secret_kind = lru_cache(maxsize=10_000)(kind)
 
 
 def fragments(plain: str, lower: str) -> list[str]:
-    """Those of ``FRAGMENTS`` of which a secret's name in ``plain`` may be made; ``lower`` is the same in small
-    letters."""
+    """The ``FRAGMENTS`` that may be part of a secret's name in ``plain``. ``lower`` is ``plain`` in small letters."""
     having = [fragment for fragment in FRAGMENTS if fragment in lower]
     if having and having[-1] == "pw" and pw_at(plain, lower, 0) < 0:
         del having[-1]

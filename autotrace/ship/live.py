@@ -27,6 +27,7 @@ from autotrace.spool.reader import segments, unreadable
 from autotrace.tables import labels, metrics
 from autotrace.tables.commits import FILE, FOLDER
 from autotrace.tables.committed import Committed
+from autotrace.tables.engine import LABELS, OF_FACTS
 from autotrace.tables.errors import Gone
 from autotrace.tables.labels import Label
 from autotrace.tables.metrics import METRICS, OfStep
@@ -45,10 +46,6 @@ if TYPE_CHECKING:  # what assembles and decodes is imported where something is: 
     from autotrace.ship.index.indexer import Indexer
 
 _TYPES: dict[str, Callable[[Any], Any]] = {"float64": number, "int64": integer, "json": json, "string": word}
-_OF_FACTS = (
-    "reward_extra_info", "advantage", "mismatch_mean", "mismatch_max", "entropy", "token_facts", "trained_in_step",
-    "trained_in_steps", "dropped", "num_turns", "label", "label_why",
-)  # fmt: skip
 _GIVEN = {
     **{name: name for name in (
         "trace_id", "step", "uid", "rollout_n", "project_name", "experiment_name", "sample_index", "data_source",
@@ -76,7 +73,7 @@ _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     **{
         column.name: ("facts", lambda text, column=column: _TYPES[column.type](mapping(text).get(column.name)))  # type: ignore[misc]
         for column in TRAJECTORIES.columns
-        if column.name in _OF_FACTS
+        if column.name in {*OF_FACTS, *LABELS} - {"reward"}
     },
 }
 """... -> a column of the state, and what is made from it."""

@@ -201,7 +201,7 @@ class Said:
         return any(message.get("role") == "assistant" for message in self._asked(turn))
 
     def has_whole_history(self, turn: int) -> bool:
-        """The same, of a prompt of which all messages are known."""
+        """All messages of its prompt are known, and one is an answer of the model."""
         return self.is_whole(turn) and self.has_history(turn)
 
     def goes_otherwise(self, turn: int, end: int) -> bool:

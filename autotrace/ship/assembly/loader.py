@@ -108,12 +108,9 @@ class Loader:
         """How many more may be looked at and loaded afterwards without being read again; None: none at all."""
         return self._recent.room()
 
-    def drop(self, trace_id: str | None = None) -> None:
-        """A trace that was looked at will not be loaded now; None: no trace that was."""
-        if trace_id is None:
-            self._recent.drop_all()
-        else:
-            self._recent.drop(trace_id)
+    def drop(self, trace_id: str) -> None:
+        """A trace that was looked at will not be loaded now."""
+        self._recent.drop(trace_id)
 
     def _assembled(self, trace_id: str, offsets_of: OffsetsOf, final: bool) -> Assembled | None:
         before = None

@@ -45,12 +45,6 @@ class KeptRecords:
             self._dropped.add(trace_id)
             self._bytes -= _bytes(by_segment)
 
-    def drop_all(self) -> None:
-        """Nothing that is here will be asked for."""
-        self._traces.clear()
-        self._dropped.clear()
-        self._bytes = 0
-
     def drop(self, trace_id: str) -> None:
         """It is not asked for."""
         self._dropped.discard(trace_id)
@@ -158,11 +152,6 @@ class Recent:
         if entry is not None:
             self._bytes -= entry.size
         return entry
-
-    def drop_all(self) -> None:
-        """Nobody will come for any of them."""
-        self._entries.clear()
-        self._bytes = 0
 
     def _make_room(self) -> None:
         """Drop what nobody came for."""

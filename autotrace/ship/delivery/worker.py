@@ -41,9 +41,8 @@ class Worker:
         self._connection = connection
         self._info = RunInfo.read(run_folder)
         self._state = State.of_run(run_folder)
-        self._loader = Loader(self._state, run_folder, self._info)
         self._decoder = Decoder(run_folder, much=True)
-        self._packer = Packer(self._state, self._loader, self._decoder)
+        self._packer = Packer(self._state, Loader(self._state, run_folder, self._info), self._decoder)
         self._carriers: dict[str, ThreadCarrier] = {}
         self._bound = 0
         self._sending = threading.Lock()
