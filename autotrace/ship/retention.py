@@ -1,10 +1,10 @@
 """Retention in the spool of a run: segments whose trajectories are in the tables and delivered are removed. A state
 that was lost is made again of the tables then (``restore``).
 
-A segment goes when its writer will not append to it, each trajectory in it is in the tables, and no backend waits for
-one. At the end of the run all such segments go. While the run goes on, a segment stays as long as facts about its
-trajectories are likely: they are read from segments in a tenth of the time that the tables take. ``--spool-limit``
-removes them earlier, oldest first, and ``--keep-spool`` keeps them."""
+A segment goes when its writer will not append to it, all of it was read, each trajectory in it is in the tables, and
+no backend waits for one. At the end of the run all such segments go. While the run goes on, a segment stays as long as
+facts about its trajectories are likely: they are read from segments in a tenth of the time that the tables take.
+``--spool-limit`` removes them earlier, oldest first, and ``--keep-spool`` keeps them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -81,9 +81,11 @@ WHERE {of} GROUP BY {segment}
 class Retention:
     """Removes segments; ``make_room`` is called between two rounds of the shipper."""
 
-    def __init__(self, state: State, run_folder: str | Path) -> None:
+    def __init__(self, state: State, run_folder: str | Path, has_news: Callable[[SegmentFile], bool]) -> None:
+        """``has_news``: whether something in a segment was not read yet."""
         self._state = state
         self._run_folder = run_folder
+        self._has_news = has_news
         settings = _settings(Path(run_folder))
         self._limit, self._keep = settings.spool_limit, settings.keep_spool
         self._every = LOOK_EVERY if self._limit else EVERY
@@ -121,7 +123,7 @@ class Retention:
         rows = self._state.segments()
         for file in sorted(found, key=lambda file: file.changed_ns):
             row = rows.get(file.name)
-            if row is None or row["id"] in awaited or row["header"] is None:
+            if row is None or row["id"] in awaited or row["header"] is None or self._has_news(file):
                 continue
             if file.process in ended or (row["sealed"] is not None and row["offset"] >= file.size):
                 yield file, row["id"], row["id"] not in young

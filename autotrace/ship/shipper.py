@@ -72,7 +72,7 @@ class Shipper:
             self._state, self.run_folder, self.info, (self._outbox, self._live, self._reporting), AHEAD
         )
         self._decoder = Decoder(self.run_folder, much=True)
-        self._retention = Retention(self._state, self.run_folder)
+        self._retention = Retention(self._state, self.run_folder, self._indexer.has_news)
         self._crew = Crew(
             self._state, self.run_folder, self.info, self._outbox, self._indexer, self._decoder, tables,
             given=shippers or self.info.shippers or 1, unlimited=everything,

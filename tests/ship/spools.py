@@ -151,14 +151,21 @@ class Process:
 
     def rotate(self) -> None:
         """Go on in the next segment."""
-        self.write(Seal("rotate", self.tick()))
-        os.close(self.fd)
+        self.end("rotate")
+        self.begin_next()
+
+    def begin_next(self) -> None:
+        """Begin the next segment."""
         self.sequence += 1
         self._begin()
 
     def exit(self) -> None:
         """End as a process should."""
-        self.write(Seal("exit", self.tick()))
+        self.end("exit")
+
+    def end(self, reason: str) -> None:
+        """End the segment."""
+        self.write(Seal(reason, self.tick()))
         os.close(self.fd)
 
     def die(self) -> None:

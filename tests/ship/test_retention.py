@@ -6,6 +6,8 @@ import contextlib
 import dataclasses
 import os
 import shutil
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,15 @@ from autotrace.ship import retention
 from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.delivery.into_tables import TablesSink
 from autotrace.ship.readers import of_run
-from autotrace.ship.shipper import ship
+from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
 from autotrace.sinks.protocol import Refused
-from autotrace.spool.reader import segments
+from autotrace.spool.reader import Located, SegmentReader, segments
 from autotrace.trajectory.model import Trajectory
 from tests.run_folder import recorded
 from tests.ship.spools import Process, new_run, trajectory
 from tests.ship.test_shipper import delivered
+from tests.waiting import DEADLINE
 
 
 def planned(folder: Path, **settings: Any) -> Path:
@@ -121,7 +124,8 @@ def test_a_segment_that_goes_while_it_is_read(tmp_path: Path) -> None:
         read = loader._read
 
         def late(name: str, offsets: Any) -> Any:
-            retention.Retention(state, folder).make_room(over=True)  # after it was found where the records lie
+            room = retention.Retention(state, folder, lambda _: False)
+            room.make_room(over=True)  # after it was found where the records lie
             return read(name, offsets)
 
         loader._read = late  # type: ignore[method-assign]
@@ -189,7 +193,7 @@ def test_segments_stay_as_long_as_facts_are_likely(tmp_path: Path, monkeypatch: 
     assert ship(folder, once=True).state == "done"
     planned(folder)
     state = State.of_run(folder)
-    room = retention.Retention(state, folder)
+    room = retention.Retention(state, folder, lambda _: False)
     monkeypatch.setattr(room, "_every", 0.0)
     assert room.make_room() == 0, "delivered a moment ago"
     monkeypatch.setattr(retention, "HOLD", 0.0)
@@ -199,3 +203,65 @@ def test_segments_stay_as_long_as_facts_are_likely(tmp_path: Path, monkeypatch: 
     size = sum(file.size for file in segments(folder))
     assert room.make_room() == size and not segments(folder)
     state.close()
+
+
+def running(folder: Path) -> Shipper:
+    """A shipper that removes whatever may go, at each look, in a run that goes on."""
+    planned(folder, spool_limit=1)
+    shipper = Shipper(folder)
+    shipper._retention._every = 0.0
+    return shipper
+
+
+def rounds(shipper: Shipper, until: Callable[[], bool]) -> None:
+    ends = time.monotonic() + DEADLINE
+    while not until():
+        assert time.monotonic() < ends
+        shipper.step()
+        time.sleep(0.01)
+
+
+def test_a_segment_that_has_no_more_than_its_header_yet(tmp_path: Path) -> None:
+    """It stays, though all others of its process are gone: the process may have been taken for ended then."""
+    folder = new_run(tmp_path, main_pid=os.getpid())
+    with contextlib.closing(running(folder)) as shipper:
+        process = Process(folder)
+        first = trajectory(process)
+        process.end("rotate")
+        rounds(shipper, lambda: not segments(folder))
+        shipper.step()  # no segment is left
+        process.begin_next()
+        for _ in range(3):
+            shipper.step()
+        second = trajectory(process)
+        process.exit()
+        rounds(shipper, lambda: not segments(folder))
+    assert delivered(folder).keys() == {first.hex(), second.hex()}
+
+
+def test_a_segment_of_an_ended_process_that_could_not_be_read_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = new_run(tmp_path, main_pid=os.getpid())
+    with contextlib.closing(running(folder)) as shipper:
+        process = Process(folder)
+        first = trajectory(process)
+        shipper.step()
+        second, unread = trajectory(process), process.path.name
+        process.rotate()
+        process.exit()
+        read = SegmentReader.read
+
+        def fail(self: SegmentReader, limit: int = 0) -> list[Located]:
+            if self.name == unread:
+                raise OSError(24, "Too many open files")
+            return read(self, limit)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SegmentReader, "read", fail)
+            rounds(shipper, (folder / "trajectories.jsonl").exists)
+            rounds(shipper, lambda: not shipper._state.count("SELECT count(*) FROM queue"))
+            shipper.step()
+            assert [file.name for file in segments(folder)] == [unread]
+        rounds(shipper, lambda: not segments(folder))
+    assert delivered(folder).keys() == {first.hex(), second.hex()}

@@ -27,7 +27,7 @@ from autotrace.ship.index.summary import add_facts, begin, fill
 from autotrace.ship.index.traces import Calls, Traces
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
-from autotrace.spool.reader import Located, segments
+from autotrace.spool.reader import Located, SegmentFile, segments
 from autotrace.spool.records import (
     OF,
     REQUEST,
@@ -140,6 +140,10 @@ class Indexer:
         """Find out at the next ``round`` which processes still live, however young the segments are."""
         self._processes.probe_all()
 
+    def has_news(self, file: SegmentFile) -> bool:
+        """Something in ``file`` was not read yet."""
+        return self._segments.of(file).has_news(file)
+
     def hurry(self) -> None:
         """End the grace period of every trace, for a reader that needs a result now."""
         for trace in self._traces.open.values():
@@ -177,7 +181,7 @@ class Indexer:
         clock = f"anchor:{header.boot_id or process}"
         if self._state.meta(clock) is None:
             self._state.put_meta(clock, str(self._clocks.get(header.boot_id, header.wall_ns - header.mono_ns)))
-        shift, last = anchor(self._state, process, header), 0
+        shift, last = anchor(self._state, process, header), header.mono_ns
         for located in records:
             record = located.record
             if isinstance(record, (Open, Close)):
@@ -202,8 +206,7 @@ class Indexer:
                 self._processes.report(process, record)
             elif isinstance(record, Counters):
                 self._processes.count(process, record)
-        if last:
-            self._processes.heard(process, last + shift)
+        self._processes.heard(process, last + shift)
 
     def _requested(self, fact: Fact) -> None:
         for orphan, join in self._joins.request(fact):
