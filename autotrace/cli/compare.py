@@ -15,6 +15,7 @@ from rich.text import Text
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
+from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.divergence import UNKNOWN, Call, Divergence, calls, group
 from autotrace.trajectory.model import Trajectory
@@ -52,10 +53,7 @@ def compare(traces: Sequence[str], run: str | None, selection: runs.Selection, f
         raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
     if traces and selection:
         raise click.UsageError("name trajectories, or choose them with --step, --where, ...; not both")
-    try:
-        trajectories = _of_run(runs.reader(run), traces, selection)
-    except KeyError as error:
-        raise terminal.fail(error.args[0]) from None
+    trajectories = _of_run(runs.reader(run), traces, selection)
     if len(trajectories) < 2:
         what = "no trajectory" if not trajectories else "only one trajectory"
         if selection.where:
@@ -79,18 +77,18 @@ def _of_run(reader: Reader, traces: Sequence[str], selection: runs.Selection) ->
     rows = reader.select(wanted, ("trace_id", "step", "uid", "rollout_n"), limit=MOST + 1)
     _check_one_step(selection, (row.step for row in rows))
     if len(rows) > MOST:
-        raise KeyError(f"more than {MOST} trajectories match, too many to compare; narrow --where")
+        raise NotFound(f"more than {MOST} trajectories match, too many to compare; narrow --where")
     rows.sort(key=lambda row: (row.uid or "", row.rollout_n or 0))
     return [reader.load(row.trace_id) for row in rows]
 
 
 def _check_one_step(selection: runs.Selection, steps: Iterable[int | None]) -> None:
-    """Raises ``KeyError`` where only a sample is named, and trajectories of several ``steps`` have it."""
+    """Raises ``NotFound`` where only a sample is named, and trajectories of several ``steps`` have it."""
     if selection.step is not None or selection.where or len(steps := {*steps}) < 2:
         return
     known = sorted(step for step in steps if step is not None)
     named = ", ".join(map(str, known[:MAX_STEPS])) + (", ..." if len(known) > MAX_STEPS else "")
-    raise KeyError(f"sample {selection.sample} is in several steps ({named}): name one, --step {known[-1]}")
+    raise NotFound(f"sample {selection.sample} is in several steps ({named}): name one, --step {known[-1]}")
 
 
 def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:

@@ -18,6 +18,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from autotrace.cli.terminal import STATUS_STYLE, counted, line, one_line, safe, seconds, status_text, width
+from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.durations import Times
 from autotrace.trajectory.model import Span
@@ -203,7 +204,7 @@ def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:
     the outer one."""
     try:
         spans = {span.span_id: span for span in reader.load(row.trace_id, texts=False).spans}
-    except KeyError:
+    except NotFound:
         return
     trees: dict[str | None, Tree] = {}
     for span in spans.values():  # a call stands before those below it

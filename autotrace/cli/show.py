@@ -20,6 +20,7 @@ from autotrace.insight.families.mismatch import by_token, mean_mismatch
 from autotrace.insight.profile import Mark
 from autotrace.insight.words import of_turns as said_of_turns
 from autotrace.tables.conditions import equals
+from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.divergence import shared
@@ -110,10 +111,7 @@ def show(
             raise click.UsageError("name a trajectory, or choose one with --worst, --step, --where, ...; not both")
         trace, run = None, trace
     reader = runs.reader(run)
-    try:
-        trajectory = reader.load(_first(reader, selection, worst) if trace is None else trace)
-    except KeyError as error:
-        raise terminal.fail(error.args[0]) from None
+    trajectory = reader.load(_first(reader, selection, worst) if trace is None else trace)
     out = terminal.console()
     if as_json:
         from autotrace.trajectory.jsonable import jsonable
@@ -134,10 +132,10 @@ def _first(reader: Reader, selection: runs.Selection, worst: bool) -> str:
     rows = reader.select(wanted, ("trace_id", "reward"), sort="reward" if worst else "start", limit=1)
     if worst and rows:
         if rows[0].reward is None:
-            raise KeyError("no trajectory that matches has a reward")
+            raise NotFound("no trajectory that matches has a reward")
         wanted &= equals(reward=rows[0].reward)
     if not rows:
-        raise KeyError("no trajectory matches; autotrace ls shows what there is")
+        raise NotFound("no trajectory matches; autotrace ls shows what there is")
     others = reader.count(wanted) - 1
     if others:
         which = f"have the lowest reward, {rows[0].reward:.4g}" if worst else "match"

@@ -74,7 +74,7 @@ def view(
         from autotrace.view.open_runs import newest_address
 
         with contextlib.closing(of_run(folder)) as reader:
-            address = f"#/run/{quote(newest_address(folder), safe='')}/trace/{_resolved(reader, trace)}"
+            address = f"#/run/{quote(newest_address(folder), safe='')}/trace/{reader.resolve(trace)}"
     _serve(folder, host, port, address, no_browser)
 
 
@@ -166,7 +166,7 @@ def _write(
     """Write the files that were asked for."""
     from autotrace.view import one_file, perfetto
 
-    wanted = selection.condition if trace is None else equals(trace_id=_resolved(reader, trace))
+    wanted = selection.condition if trace is None else equals(trace_id=reader.resolve(trace))
     rows = reader.select(wanted)
     if not rows:
         raise terminal.fail("no trajectory matches; autotrace ls shows what there is")
@@ -176,14 +176,6 @@ def _write(
     if timeline is not None:
         each = reader.each(terminal.shown(rows, "trajectories"), texts=False)
         _whole(timeline, what, [perfetto.encoded(one for _, one in each if one is not None)])
-
-
-def _resolved(reader: Reader, trace: str) -> str:
-    """The id that begins with ``trace``. Raises ``click.exceptions.Exit`` after one line."""
-    try:
-        return reader.resolve(trace)
-    except KeyError as error:
-        raise terminal.fail(error.args[0]) from None
 
 
 def _whole(path: Path, what: str, parts: Iterable[bytes]) -> None:

@@ -23,14 +23,14 @@ from starlette.staticfiles import StaticFiles
 import autotrace
 from autotrace.tables import labels
 from autotrace.tables.conditions import WhereError, condition
-from autotrace.tables.errors import Gone
+from autotrace.tables.errors import Gone, NotFound, QueryError
 from autotrace.tables.reader import Reader
 from autotrace.tables.search import ROLES, candidates, search
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 from autotrace.view import columns, detail, perfetto, steps, tokens
 from autotrace.view.one_file import STATIC, bundle, text
-from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
+from autotrace.view.open_runs import OpenRun, OpenRuns
 
 AT_ONCE = 20
 """Trajectories between two words about how far the search is; the run can be asked other things in between."""
@@ -66,6 +66,9 @@ def _found(reader: Reader, rows: list[Any], pattern: re.Pattern[str]) -> Iterato
 LONGEST_NUMBER = 18
 """Characters of a step in an address."""
 
+_STATUS = {Gone: 410, NotFound: 404, WhereError: 400}
+"""What is said of these is for who asked."""
+
 T = TypeVar("T")
 
 
@@ -80,10 +83,7 @@ def application(folder: Path) -> Starlette:
         runs.close()
 
     def run_of(request: Request) -> OpenRun:
-        try:
-            return runs.run(request.path_params["run"])
-        except NoSuchRun as error:
-            raise HTTPException(404, error.args[0]) from None
+        return runs.run(request.path_params["run"])
 
     def asked(request: Request, question: Callable[[Reader], T]) -> T:
         return of_run(request, lambda run: run.read(question))
@@ -93,10 +93,8 @@ def application(folder: Path) -> Starlette:
         run = run_of(request)
         try:
             return question(run)
-        except Gone as error:
-            raise HTTPException(410, str(error.args[0])) from None
-        except KeyError as error:
-            raise HTTPException(404, str(error.args[0])) from None
+        except NotFound:
+            raise
         except Exception as error:  # a run of somebody else may hold anything
             if not run.place.path.exists():
                 raise HTTPException(410, f"the run is gone: {run.place.path} was moved or deleted") from None
@@ -121,10 +119,7 @@ def application(folder: Path) -> Starlette:
 
     def where(request: Request) -> Response:
         """The trajectories for which the condition ``q`` is true."""
-        try:
-            wanted = condition(request.query_params.get("q", ""))
-        except WhereError as error:
-            raise HTTPException(400, str(error)) from None
+        wanted = condition(request.query_params.get("q", ""))
         return octets(asked(request, lambda reader: columns.packed(reader, [], wanted)))
 
     def trajectory(request: Request) -> Response:
@@ -138,7 +133,7 @@ def application(folder: Path) -> Starlette:
         def question(_: Reader, one: Trajectory) -> dict[str, Any]:
             span = next((span for span in one.spans if span.span_id == request.path_params["span"]), None)
             if span is None:
-                raise KeyError(f"this trajectory has no call {request.path_params['span']}")
+                raise NotFound(f"this trajectory has no call {request.path_params['span']}")
             return detail.call(span)
 
         return as_json(of_trajectory(request, question))
@@ -190,13 +185,16 @@ def application(folder: Path) -> Starlette:
         return Response(bundle("main.js"), media_type="text/javascript")
 
     def failed(_: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        said = error.detail if isinstance(error, HTTPException) else f"{type(error).__name__}: {error}"
-        return PlainTextResponse(said, status)
+        if isinstance(error, HTTPException):
+            return PlainTextResponse(error.detail, error.status_code)
+        for kind, status in _STATUS.items():
+            if isinstance(error, kind):
+                return PlainTextResponse(str(error), status)
+        return PlainTextResponse(f"{type(error).__name__}: {error}", 500)
 
     return Starlette(
         lifespan=lifespan,
-        exception_handlers={HTTPException: failed, Exception: failed},
+        exception_handlers={HTTPException: failed, QueryError: failed, Exception: failed},
         routes=[
             Route("/", index),
             Route("/page.js", script),

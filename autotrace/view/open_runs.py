@@ -15,6 +15,7 @@ from autotrace.run.losses import losses
 from autotrace.run.status import Status
 from autotrace.ship import pace
 from autotrace.ship.readers import is_run, opened, places
+from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.tables.sources import STORED, Place
 from autotrace.view import columns, steps
@@ -25,10 +26,6 @@ FIRST = (
     "response_tokens", "duration", "validate", "error",
 )  # fmt: skip
 """Columns that a page asks for first, as ``static/rows.js`` names them."""
-
-
-class NoSuchRun(KeyError):
-    """There is no run of this name; the message is one sentence."""
 
 
 class OpenRun:
@@ -169,12 +166,12 @@ class OpenRuns:
         return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)
 
     def run(self, name: str) -> OpenRun:
-        """The run called ``name``. Raises ``NoSuchRun``."""
+        """The run called ``name``. Raises ``NotFound``."""
         with self._lock:
             if name not in self._runs:
                 place = next((place for place in self._places() if address(place) == name), None)
                 if place is None:
-                    raise NoSuchRun(f"there is no run {name} here; the start page lists the runs")
+                    raise NotFound(f"there is no run {name} here; the start page lists the runs")
                 self._runs[name] = OpenRun(place)
             return self._runs[name]
 
