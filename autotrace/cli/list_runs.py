@@ -28,12 +28,9 @@ STYLES = {"done": "green", "running": "yellow", "draining": "yellow"}
 def runs(folder: Path | None, as_json: bool) -> None:
     """List the runs in DIR (default: ./autotrace-runs, or $AUTOTRACE_RUN_DIR), newest first."""
     parent = folder or Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
-    try:
-        if not is_there(parent):
-            raise terminal.fail(f"{parent}: no such folder; autotrace-run makes one for its runs")
-        found, closed = find_runs(parent)
-    except OSError as error:
-        raise terminal.fail(error) from None
+    if not is_there(parent):
+        raise terminal.fail(f"{parent}: no such folder; autotrace-run makes one for its runs")
+    found, closed = find_runs(parent)
     for closed_error in closed.values():
         click.echo(f"autotrace: {terminal.safe(closed_error)}", err=True)
     listed = sorted(_runs(found), key=lambda run: (run["created"], run["run"]), reverse=True)
