@@ -17,9 +17,10 @@ from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
-from autotrace.trajectory.divergence import UNKNOWN, Call, Divergence, calls, group
+from autotrace.trajectory.divergence import UNKNOWN, Divergence, group
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import shown_answer
+from autotrace.trajectory.tool_calls import ToolCall, tool_calls
 
 LINES = 4
 """Lines shown of one text without ``--full``."""
@@ -103,7 +104,7 @@ def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
         cells = [shown(one) for one in trajectories]
         if any(cell.plain for cell in cells):
             table.add_row(Text(name, style="dim"), *cells)
-    called = [calls(one) for one in trajectories]
+    called = [tool_calls(one) for one in trajectories]
     for turn in range(turns + 1):
         mark = Text(f"≠ turn {turn}" if turn in parts else f"  turn {turn}")
         mark.stylize("bold red" if turn in parts else "dim")
@@ -112,7 +113,7 @@ def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
         rows = [[call for call in made if call.turn == turn] for made in called]
         for number in range(max(len(made) for made in rows)):
             column = [made[number] if number < len(made) else None for made in rows]
-            differ = len({None if call is None else (str(call), call.result) for call in column}) > 1
+            differ = len({None if call is None else (str(call), call.told) for call in column}) > 1
             style = "bold red" if differ else "dim"
             table.add_row(Text("≠ tool" if differ else "  tool", style=style), *(_call(call, full) for call in column))
     return table
@@ -127,10 +128,10 @@ def _answer(one: Trajectory, turn: int, full: bool) -> Text | Group:
     return Group(answer, Text(count, style="dim")) if count else answer
 
 
-def _call(call: Call | None, full: bool) -> Text | Group:
+def _call(call: ToolCall | None, full: bool) -> Text | Group:
     if call is None:
         return Text("—", style="dim")
-    request, result = line(str(call), "magenta"), block(call.result, lines=None if full else LINES)
+    request, result = line(str(call), "magenta"), block(call.told, lines=None if full else LINES)
     return Group(request, Text("→ ", style="dim") + result)
 
 
@@ -160,7 +161,7 @@ HEAD: tuple[tuple[str, Callable[[Trajectory], Text]], ...] = (
     ("status", lambda one: status_text(one.status)),
     *((name, _fact(name)) for name in FACTS),
     ("turns", lambda one: Text(str(one.turns))),
-    ("tool calls", lambda one: Text(str(len(calls(one))))),
+    ("tool calls", lambda one: Text(str(len(tool_calls(one))))),
     ("tokens written", _tokens),
     ("duration", lambda one: Text(seconds(one.root.duration_ns))),
 )
@@ -227,10 +228,14 @@ def as_dict(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
             "attributes": one.attributes,
             "facts": one.facts,
             "turns": [shown_answer(span) for span in one.llm_spans],
-            "tool_calls": [asdict(call) for call in calls(one)],
+            "tool_calls": [
+                {"turn": call.turn, "name": call.name, "arguments": call.arguments, "result": call.told,
+                 "status": call.span.status}
+                for call in tool_calls(one)
+            ],
         }
         for one in trajectories
-    ]
+    ]  # fmt: skip
     parts = [
         {
             "tokens": None if where is None else asdict(where),

@@ -80,10 +80,10 @@ def repeated(evidence: Evidence) -> Iterator[Mark]:
     if not told or max(told.values()) < IN_A_ROW:
         return  # which is quicker to see than what was asked
     tree = tree_of(evidence.trajectory)
-    made: Counter[tuple[int, str, bytes, bytes]] = Counter()
+    made: Counter[tuple[int, str, str]] = Counter()
     last: tuple[object, int] = (None, 0)
     for call in known:
-        key = (tree.of[call.turn], call.name, call.arguments, call.result)
+        key = (tree.of[call.turn], call.name, call.exchange)
         made[key] += 1
         follows = key == last[0] and call.turn and tree.before[call.turn] == last[1] and call.failed is None
         last = key, call.turn
