@@ -16,7 +16,7 @@ import autotrace
 from autotrace.cli.escaping import escaped
 
 COMMANDS = {
-    "demo": ("autotrace.cli.demo", "demo"),
+    "demo": ("autotrace.cli.open", "demo"),
     "open": ("autotrace.cli.open", "open_path"),
     "runs": ("autotrace.cli.list_runs", "runs"),
     "ls": ("autotrace.cli.ls", "ls"),
