@@ -1,6 +1,5 @@
-"""What an export format is: a name, what it writes, and how trajectories become its files; and the formats by name.
-
-A format is one module of this folder with an object ``FORMAT``, and one line here."""
+"""What an export format is, and the formats by name: a module of this folder with a function ``write``, and one line
+here."""
 
 from __future__ import annotations
 
@@ -27,21 +26,11 @@ class Written:
     """Why -> how many trajectories."""
 
 
-@dataclass(frozen=True)
-class Format:
-    """One form in which trajectories leave a run."""
-
-    name: str
-    write: Callable[..., Written]
-    """``write(trajectories, out)`` writes all of them below the folder ``out``, or to what ``out`` means to this format
-    (a file, ``STDOUT``, a URL). The files are there whole, or as they were before: whatever is raised, by the iterator
-    too, leaves nothing half written. The iterator is read once, and no trajectory need be kept. Nothing is written for
-    no trajectory. Raises ``ExportError`` and ``OSError``."""
-    remote: bool = False
-    """``out`` may be a URL (``s3://bucket/folder``)."""
-    takes_metrics: bool = False
-    """``write`` takes a third argument ``metrics``: step -> what the trainer logged of it (``data.metrics.OfStep``)."""
-
+Write = Callable[..., Written]
+"""``write(trajectories, out)`` writes all of them below the folder ``out``, or to what ``out`` means to this format (a
+file, ``STDOUT``, a URL). The files are there whole, or as they were before: whatever is raised, by the iterator too,
+leaves nothing half written. The iterator is read once, and no trajectory need be kept. Nothing is written for no
+trajectory. Raises ``ExportError`` and ``OSError``."""
 
 FORMATS = {
     "jsonl": "everything, as the backend of that name writes it: one JSON object a line",
@@ -54,11 +43,15 @@ FORMATS = {
 """Name, which is that of the module -> what it writes; the modules are imported when used."""
 
 
-def get(name: str) -> Format:
-    """The format called ``name``, which is one of ``FORMATS``."""
-    chosen = importlib.import_module(f"{__package__}.{name}").FORMAT
-    assert isinstance(chosen, Format)
-    return chosen
+TABLES = "parquet"
+"""The format that needs Arrow. There, ``out`` may be a URL (``s3://bucket/folder``), and ``write`` takes an argument
+``metrics``: step -> what the trainer logged of it (``tables.metrics.OfStep``)."""
+
+
+def get(name: str) -> Write:
+    """``write`` of the format called ``name``, which is one of ``FORMATS``."""
+    write: Write = importlib.import_module(f"{__package__}.{name}").write
+    return write
 
 
 def help_text() -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autotrace.export.conversation import conversations
-from autotrace.export.format import ExportError, Format, Written
+from autotrace.export.format import ExportError, Written
 from autotrace.export.staging import Row, Staging, write_lines
 from autotrace.tables.rollout import word
 from autotrace.trajectory.chains import Chain
@@ -29,7 +29,7 @@ BATCH = 256
 
 
 def write(trajectories: Iterable[Trajectory], out: str) -> Written:
-    """See ``Format.write``."""
+    """See ``format.Write``."""
     if out.endswith(PARQUET):
         return _write_parquet(trajectories, Path(out))
     return write_lines(trajectories, out, rows_of, one_file=True)
@@ -104,6 +104,3 @@ def _batches(trajectories: Iterable[Trajectory], written: Written) -> Iterator[l
             batch = []
     if batch:
         yield batch
-
-
-FORMAT = Format("sft", write)

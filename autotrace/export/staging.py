@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -18,9 +16,6 @@ from autotrace.export.format import STDOUT, ExportError, Written
 from autotrace.run import files
 from autotrace.trajectory.model import Trajectory
 
-MOST_OPEN = 64
-"""Files held open at a time; a run may have more steps than a process may have files."""
-
 Row = tuple[str, Any]
 """Name of a file, below the folder, and the value of one line of it, plain."""
 
@@ -31,10 +26,9 @@ class Staging:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._parts: dict[str, Path] = {}
-        self._finals: dict[str, Path] = {}
-        """By the same names: where the parts are moved to."""
-        self._open: OrderedDict[str, IO[bytes]] = OrderedDict()
+        self._parts: dict[str, tuple[Path, Path]] = {}
+        """Name -> where the file is written, and where it then appears: the same place for what is no file."""
+        self._open: tuple[str, IO[bytes]] | None = None
 
     def __len__(self) -> int:
         """How many files there will be."""
@@ -43,27 +37,25 @@ class Staging:
     def path(self, name: str) -> Path:
         """Where to write the file ``name`` for now. Raises ``OSError``."""
         if name not in self._parts:
-            final = Path(os.path.realpath(self._folder / name))  # a link of the user's stays one
-            if final.exists() and not final.is_file() and not final.is_dir():
-                self._parts[name] = final
-                return final
-            files.folder(final.parent)
-            part = final.with_name(f"{final.name}.{os.getpid()}.part")
-            os.close(files.overwrite(part))
-            self._parts[name] = part
-            self._finals[name] = final
-        return self._parts[name]
+            part = final = Path(os.path.realpath(self._folder / name))  # a link of the user's stays one
+            if not final.exists() or final.is_file() or final.is_dir():
+                files.folder(final.parent)
+                part = final.with_name(f"{final.name}.{os.getpid()}.part")
+                os.close(files.overwrite(part))
+            self._parts[name] = part, final
+        return self._parts[name][0]
 
     def append(self, name: str, data: bytes) -> None:
         """Add ``data`` to the file ``name``. Raises ``OSError``."""
-        file = self._open.get(name)
-        if file is None:
-            part = self.path(name)
-            if len(self._open) >= MOST_OPEN:
-                self._open.popitem(last=False)[1].close()
-            file = self._open[name] = os.fdopen(files.append(part), "wb")
-        self._open.move_to_end(name)
-        file.write(data)
+        if self._open is None or self._open[0] != name:
+            self._close()
+            self._open = name, os.fdopen(files.append(self.path(name)), "wb")
+        self._open[1].write(data)
+
+    def _close(self) -> None:
+        last, self._open = self._open, None
+        if last is not None:
+            last[1].close()
 
     def __enter__(self) -> Staging:
         return self
@@ -71,18 +63,14 @@ class Staging:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        moved = [(part, final) for part, final in self._parts.values() if part != final]
         try:
-            for file in self._open.values():
-                file.close()
-            if kind is None:
-                for name, final in self._finals.items():
-                    os.replace(self._parts[name], final)
+            self._close()
+            for part, final in moved if kind is None else ():
+                os.replace(part, final)
         finally:
-            for file in self._open.values():
-                with contextlib.suppress(OSError):
-                    file.close()
-            for name in self._finals:
-                self._parts[name].unlink(missing_ok=True)
+            for part, _ in moved:
+                part.unlink(missing_ok=True)
 
 
 def write_lines(
