@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from autotrace.cli import listing, runs, terminal
 from autotrace.cli.listing import Column
-from autotrace.cli.terminal import line, one_line, safe, seconds
+from autotrace.cli.terminal import line, safe, seconds
 from autotrace.insight.profile import Profile, codes, decode
 from autotrace.run.losses import losses
 from autotrace.ship import pace
@@ -101,38 +101,29 @@ def columns(rows: Sequence[Any], pages: Mapping[str, str]) -> list[Column]:
     """One line a trace; the id links to the backend's page where the terminal can. The root is named where it is not
     the same trajectory function for all."""
 
-    def cells(shown: Callable[[Any], str]) -> list[str]:
-        return list(map(shown, rows))
-
-    def words(name: str) -> list[str]:
-        values = list(map(attrgetter(name), rows))
-        return [one_line(str(value)) if value not in (None, "") else "" for value in values]
-
-    def numbers(name: str) -> list[str]:
-        return ["" if value is None else str(value) for value in map(attrgetter(name), rows)]
-
-    named = any(not row.is_trajectory for row in rows)
-    statuses = words("status")
     profiles = [decode(row.profile) for row in rows]
-    found = [one_line(" ".join(codes(profile) or ())) for profile in profiles]
+    found = Column.of("findings", profiles, lambda each: " ".join(codes(each) or ()), style=lambda each: "red")
     return [
-        Column(
-            "trace", cells(lambda row: row.trace_id[:ID_LENGTH]), styles=lambda n: _link(pages.get(rows[n].trace_id))
+        Column.of(
+            "trace", rows, lambda row: row.trace_id[:ID_LENGTH], style=lambda row: _link(pages.get(row.trace_id))
         ),
-        *([Column("root", words("name"))] if named else []),
-        Column("step", numbers("step"), True),
-        Column("sample", words("sample_index"), True),
-        Column("n", numbers("rollout_n"), True),
-        Column("", cells(lambda row: "val" if row.validate else "")),
-        Column("turns", numbers("llm_calls"), True),
-        Column("tools", numbers("tool_calls"), True),
+        *([] if all(row.is_trajectory for row in rows) else [Column.of("root", rows, attrgetter("name"))]),
+        Column.of("step", rows, attrgetter("step"), True),
+        Column.of("sample", rows, attrgetter("sample_index"), True),
+        Column.of("n", rows, attrgetter("rollout_n"), True),
+        Column.of("", rows, lambda row: "val" if row.validate else None),
+        Column.of("turns", rows, attrgetter("llm_calls"), True),
+        Column.of("tools", rows, attrgetter("tool_calls"), True),
         Column("tokens", list(map(_tokens, rows, profiles)), True),
-        Column("reward", cells(lambda row: "" if row.reward is None else f"{row.reward:.4g}"), True),
-        Column("duration", cells(lambda row: seconds(nanoseconds(row))), True),
-        Column("status", statuses, styles=lambda n: terminal.STATUS_STYLE.get(statuses[n], "")),
-        Column("error", words("error"), styles=lambda n: "red"),
-        *(Column(column.head, given) for column in HEADED if any(given := words(column.name))),
-        *([Column("findings", found, styles=lambda n: "red")] if any(found) else []),
+        Column.of("reward", rows, lambda row: None if row.reward is None else f"{row.reward:.4g}", True),
+        Column.of("duration", rows, lambda row: seconds(nanoseconds(row)), True),
+        listing.status_column(rows),
+        Column.of("error", rows, attrgetter("error"), style=lambda row: "red"),
+        *(
+            column
+            for column in (*(Column.of(each.head, rows, attrgetter(each.name)) for each in HEADED), found)
+            if any(column.cells)
+        ),
     ]
 
 

@@ -134,7 +134,7 @@ def columns(lines: Sequence[StepLine]) -> list[Column]:
     """A table of them; a column that no line has a value for is left out."""
 
     def cells(name: str, shown: Callable[[StepLine], str], right: bool = True) -> Column:
-        return Column(name, [shown(each) for each in lines], right)
+        return Column.of(name, lines, shown, right)
 
     def number(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)

@@ -29,12 +29,12 @@ class Times:
     """Between first and last token, without the time a request was preempted."""
     way_s: float | None = None
     """LLM calls beside all that: router, Ray, HTTP."""
+    llm_s: float | None = None
+    """LLM calls of which no engine reported anything."""
     tool_s: float | None = None
     reward_s: float | None = None
     other_s: float | None = None
     """In none of these calls: the agent's own work, templates, parsers, waiting."""
-    llm_s: float | None = None
-    """LLM calls of which no engine reported anything."""
 
     def measured(self) -> dict[str, float]:
         """The times that are not None, by name."""
