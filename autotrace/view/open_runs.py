@@ -12,7 +12,7 @@ import msgspec
 
 from autotrace.run.drain import shipper_alive
 from autotrace.run.losses import losses
-from autotrace.run.status import Status
+from autotrace.run.status import Status, described
 from autotrace.ship import pace
 from autotrace.ship.readers import is_run, opened, places
 from autotrace.tables.errors import NotFound
@@ -73,10 +73,10 @@ class OpenRun:
         with self._lock:
             source = self._current().run
             status, info, version = source.status(), source.info, self._version
-        alive = _is_served(self.place)
+        living = status.living > 0 or (is_run(self.place.path) and shipper_alive(str(self.place.path)) is True)
         return {
             "run": self.name, "created": info.created, "command": " ".join(info.command), "version": version,
-            "state": _told(status, alive), "live": alive or status.living > 0, "trajectories": status.trajectories,
+            "state": status.state_now(self.place.path), "live": living, "trajectories": status.trajectories,
             "open": status.open, "losses": losses(status.drops), "warnings": pace.warnings(status),
             "notes": [*status.notes, *_oddities(status)], "error": status.error,
         }  # fmt: skip
@@ -102,11 +102,6 @@ class OpenRun:
             self._reader = None
 
 
-def _is_served(place: Place) -> bool:
-    """A shipper is at work."""
-    return is_run(place.path) and shipper_alive(str(place.path)) is True
-
-
 def address(place: Place) -> str:
     """The run's name in addresses: that of its folder, else its own."""
     return address_of(place.path.name if is_run(place.path) else place.info.run_id)
@@ -122,12 +117,6 @@ def address_of(name: str) -> str:
     of stored trajectories."""
     spelled = name.encode("utf-8", "backslashreplace").decode().replace("/", "_")
     return spelled if spelled.strip(".") else f"_{spelled}"
-
-
-def _told(status: Status, alive: bool) -> str:
-    if alive:
-        return status.state
-    return "stopped" if status.state in ("running", "draining") and not status.living else status.state
 
 
 def _oddities(status: Status) -> list[str]:
@@ -154,15 +143,10 @@ class OpenRuns:
         """The runs, newest first, from what each one's shipper wrote last: nothing is read for it."""
         found: list[dict[str, Any]] = []
         for place in self._places():
-            info, stored = place.info, not is_run(place.path)
-            run: dict[str, Any] = {"run": address(place), "created": info.created, "command": " ".join(info.command)}
-            run |= {"state": STORED if stored else "not assembled", "trajectories": None}
-            if stored:
-                run |= {"created": "", "command": str(place.path)}
-            with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
-                status = Status.read(place.path)
-                run |= {"state": _told(status, _is_served(place)), "trajectories": status.trajectories}
-            found.append(run)
+            run = described(place.path, place.info)
+            if not is_run(place.path):
+                run |= {"created": "", "command": str(place.path), "state": STORED}
+            found.append({**run, "run": address(place)})
         return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)
 
     def run(self, name: str) -> OpenRun:
