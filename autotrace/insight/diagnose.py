@@ -190,9 +190,9 @@ def hits(step: Step, history: History) -> Iterator[Hit]:
             if mark.code not in STEP_DECIDES:
                 yield Hit(mark.code, record, mark.turn, mark.token, mark.note, mark.kind)
     for group in step.groups:
-        for of_group in registry.of_group():
+        for of_group in registry.OF_GROUP:
             yield from registry.tried(of_group, group, step)
-    for of_step in registry.of_step():
+    for of_step in registry.OF_STEP:
         yield from registry.tried(of_step, step, history)
 
 

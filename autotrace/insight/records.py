@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from autotrace.insight.profile import Profile, is_truncated
 from autotrace.insight.settings import Settings
@@ -175,64 +175,22 @@ class Hit:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class Scores:
-    """The rewards of a data source in one step, or in several."""
-
-    since: int | None
-    """The first step."""
-    rows: int
-    groups: int
-    usual: float | None
-    """The most frequent one of the last step."""
-    count: int
-    """Of how many rows."""
-
-
 KEPT_STEPS = 64
 """Of which ``History`` knows something."""
+Kept = TypeVar("Kept")
 
 
-@dataclass
 class History:
-    """What detectors that compare steps need of the steps before, a few numbers each; kept by ``diagnose``."""
+    """What detectors that compare steps need of the steps before, a few values each; kept by ``diagnose``."""
 
-    versions: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Step -> versions of the weights that answered in it."""
-    mismatch: dict[int, float] = field(default_factory=dict)
-    """Step -> by how much the trainer's probabilities differed from the engine's in it."""
-    scores: dict[int, dict[str, Scores]] = field(default_factory=dict)
-    """Step -> data source -> its rewards in it."""
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, dict[int, Any]] = {}
 
-    def scored(self, source: str, scores: Scores) -> Scores:
-        """These are the rewards of ``source`` in a step; those of all steps up to it."""
-        if scores.since is None:
-            return scores
-        self.scores.setdefault(scores.since, {})[source] = scores
-        while len(self.scores) > KEPT_STEPS:
-            del self.scores[min(self.scores)]
-        before = (self.scores[step].get(source) for step in sorted(self.scores) if step < scores.since)
-        whole = [*(one for one in before if one is not None), scores]
-        return Scores(
-            whole[0].since,
-            sum(one.rows for one in whole),
-            sum(one.groups for one in whole),
-            scores.usual,
-            sum(one.count for one in whole if one.usual == scores.usual),
-        )
-
-    def answered(self, step: int, versions: frozenset[int], last: int) -> list[tuple[int, frozenset[int]]]:
-        """``versions`` answered in ``step``; of the ``last`` steps up to it, which ones did."""
-        self.versions[step] = versions
-        while len(self.versions) > KEPT_STEPS:
-            del self.versions[min(self.versions)]
-        before = sorted(number for number in self.versions if number <= step)
-        return [(number, self.versions[number]) for number in before[-last:]]
-
-    def differed(self, step: int, mismatch: float, last: int) -> list[float]:
-        """The trainer and the engine differed by ``mismatch`` in ``step``; of at most ``last`` steps before it, by how
-        much."""
-        self.mismatch[step] = mismatch
-        while len(self.mismatch) > KEPT_STEPS:
-            del self.mismatch[min(self.mismatch)]
-        return [self.mismatch[number] for number in sorted(self.mismatch) if number < step][-last:]
+    def up_to(self, step: int, what: Hashable, value: Kept) -> list[tuple[int, Kept]]:
+        """Keep the ``value`` that ``what`` had in ``step``. Returns the steps up to this one, which comes last, with
+        what it had in them."""
+        kept = self._kept.setdefault(what, {})
+        kept[step] = value
+        while len(kept) > KEPT_STEPS:
+            del kept[min(kept)]
+        return [*((number, kept[number]) for number in sorted(kept) if number < step), (step, value)]

@@ -11,7 +11,7 @@ import difflib
 import functools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -86,22 +86,14 @@ def chosen(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(word.upper() for word in given)
 
 
-@functools.cache
-def of_trajectory() -> tuple[OfTrajectory, ...]:
-    """Detectors of one trajectory."""
-    return tuple(detector for family in FAMILIES for detector in getattr(family, "OF_TRAJECTORY", ()))
+def _detectors(kind: str) -> tuple[Callable[..., Any], ...]:
+    return tuple(detector for family in FAMILIES for detector in getattr(family, kind, ()))
 
 
-def of_group() -> Iterator[OfGroup]:
-    """Detectors of one group."""
-    for family in FAMILIES:
-        yield from getattr(family, "OF_GROUP", ())
-
-
-def of_step() -> Iterator[OfStep]:
-    """Detectors of one step."""
-    for family in FAMILIES:
-        yield from getattr(family, "OF_STEP", ())
+OF_TRAJECTORY: tuple[OfTrajectory, ...] = _detectors("OF_TRAJECTORY")
+OF_GROUP: tuple[OfGroup, ...] = _detectors("OF_GROUP")
+OF_STEP: tuple[OfStep, ...] = _detectors("OF_STEP")
+"""The detectors of one trajectory, of a group, of a step."""
 
 
 @functools.cache

@@ -58,8 +58,8 @@ def differs(step: Step, history: History) -> Iterator[Hit]:
         odd = []
     whole = [row for row in rows if row not in odd]
     diff, k3, signed, size = _means(whole)
-    before = history.differed(-1 if step.number is None else step.number, diff, USUAL)
-    usual = median(before) if len(before) >= ROSE_STEPS else None
+    *before, _ = history.up_to(-1 if step.number is None else step.number, "mismatch", diff)
+    usual = median(value for _, value in before[-USUAL:]) if len(before) >= ROSE_STEPS else None
     rose = usual is not None and diff > max(ROSE_FROM, ROSE * usual)
     if diff > DIFF or k3 > K3 or rose:
         kind = _direction(signed, size)

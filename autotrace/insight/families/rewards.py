@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotrace.insight.error_texts import classed, is_timeout
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Scores, Step
+from autotrace.insight.records import History, Hit, Step
 from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Span
 
@@ -131,6 +131,16 @@ def trainers_score(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-REWARD-MISMATCHED", record, len(record.profile.turns) or None, note=note)
 
 
+class _Scores(NamedTuple):
+    """The rewards of a data source in one step."""
+
+    rows: int
+    groups: int
+    usual: float
+    """The most frequent one, which ``count`` rows have."""
+    count: int
+
+
 def constant(step: Step, history: History) -> Iterator[Hit]:
     """One reward for all rows of a data source: in this step, or where they are few, in those before it too."""
     sources: dict[str, list[Any]] = {}
@@ -139,13 +149,15 @@ def constant(step: Step, history: History) -> Iterator[Hit]:
             sources.setdefault(record.data_source or "", []).append(record)
     for source, records in sources.items():
         ((value, count),) = Counter(record.score for record in records).most_common(1)
-        groups = len({record.group for record in records})
-        whole = history.scored(source, Scores(step.number, len(records), groups, value, count))
-        if whole.rows < MANY_ROWS or whole.groups < MANY_GROUPS:
+        own = _Scores(len(records), len({record.group for record in records}), value, count)
+        steps = [(0, own)] if step.number is None else history.up_to(step.number, ("scores", source), own)
+        rows, groups = sum(one.rows for _, one in steps), sum(one.groups for _, one in steps)
+        if rows < MANY_ROWS or groups < MANY_GROUPS:
             continue
-        if count >= ONE_VALUE * len(records) and whole.count >= ONE_VALUE * whole.rows:
-            since = "" if whole.since == step.number else f" since step {whole.since}"
-            note = f"{whole.count} of {whole.rows} rows of {source!r} have {value:.4g}{since}"
+        same = sum(one.count for _, one in steps if one.usual == value)
+        if count >= ONE_VALUE * len(records) and same >= ONE_VALUE * rows:
+            since = f" since step {steps[0][0]}" if len(steps) > 1 else ""
+            note = f"{same} of {rows} rows of {source!r} have {value:.4g}{since}"
             yield from (Hit("AT-REWARD-CONSTANT", record, note=note, kind=source) for record in records)
 
 
