@@ -32,7 +32,6 @@ MAX_STEPS = 5
 """Named where a sample is in several."""
 MOST = 64
 """Trajectories beside each other."""
-FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 
 @click.command(short_help="Compare rollouts: turns, first difference, reward, advantage.")
@@ -100,8 +99,8 @@ def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
     table.add_column("", no_wrap=True)
     for letter, one in zip(letters(), trajectories, strict=False):
         table.add_column(Text(f"{letter}  {one.trace_id[:12]}"), overflow="fold", ratio=1)
-    for name, shown in HEAD:
-        cells = [shown(one) for one in trajectories]
+    for name in HEAD:
+        cells = [_cell(name, one) for one in trajectories]
         if any(cell.plain for cell in cells):
             table.add_row(Text(name, style="dim"), *cells)
     called = [tool_calls(one) for one in trajectories]
@@ -135,36 +134,35 @@ def _call(call: ToolCall | None, full: bool) -> Text | Group:
     return Group(request, Text("→ ", style="dim") + result)
 
 
-def _identity(name: str) -> Callable[[Trajectory], Text]:
-    return lambda one: Text("") if one.attributes.get(name) is None else line(one.attributes[name])
+def _cell(name: str, one: Trajectory) -> Text:
+    value = HEAD[name](one)
+    if value is None:
+        return Text("")
+    if name == "status":
+        return status_text(one.status)
+    return line(f"{value:.6g}" if isinstance(value, float) else value, "green" if name == "reward" else "")
 
 
-def _fact(name: str) -> Callable[[Trajectory], Text]:
-    def shown(one: Trajectory) -> Text:
-        value = one.facts.get(name)
-        if value is None:
-            return Text("")
-        return line(f"{value:.6g}" if isinstance(value, float) else value, "green" if name == "reward" else "")
-
-    return shown
-
-
-def _tokens(one: Trajectory) -> Text:
+def _tokens(one: Trajectory) -> str | None:
     written = [span.response_tokens for span in one.llm_spans if span.response_tokens is not None]
-    return Text(f"{sum(written):,}" if written else "")
+    return f"{sum(written):,}" if written else None
 
 
-HEAD: tuple[tuple[str, Callable[[Trajectory], Text]], ...] = (
-    ("step", _identity("step")),
-    ("sample", _identity("sample_index")),
-    ("rollout", _identity("rollout_n")),
-    ("status", lambda one: status_text(one.status)),
-    *((name, _fact(name)) for name in FACTS),
-    ("turns", lambda one: Text(str(one.turns))),
-    ("tool calls", lambda one: Text(str(len(tool_calls(one))))),
-    ("tokens written", _tokens),
-    ("duration", lambda one: Text(seconds(one.root.duration_ns))),
-)
+HEAD: dict[str, Callable[[Trajectory], object]] = {
+    "step": lambda one: one.attributes.get("step"),
+    "sample": lambda one: one.attributes.get("sample_index"),
+    "rollout": lambda one: one.attributes.get("rollout_n"),
+    "status": lambda one: one.status,
+    "reward": lambda one: one.facts.get("reward"),
+    "advantage": lambda one: one.facts.get("advantage"),
+    "trained_in_step": lambda one: one.facts.get("trained_in_step"),
+    "dropped": lambda one: one.facts.get("dropped"),
+    "turns": lambda one: one.turns,
+    "tool calls": lambda one: len(tool_calls(one)),
+    "tokens written": _tokens,
+    "duration": lambda one: seconds(one.root.duration_ns),
+}
+"""What is said of a trajectory above its turns."""
 
 
 def parting(trajectories: Sequence[Trajectory]) -> list[Text]:

@@ -20,8 +20,7 @@ import click
 
 from autotrace.cli import runs, terminal
 from autotrace.config.installation import DISTRIBUTION
-from autotrace.export.format import ExportError
-from autotrace.export.staging import Staging
+from autotrace.export.format import ExportError, Staging
 from autotrace.run import files
 from autotrace.ship.readers import of_run, stored_places
 from autotrace.tables.conditions import equals

@@ -13,8 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from autotrace.export.conversation import Message, conversation_of, offered_tools
-from autotrace.export.format import Written
-from autotrace.export.staging import Row, write_lines
+from autotrace.export.format import Row, Written, write_lines
 from autotrace.trajectory.chains import SUB_AGENT, Chain, Tree, tree_of
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory

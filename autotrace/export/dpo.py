@@ -12,9 +12,8 @@ from itertools import groupby
 from typing import Any
 
 from autotrace.export.conversation import Conversation, conversation
-from autotrace.export.format import Written
+from autotrace.export.format import Row, Written, write_rows
 from autotrace.export.sft import FILE, identity
-from autotrace.export.staging import Row, write_rows
 from autotrace.tables.rollout import Rollout
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory

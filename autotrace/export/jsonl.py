@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from autotrace.export.format import Written
-from autotrace.export.staging import write_lines
+from autotrace.export.format import Written, write_lines
 from autotrace.sinks.jsonl.sink import FILE, line_of
 from autotrace.trajectory.model import Trajectory
 

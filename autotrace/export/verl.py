@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from autotrace.export.format import Written
-from autotrace.export.staging import Row, write_lines
+from autotrace.export.format import Row, Written, write_lines
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import asked_words, input_text, output_text

@@ -10,8 +10,7 @@ import pytest
 
 import autotrace.export
 from autotrace.export import format
-from autotrace.export.format import ExportError
-from autotrace.export.staging import Staging, write_lines
+from autotrace.export.format import ExportError, Staging, write_lines
 from autotrace.trajectory.model import Span, Trajectory
 
 
