@@ -163,7 +163,7 @@ def _write(
     reader: Reader, selection: runs.Selection, trace: str | None, page: Path | None, timeline: Path | None
 ) -> None:
     """Write the files that were asked for."""
-    from autotrace.view import one_file, perfetto
+    from autotrace.view import one_file, timelines
 
     wanted = selection.condition if trace is None else equals(trace_id=reader.resolve(trace))
     rows = reader.select(wanted)
@@ -174,7 +174,7 @@ def _write(
         _whole(page, what, (part.encode() for part in one_file.written(reader, wanted, rows)))
     if timeline is not None:
         each = reader.each(terminal.shown(rows, "trajectories"), texts=False)
-        _whole(timeline, what, [perfetto.encoded(one for _, one in each if one is not None)])
+        _whole(timeline, what, [timelines.perfetto(one for _, one in each if one is not None)])
 
 
 def _whole(path: Path, what: str, parts: Iterable[bytes]) -> None:

@@ -28,7 +28,7 @@ from autotrace.tables.reader import Reader
 from autotrace.tables.search import ROLES, candidates, search
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.view import columns, detail, perfetto, steps, tokens
+from autotrace.view import columns, detail, timelines, tokens
 from autotrace.view.one_file import STATIC, bundle, text
 from autotrace.view.open_runs import OpenRun, OpenRuns
 
@@ -103,7 +103,7 @@ def one_step(request: Request, run: OpenRun) -> dict[str, Any]:
     number = request.path_params["step"]
     if not number.removeprefix("-").isdecimal() or len(number) > LONGEST_NUMBER:
         raise HTTPException(404, f"a step is a number, not {number}")
-    return run.read(lambda reader: steps.lanes(reader, int(number)))
+    return run.read(lambda reader: timelines.lanes(reader, int(number)))
 
 
 def _of_trajectory(request: Request, run: OpenRun, question: Callable[[Reader, Trajectory], T]) -> T:
@@ -135,7 +135,7 @@ def one_call(request: Request, run: OpenRun) -> dict[str, Any]:
 
 def timeline(request: Request, run: OpenRun) -> Response:
     """Its timeline, as a file for Perfetto."""
-    body = _of_trajectory(request, run, lambda _, one: perfetto.encoded([one]))
+    body = _of_trajectory(request, run, lambda _, one: timelines.perfetto([one]))
     name = f"{request.path_params['trace'][:12]}.perfetto.json"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return Response(body, media_type="application/json", headers=headers)

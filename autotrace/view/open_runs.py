@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from autotrace.insight import registry, words
+from autotrace.insight.diagnose import Diagnosis, counts
+from autotrace.insight.finding import Finding
+from autotrace.insight.step_lines import line as step_line
 from autotrace.run.drain import shipper_alive
 from autotrace.run.losses import losses
 from autotrace.run.status import Status, described
 from autotrace.ship import pace
 from autotrace.ship.readers import is_run, opened, places
+from autotrace.tables import steps as query
 from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.tables.sources import STORED, Place
-from autotrace.view import columns, steps
+from autotrace.trajectory.jsonable import jsonable
+from autotrace.view import columns
 
 T = TypeVar("T")
 FIRST = (
@@ -65,7 +71,7 @@ class OpenRun:
                 version = self._version
             if self._findings is None or self._findings[0] != version:
                 with contextlib.closing(opened(self.place)) as reader:
-                    self._findings = version, steps.findings(reader)
+                    self._findings = version, findings(reader)
             return self._findings[1]
 
     def state(self) -> dict[str, Any]:
@@ -175,3 +181,47 @@ class OpenRuns:
         """Close all of them."""
         for run in self._runs.values():
             run.close()
+
+
+def findings(reader: Reader, rows: Sequence[Any] | None = None) -> dict[str, Any]:
+    """What ``autotrace diagnose`` finds in the run, or in the steps of ``rows`` (lines of trajectories; then only
+    these are named as places). ``found``: the findings, most costly first; ``steps``: step -> code -> how
+    many trajectories; ``titles``: what the codes mean; ``rewards``: mean reward and parts of the training of each
+    step; ``trajectories``: how many were looked at."""
+    numbers = None if rows is None else {row.step for row in rows}
+    named = None if rows is None else {row.trace_id for row in rows}
+    diagnosis, shown, steps, rewards = Diagnosis(), Diagnosis(), {}, []
+    for step in query.steps(reader, texts=True):
+        concerned = counts(diagnosis.add(step))
+        if numbers is not None and step.number not in numbers:
+            continue
+        shown.put(diagnosis.of_step(step.number))
+        if step.number is None:
+            continue
+        if concerned:
+            steps[str(step.number)] = concerned
+        if step.training:
+            of_step = step_line(step, step.training, validate=False)
+            rewards.append({"step": step.number, "reward": of_step.reward_mean, "parts": of_step.reward_parts})
+    used = {code for of_step in steps.values() for code in of_step}
+    titles = {name: code.title for name, code in registry.codes().items() if name in used}
+    found = [_finding(finding, named) for finding in shown.findings()]
+    plain: dict[str, Any] = jsonable(
+        {"found": found, "steps": steps, "titles": titles, "rewards": rewards, "trajectories": shown.trajectories}
+    )
+    return plain
+
+
+def _finding(finding: Finding, named: Collection[str] | None) -> dict[str, Any]:
+    """A finding in the words of ``autotrace diagnose``."""
+    places = [place for place in finding.places if named is None or place.trace_id in named]
+    return {
+        "code": finding.code, "title": finding.title, "share": finding.share, "unit": finding.unit,
+        "since": finding.since_step, "amount": words.amount(finding),
+        "lines": [line for line in words.lines(finding) if line[0] != "much"],
+        "places": [
+            {"trace": place.trace_id, "turn": place.turn, "token": place.token, "where": words.where(place),
+             "note": place.note}
+            for place in places
+        ],
+    }  # fmt: skip
