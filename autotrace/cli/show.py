@@ -4,6 +4,7 @@ turns where it is."""
 from __future__ import annotations
 
 import io
+import math
 from collections import defaultdict
 from dataclasses import fields
 from typing import Any
@@ -16,7 +17,7 @@ from rich.tree import Tree
 from autotrace.cli import runs, terminal
 from autotrace.cli.listing import time_sentence
 from autotrace.cli.terminal import block, line, seconds, status_text
-from autotrace.insight.families.mismatch import by_token, mean_mismatch
+from autotrace.insight.families.mismatch import by_token
 from autotrace.insight.profile import Mark
 from autotrace.insight.words import of_turns as said_of_turns
 from autotrace.tables.conditions import equals
@@ -224,12 +225,16 @@ def _tokens(span: Span) -> str:
     if span.response_tokens is not None:
         parts.append(f"{span.response_tokens:,} out")
     counts = f"{' + '.join(parts)} tokens" if parts else ""
-    distances = by_token(span)
+    mask = span.response_mask if span.role != "llm" else None  # a whole response, tools included
+    distances = {
+        at: abs(mismatch)
+        for at, mismatch in enumerate(by_token(span) or ())
+        if math.isfinite(mismatch) and (not mask or mask[at : at + 1] == [1])
+    }
     if not distances:
         return counts
-    mean = mean_mismatch(*(distance for _, distance in distances)) or 0.0
-    at, most = max(distances, key=lambda one: one[1])
-    return f"{counts}  mismatch {mean:.2g} a token, at most {most:.2g} at token {at}".strip()
+    mean, at = sum(distances.values()) / len(distances), max(distances, key=lambda at: distances[at])
+    return f"{counts}  mismatch {mean:.2g} a token, at most {distances[at]:.2g} at token {at}".strip()
 
 
 def _texts(span: Span) -> list[tuple[str, Any, str]]:

@@ -9,7 +9,6 @@ others, empty. So tools and calls are in the text, as the model saw and wrote th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,7 +18,7 @@ from autotrace.export.conversation import conversations
 from autotrace.export.format import Row, Staging, Written, write_lines
 from autotrace.tables.rollout import word
 from autotrace.trajectory.chains import Chain
-from autotrace.trajectory.jsonable import jsonable, number
+from autotrace.trajectory.jsonable import finite, jsonable
 from autotrace.trajectory.model import Trajectory
 
 FILE = "train.jsonl"
@@ -54,12 +53,12 @@ def _chain(chain: Chain | None) -> dict[str, Any]:
 def identity(trajectory: Trajectory) -> dict[str, Any]:
     """Where a row comes from, and what people filter by."""
     attributes, facts = trajectory.attributes, trajectory.facts
-    step, index, reward = attributes.get("step"), attributes.get("sample_index"), number(facts.get("reward"))
+    step, index = attributes.get("step"), attributes.get("sample_index")
     return {
         "trace_id": trajectory.trace_id,
         "step": step if isinstance(step, int) else None,
         "sample_index": None if index is None else str(index),
-        "reward": reward if reward is not None and math.isfinite(reward) else None,
+        "reward": finite(facts.get("reward")),
         "label": word(facts.get("label")),
     }
 

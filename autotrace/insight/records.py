@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from autotrace.insight.profile import Profile, is_truncated
 from autotrace.insight.settings import Settings
-from autotrace.trajectory.jsonable import integer, number
+from autotrace.trajectory.jsonable import finite, integer, number
 
 
 @dataclass
@@ -86,8 +86,12 @@ class Group:
     @cached_property
     def rewards(self) -> list[float]:
         """Those that are known and finite."""
-        scores = (record.score for record in self.records)
-        return [score for score in scores if score is not None and math.isfinite(score)]
+        return [score for record in self.records if (score := finite(record.score)) is not None]
+
+    @cached_property
+    def finished(self) -> list[Record]:
+        """All but those that failed; one that was cancelled was not wanted."""
+        return [record for record in self.records if record.status in ("OK", "OPEN", "CANCELLED")]
 
     @cached_property
     def is_flat(self) -> bool:

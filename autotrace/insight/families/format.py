@@ -9,7 +9,7 @@ from statistics import median
 
 from autotrace.insight.finding import Code
 from autotrace.insight.records import History, Hit, Record, Step
-from autotrace.trajectory.jsonable import number
+from autotrace.trajectory.jsonable import finite
 
 ROWS, RIGHT, SHARE, FEWEST = 16, 4, 0.05, 3
 """Rows with parts of a reward, right ones among them, share and number of suspicious ones: below these nothing is
@@ -64,20 +64,15 @@ def _names(records: list[Record]) -> set[object]:
 def _parts(record: Record) -> tuple[float, float] | None:
     """What was paid for the form and for the truth; None: the reward has no such parts."""
     extra = record.facts.get("reward_extra_info")
-    if not isinstance(extra, dict) or record.score is None or not math.isfinite(record.score):
+    if not isinstance(extra, dict) or finite(record.score) is None:
         return None
-    form = [value for name, part in extra.items() if _FORM.search(str(name)) and (value := _finite(part)) is not None]
-    truth = [value for name, part in extra.items() if _is_truth(name) and (value := _finite(part)) is not None]
+    form = [value for name, part in extra.items() if _FORM.search(str(name)) and (value := finite(part)) is not None]
+    truth = [value for name, part in extra.items() if _is_truth(name) and (value := finite(part)) is not None]
     return (max(form), max(truth)) if form and truth else None
 
 
 def _is_truth(name: object) -> bool:
     return _TRUTH.search(str(name)) is not None and _FORM.search(str(name)) is None
-
-
-def _finite(part: object) -> float | None:
-    value = float(part) if isinstance(part, bool) else number(part)
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _tokens(record: Record) -> int | None:
