@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from autotrace.insight import registry
-from autotrace.insight.finding import FAMILY_OF
 
 FAMILIES = {
     "tokens": "Tokens", "responses": "The response that is trained on", "chains": "Branches",
@@ -26,7 +25,7 @@ def index() -> str:
         lines += [
             f"| [{code.code}](findings/{code.code}.md) | {code.title} |"
             for code in registry.codes().values()
-            if FAMILY_OF.get(code.code) == family
+            if code.family == family
         ]
         lines.append("")
     return "\n".join(lines)

@@ -41,6 +41,8 @@ class Code:
     """... and at least so many."""
     unit: str = TRAJECTORIES
     """What is counted: ``TRAJECTORIES`` or ``GROUPS``."""
+    family: str = ""
+    """Name of its family's file; empty: it is another package's."""
 
     @classmethod
     def of(cls, code: str, weight: float, *, share: float = 0.0, count: int = 1, unit: str = TRAJECTORIES) -> Code:
@@ -53,19 +55,10 @@ class Code:
         why, remedy, normal = (words[name] for name in ("Why", "What to try", "What looks similar but is fine"))
         return cls(code, title, what, why, remedy, normal, weight, share, count, unit)
 
-    @property
-    def family(self) -> str:
-        """Filled by the registry."""
-        return FAMILY_OF.get(self.code, "")
-
 
 def _page(code: str) -> str:
     folder = next((folder for folder in _PAGES if folder.is_dir()), _PAGES[-1])
     return (folder / f"{code}.md").read_text(encoding="utf-8")
-
-
-FAMILY_OF: dict[str, str] = {}
-"""Code -> name of its family's file."""
 
 
 @dataclass(frozen=True)

@@ -188,13 +188,13 @@ class History:
     """What detectors that compare steps need of the steps before, a few values each; kept by ``diagnose``."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hashable, dict[int, Any]] = {}
+        self.steps: dict[int, dict[Hashable, Any]] = {}
 
     def up_to(self, step: int, what: Hashable, value: Kept) -> list[tuple[int, Kept]]:
         """Keep the ``value`` that ``what`` had in ``step``. Returns the steps up to this one, which comes last, with
         what it had in them."""
-        kept = self._kept.setdefault(what, {})
-        kept[step] = value
-        while len(kept) > KEPT_STEPS:
-            del kept[min(kept)]
-        return [*((number, kept[number]) for number in sorted(kept) if number < step), (step, value)]
+        self.steps.setdefault(step, {})[what] = value
+        while len(self.steps) > KEPT_STEPS:
+            del self.steps[min(self.steps)]
+        before = ((number, self.steps[number]) for number in sorted(self.steps) if number < step)
+        return [*((number, kept[what]) for number, kept in before if what in kept), (step, value)]

@@ -12,7 +12,7 @@ import functools
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, TypeVar
@@ -33,7 +33,7 @@ from autotrace.insight.families import (
     tools,
     trainer,
 )
-from autotrace.insight.finding import FAMILY_OF, Code
+from autotrace.insight.finding import Code
 from autotrace.insight.profile import VERSION, Mark
 from autotrace.insight.records import Group, History, Hit, Step
 from autotrace.trajectory.model import Trajectory
@@ -67,9 +67,8 @@ def codes() -> dict[str, Code]:
     """Every code, in the order of the families."""
     known: dict[str, Code] = {}
     for family in FAMILIES:
-        for code in family.CODES:
-            known[code.code] = code
-            FAMILY_OF[code.code] = family.__name__.rpartition(".")[2]
+        name = family.__name__.rpartition(".")[2]
+        known |= {code.code: replace(code, family=name) for code in family.CODES}
     for detector in own():
         for code in detector.codes:
             known.setdefault(code.code, code)
