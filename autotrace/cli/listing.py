@@ -128,7 +128,7 @@ TIME_LEGEND = (
 
 def time_columns(rows: Sequence[Any], id_length: int) -> list[Column]:
     """One line a trajectory, its duration split up; parts that none of them has are left out."""
-    parts = [Column.of(_part(name), rows, lambda row, name=name: _shown(getattr(row, name)), True) for name in PARTS]
+    parts = [Column(_part(name), [_shown(getattr(row, name)) for row in rows], True) for name in PARTS]
     return [
         Column.of("trace", rows, lambda row: row.trace_id[:id_length]),
         Column.of("step", rows, attrgetter("step"), True),

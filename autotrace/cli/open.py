@@ -19,6 +19,7 @@ from autotrace.cli.diagnose import diagnose
 from autotrace.cli.show import show
 from autotrace.cli.terminal import counted, line
 from autotrace.cli.view import view
+from autotrace.config.installation import carried
 from autotrace.run import files
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
@@ -77,11 +78,6 @@ def _go_on(context: click.Context, path: str, commands: Iterable[str], opens: bo
         context.invoke(view, run=path, host="127.0.0.1")
 
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-_FOLDERS = (_PACKAGE / "recorded_run", _PACKAGE.parent / "examples" / "recorded_run" / "run")
-"""In an installation, and beside the package in a source tree."""
-
-
 @click.command(short_help="Try the commands on a recorded run: no GPU, no trainer, no network.")
 @click.option("--run-dir", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
               help="Put the run into this folder of runs; default: a new temporary folder.")  # fmt: skip
@@ -93,8 +89,8 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
     Prints what is wrong with the run and one trajectory, and says what to run next. Needs no GPU, no trainer and no
     network. examples/recorded_run/program.py in the repository says how the run was made.
     """
-    source = next((folder for folder in _FOLDERS if folder.is_dir()), None)
-    if source is None:
+    source = Path(carried("recorded_run", "examples/recorded_run/run"))
+    if not source.is_dir():
         raise terminal.fail("this installation does not carry the recorded run; install the wheel")
     try:
         folder = _copied(source, run_dir)

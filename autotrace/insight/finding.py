@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_PAGES = (_PACKAGE / "docs" / "findings", _PACKAGE.parent / "docs" / "findings")
-"""Where the pages are: in the package when installed, else in the source checkout."""
+from autotrace.config.installation import carried
+
 _SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
 
 
@@ -57,8 +56,7 @@ class Code:
 
 
 def _page(code: str) -> str:
-    folder = next((folder for folder in _PAGES if folder.is_dir()), _PAGES[-1])
-    return (folder / f"{code}.md").read_text(encoding="utf-8")
+    return Path(carried("docs", "docs"), "findings", f"{code}.md").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ def application(folder: Path) -> Starlette:
             run = runs.run(request.path_params["run"])
             try:
                 return response(question(request, run))
-            except (HTTPException, *_STATUS):
+            except (HTTPException, NotFound, WhereError):
                 raise
             except Exception as error:  # a run of somebody else may hold anything
                 if not run.place.path.exists():

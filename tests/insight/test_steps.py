@@ -260,6 +260,6 @@ def test_a_detector_that_raises_costs_itself_only(monkeypatch: pytest.MonkeyPatc
     def broken(*given: object) -> Iterable[Any]:
         raise RuntimeError("a shape that nobody thought of")
 
-    monkeypatch.setattr(registry, "of_step", lambda: [broken])
-    monkeypatch.setattr(registry, "of_group", lambda: [broken])
+    monkeypatch.setattr(registry, "OF_STEP", (broken,))
+    monkeypatch.setattr(registry, "OF_GROUP", (broken,))
     assert codes([record(0, marks=[Mark("AT-TURN-LIMIT", 1)]), record(1)]) == {"AT-TURN-LIMIT"}

@@ -137,8 +137,9 @@ class _Scores(NamedTuple):
     rows: int
     groups: int
     usual: float
-    """The most frequent one, which ``count`` rows have."""
-    count: int
+    """The most frequent one."""
+    having: int
+    """Rows that have it."""
 
 
 def constant(step: Step, history: History) -> Iterator[Hit]:
@@ -154,7 +155,7 @@ def constant(step: Step, history: History) -> Iterator[Hit]:
         rows, groups = sum(one.rows for _, one in steps), sum(one.groups for _, one in steps)
         if rows < MANY_ROWS or groups < MANY_GROUPS:
             continue
-        same = sum(one.count for _, one in steps if one.usual == value)
+        same = sum(one.having for _, one in steps if one.usual == value)
         if count >= ONE_VALUE * len(records) and same >= ONE_VALUE * rows:
             since = f" since step {steps[0][0]}" if len(steps) > 1 else ""
             note = f"{same} of {rows} rows of {source!r} have {value:.4g}{since}"
