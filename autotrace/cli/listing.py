@@ -128,14 +128,14 @@ TIME_LEGEND = (
 
 def time_columns(rows: Sequence[Any], id_length: int) -> list[Column]:
     """One line a trajectory, its duration split up; parts that none of them has are left out."""
-    parts = [Column(_part(name), [_shown(getattr(row, name)) for row in rows], True) for name in PARTS]
+    parts = [Column(_part(name), [duration(getattr(row, name)) for row in rows], True) for name in PARTS]
     return [
         Column.of("trace", rows, lambda row: row.trace_id[:id_length]),
         Column.of("step", rows, attrgetter("step"), True),
         Column.of("sample", rows, attrgetter("sample_index"), True),
         Column.of("n", rows, attrgetter("rollout_n"), True),
         Column.of("turns", rows, attrgetter("llm_calls"), True),
-        Column.of("duration", rows, lambda row: _shown(row.duration_s), True),
+        Column.of("duration", rows, lambda row: duration(row.duration_s), True),
         *(column for column in parts if any(column.cells)),
         status_column(rows),
     ]
@@ -149,7 +149,7 @@ def status_column(rows: Sequence[Any]) -> Column:
 def time_sentence(times: Times) -> str:
     """``decode 8.2 s, tool 3.1 s, ...``, the largest first, without what took no time."""
     parts = sorted(((value, _part(name)) for name, value in times.measured().items() if value >= 0.0005), reverse=True)
-    return ", ".join(f"{name} {_shown(value)}" for value, name in parts)
+    return ", ".join(f"{name} {duration(value)}" for value, name in parts)
 
 
 def _part(field: str) -> str:
@@ -157,7 +157,8 @@ def _part(field: str) -> str:
     return field.removesuffix("_s")
 
 
-def _shown(value: float | None) -> str:
+def duration(value: float | None) -> str:
+    """Seconds in readable units; empty for None."""
     return "" if value is None else seconds(round(value * 1e9))
 
 
@@ -197,12 +198,8 @@ def _rollout(row: Any) -> Text:
     number = "" if row.rollout_n is None else f"rollout {row.rollout_n}  "
     text = Text(f"{number}{row.trace_id[:12]}")
     text += Text("" if row.reward is None else f"  reward {row.reward:.4g}", style="green")
-    text += Text(f"  {counted(row.llm_calls or 0, 'turn')}  {_took(row)}", style="dim")
+    text += Text(f"  {counted(row.llm_calls or 0, 'turn')}  {duration(row.duration_s)}", style="dim")
     return text if row.status == "OK" else text + Text("  ") + status_text(row.status)
-
-
-def _took(row: Any) -> str:
-    return seconds(None if row.duration_s is None else round(row.duration_s * 1e9))
 
 
 def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:

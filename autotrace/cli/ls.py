@@ -13,7 +13,7 @@ from rich.text import Text
 
 from autotrace.cli import listing, runs, terminal
 from autotrace.cli.listing import Column
-from autotrace.cli.terminal import line, safe, seconds
+from autotrace.cli.terminal import line, safe
 from autotrace.insight.profile import Profile, codes, decode
 from autotrace.run.losses import losses
 from autotrace.ship import pace
@@ -116,7 +116,7 @@ def columns(rows: Sequence[Any], pages: Mapping[str, str]) -> list[Column]:
         Column.of("tools", rows, attrgetter("tool_calls"), True),
         Column("tokens", list(map(_tokens, rows, profiles)), True),
         Column.of("reward", rows, lambda row: None if row.reward is None else f"{row.reward:.4g}", True),
-        Column.of("duration", rows, lambda row: seconds(nanoseconds(row)), True),
+        Column.of("duration", rows, lambda row: listing.duration(row.duration_s), True),
         listing.status_column(rows),
         Column.of("error", rows, attrgetter("error"), style=lambda row: "red"),
         *(
@@ -137,11 +137,6 @@ def _tokens(row: Any, profile: Profile | None) -> str:
     return f"{sum(tokens):,}" if tokens else ""
 
 
-def nanoseconds(row: Any) -> int | None:
-    """How long it took; None while open."""
-    return None if row.duration_s is None else round(row.duration_s * 1e9)
-
-
 def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
     """The best, worst and longest of those that satisfy ``wanted``, each with what opens it."""
 
@@ -152,7 +147,7 @@ def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
 
     pages = reader.run.pages()
     best, worst, longest = first("reward", True), first("reward", False), first("duration_s", True)
-    named = [("longest", longest, seconds(nanoseconds(longest)))] if longest.duration_s is not None else []
+    named = [("longest", longest, listing.duration(longest.duration_s))] if longest.duration_s is not None else []
     if best.reward != worst.reward:
         named = [(name, row, shared(reader, wanted, row)) for name, row in (("best", best), ("worst", worst))] + named
     lines = []
@@ -213,7 +208,8 @@ def as_dict(row: Any, pages: Mapping[str, str]) -> dict[str, object]:
     value["times"] = {name: seconds for name in PARTS if (seconds := value.pop(name)) is not None}
     for name in ("facts", "attributes"):
         value[name] = json.loads(str(value[name] or "{}"))
-    return {**value, "turns": row.llm_calls, "duration_ns": nanoseconds(row), "page": pages.get(row.trace_id)}
+    took = None if row.duration_s is None else round(row.duration_s * 1e9)
+    return {**value, "turns": row.llm_calls, "duration_ns": took, "page": pages.get(row.trace_id)}
 
 
 def _link(page: str | None) -> str:

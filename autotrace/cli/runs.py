@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,13 +113,6 @@ class Selection:
         return self != Selection()
 
 
-def _status(_: click.Context, __: click.Parameter, statuses: Sequence[str]) -> tuple[str, ...]:
-    for status in statuses:
-        if status.upper() not in STATUSES:
-            raise click.BadParameter(f"{status!r} is not a status; choose from {', '.join(STATUSES)}")
-    return tuple(status.upper() for status in statuses)
-
-
 def _where(_: click.Context, __: click.Parameter, expressions: tuple[str, ...]) -> tuple[str, ...]:
     for expression in expressions:
         try:
@@ -133,7 +126,7 @@ _OPTIONS = (
     click.option("--step", type=int, metavar="N", help="Only this training step."),
     click.option("--sample", metavar="INDEX", help="Only the rollouts of this prompt (sample_index)."),
     click.option(
-        "--status", "statuses", multiple=True, metavar="STATUS", callback=_status,
+        "--status", "statuses", multiple=True, metavar="STATUS", type=click.Choice(STATUSES, case_sensitive=False),
         help=f"Only this status; repeatable. One of {', '.join(STATUSES)}.",
     ),
     click.option("--validate/--train", "validate", default=None, help="Only validation, or only training."),

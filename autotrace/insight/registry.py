@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import functools
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
@@ -117,9 +116,6 @@ def _declared(given: Iterable[Any]) -> tuple[Code, ...]:
     return declared
 
 
-_failures: Counter[str] = Counter()
-
-
 def tried(detector: Callable[..., Iterable[Found]], *given: Any) -> list[Found]:
     """What ``detector`` finds; nothing if it raises, which is logged once."""
     try:
@@ -129,10 +125,13 @@ def tried(detector: Callable[..., Iterable[Found]], *given: Any) -> list[Found]:
         return []
 
 
+_failed: set[str] = set()
+
+
 def failed(name: str, error: Exception) -> None:
     """Log that ``name`` raised, once."""
-    _failures[name] += 1
-    if _failures[name] == 1:
+    if name not in _failed:
+        _failed.add(name)
         _log.warning("the detector %s failed: %s: %s", name, type(error).__name__, error)
 
 

@@ -109,20 +109,15 @@ class OpenRun:
 
 
 def address(place: Place) -> str:
-    """The run's name in addresses: that of its folder, else its own."""
-    return address_of(place.path.name if is_run(place.path) else place.info.run_id)
+    """The run's name as one part of an address: that of its folder, else its own. Either may have anything in it."""
+    name = place.path.name if is_run(place.path) else place.info.run_id
+    spelled = name.encode("utf-8", "backslashreplace").decode().replace("/", "_")
+    return spelled if spelled.strip(".") else f"_{spelled}"
 
 
 def newest_address(path: Path) -> str:
     """The address of the newest run at ``path``."""
     return address(places(path)[-1])
-
-
-def address_of(name: str) -> str:
-    """A run's name as one part of an address, whatever is in it: folders may be called anything, and so may the runs
-    of stored trajectories."""
-    spelled = name.encode("utf-8", "backslashreplace").decode().replace("/", "_")
-    return spelled if spelled.strip(".") else f"_{spelled}"
 
 
 def _oddities(status: Status) -> list[str]:

@@ -105,7 +105,8 @@ def not_parsed(evidence: Evidence) -> Iterator[Mark]:
 
 # -- a step -----------------------------------------------------------------------------------------------------------
 
-_OF_CALLS = ("AT-TOOL-RAISES", "AT-TOOL-TIMEOUT", "AT-TOOL-ERROR-TEXT", "AT-TOOL-UNKNOWN", "AT-TOOL-ARGUMENTS")
+STEP_DECIDES = ("AT-TOOL-RAISES", "AT-TOOL-TIMEOUT", "AT-TOOL-ERROR-TEXT", "AT-TOOL-UNKNOWN", "AT-TOOL-ARGUMENTS")
+"""Marks of these codes count by the rate of their tool."""
 
 
 def rates(step: Step, history: History) -> Iterator[Hit]:
@@ -114,7 +115,7 @@ def rates(step: Step, history: History) -> Iterator[Hit]:
     for record in step.records:
         for tool in record.profile.tools:
             calls[tool.name] += tool.calls
-    for code in _OF_CALLS:
+    for code in STEP_DECIDES:
         by_tool: dict[str, list[Hit]] = {}
         for record in step.records:
             for mark in record.profile.marks:
@@ -146,5 +147,3 @@ def slow(step: Step, history: History) -> Iterator[Hit]:
 
 OF_TRAJECTORY = (outcomes, repeated, not_parsed)
 OF_STEP = (rates, slow)
-STEP_DECIDES = _OF_CALLS
-"""Marks of these codes count by the rate of their tool."""
