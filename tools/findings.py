@@ -9,7 +9,7 @@ from autotrace.insight import registry
 FAMILIES = {
     "tokens": "Tokens", "responses": "The response that is trained on", "chains": "Branches",
     "signal": "Learning signal",
-    "rewards": "Rewards", "format": "Rewards for the form",
+    "rewards": "Rewards",
     "ending": "How it ended",
     "engine": "Engine against trainer", "mismatch": "Log-probabilities against the engine's",
     "tools": "Tools", "time": "Time", "trainer": "The trainer's own",

@@ -21,7 +21,6 @@ from autotrace.insight.families import (
     chains,
     ending,
     engine,
-    format,
     mismatch,
     responses,
     rewards,
@@ -42,7 +41,7 @@ _log = logging.getLogger("autotrace")
 GROUP = "autotrace.findings"
 """Entry points of other packages."""
 FAMILIES: tuple[ModuleType, ...] = (
-    tokens, responses, chains, signal, rewards, format, ending, engine, mismatch, tools, time, trainer, text,
+    tokens, responses, chains, signal, rewards, ending, engine, mismatch, tools, time, trainer, text,
 )  # fmt: skip
 OfTrajectory = Callable[[Evidence], Iterable[Mark]]
 OfGroup = Callable[[Group, Step], Iterable[Hit]]
