@@ -61,10 +61,10 @@ def export(
     except OSError as error:
         raise terminal.fail(f"cannot write to {out}: {error.strerror or error}") from None
     for why, count in (left_out + written.left_out).items():
-        click.echo(f"{terminal.counted(count, 'trajectory', 'trajectories')} left out: {why}", err=True)
+        click.echo(f"{terminal.counted(count, 'trajectory')} left out: {why}", err=True)
     if not written.trajectories:
         raise terminal.fail(_nothing(reader, wanted, min_reward is not None or bool(selection)))
-    exported = terminal.counted(written.trajectories, "trajectory", "trajectories")
+    exported = terminal.counted(written.trajectories, "trajectory")
     if out == STDOUT:
         click.echo(f"wrote {exported} to standard output", err=True)
     else:

@@ -77,12 +77,12 @@ def grep(
         terminal.console(stderr=True).print(terminal.line(_unread(unread)), soft_wrap=True)
     if not places:
         terminal.console(stderr=True).print(
-            terminal.line(f"{pattern!r} occurs in none of {counted(len(rows), 'trajectory', 'trajectories')}"),
+            terminal.line(f"{pattern!r} occurs in none of {counted(len(rows), 'trajectory')}"),
             soft_wrap=True,
         )
         raise click.exceptions.Exit(exit_codes.FAILED)
     if not as_json:
-        found = f"{counted(places, 'place')} in {counted(trajectories, 'trajectory', 'trajectories')}"
+        found = f"{counted(places, 'place')} in {counted(trajectories, 'trajectory')}"
         out.print(Text(found, style="dim"))
 
 

@@ -87,7 +87,7 @@ def ls(
     else:
         listing.show(out, columns(rows, reader.run.pages() if out.is_terminal else {}))
     if limit is not None and len(rows) == limit and (count := reader.count(wanted, roots=roots)) > limit:
-        out.print(Text(f"{limit} of {terminal.counted(count, 'trajectory', 'trajectories')}", style="dim"))
+        out.print(Text(f"{limit} of {terminal.counted(count, 'trajectory')}", style="dim"))
     for text in [*remarkable(reader, wanted, roots), *destinations(reader)]:
         out.print(text, soft_wrap=True)
 

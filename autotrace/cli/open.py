@@ -51,7 +51,7 @@ def open_path(context: click.Context, path: str, opens: bool) -> None:
         count, steps = reader.count(), [step for step in reader.steps() if step is not None]
         within = f" in {counted(len(steps), 'step')}" if steps else ""
         kind, missing = reader.run.kind or "a run that autotrace recorded", ", ".join(_missing(reader))
-        out.print(line(f"{path}: {kind}: {counted(count, 'trajectory', 'trajectories')}{within}"), soft_wrap=True)
+        out.print(line(f"{path}: {kind}: {counted(count, 'trajectory')}{within}"), soft_wrap=True)
         if missing:
             out.print(line(f"not recorded: {missing}", "dim"), soft_wrap=True)
     out.print(Text(""))

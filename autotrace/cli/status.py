@@ -192,7 +192,7 @@ def _delivery(out: Console, current: Status) -> None:
     lag = f", the oldest waits for {current.lag_seconds:.0f} s" if current.pending else ""
     kept = f", {current.kept_here:,} kept here by the keep-rules" if current.kept_here else ""
     out.print(line(
-        f"{counted(current.trajectories, 'trajectory', 'trajectories')} ({counted(current.traces, 'trace')}), "
+        f"{counted(current.trajectories, 'trajectory')} ({counted(current.traces, 'trace')}), "
         f"{current.open} open, {current.pending} to deliver{lag}{kept}; "
         f"{counted(current.processes, 'process', 'processes')} ({current.living} living), "
         f"spool {current.spool_bytes / 1e6:.1f} MB"

@@ -128,8 +128,10 @@ def size(count: int) -> str:
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """``1 turn``, ``2 turns``; ``many`` where the plural is not made with s."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    """``1 turn``, ``2 turns``, ``2 trajectories``; ``many`` where the plural is made otherwise."""
+    if number != 1:
+        one = many or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
+    return f"{number:,} {one}"
 
 
 def clock(at_ns: int | None) -> str:

@@ -169,7 +169,7 @@ def _write(
     rows = reader.select(wanted)
     if not rows:
         raise terminal.fail("no trajectory matches; autotrace ls shows what there is")
-    what = terminal.counted(len(rows), "trajectory", "trajectories")
+    what = terminal.counted(len(rows), "trajectory")
     if page is not None:
         _whole(page, what, (part.encode() for part in one_file.written(reader, wanted, rows)))
     if timeline is not None:

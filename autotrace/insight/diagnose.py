@@ -189,11 +189,3 @@ def hits(step: Step, history: History) -> Iterator[Hit]:
             yield from registry.tried(of_group, group, step)
     for of_step in registry.OF_STEP:
         yield from registry.tried(of_step, step, history)
-
-
-def diagnose(steps: Iterable[Step]) -> list[Finding]:
-    """The findings of ``steps``, which come in order."""
-    diagnosis = Diagnosis()
-    for step in steps:
-        diagnosis.add(step)
-    return diagnosis.findings()

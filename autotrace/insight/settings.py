@@ -32,8 +32,6 @@ class Settings:
     """Steps that weights may be old."""
     temperature: float | None = None
     """With which rollouts are sampled, and which the trainer assumes."""
-    bypass_mode: bool | None = None
-    """The trainer takes the engine's log-probabilities for its own."""
     end_tokens: frozenset[int] = frozenset()
     """Tokens that end a response."""
 
@@ -81,8 +79,6 @@ class Settings:
 
 def _as(kind: str, value: Any) -> Any:
     """``value`` if it is of the type that ``kind`` names; None: it is not."""
-    if kind.startswith("bool"):
-        return value if isinstance(value, bool) else None
     if kind.startswith("float"):
         return number(value)
     if kind.startswith("int"):

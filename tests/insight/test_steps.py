@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from autotrace.insight.diagnose import Diagnosis, diagnose
+from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.records import Record
 from autotrace.insight.step_lines import line
 from autotrace.insight.words import amount, worst
-from tests.insight.made import SECOND, Mark, ToolUse, Turn, record, step
+from tests.insight.made import SECOND, Mark, ToolUse, Turn, diagnose, record, step
 
 TWO = [Turn(100, 10, "stop", 2, 0, 0, 1), Turn(200, 10, "stop", 2, 110, 104, 1)]
 

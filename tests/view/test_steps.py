@@ -7,12 +7,12 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
-from autotrace.insight.diagnose import diagnose
 from autotrace.insight.words import amount
 from autotrace.ship.readers import of_run
 from autotrace.tables import steps as query
 from autotrace.view.app import application
 from autotrace.view.open_runs import findings
+from tests.insight.made import diagnose
 from tests.ship.spools import Process, attributes, new_run
 from tests.view.test_app import NAME, served
 
