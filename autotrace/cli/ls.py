@@ -65,11 +65,9 @@ def ls(
     )
     out = terminal.console()
     status = reader.run.status()
-    for loss in losses(status.drops):
-        terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
-    for behind in pace.warnings(status):
-        terminal.console(stderr=as_json).print(line(f"! {behind}", "yellow"), soft_wrap=True)
-    for text in unexamined(reader, selection):
+    notes = [line(f"! {loss}", "bold red") for loss in losses(status.drops)]
+    notes += [line(f"! {behind}", "yellow") for behind in pace.warnings(status)]
+    for text in [*notes, *unexamined(reader, selection)]:
         terminal.console(stderr=as_json).print(text, soft_wrap=True)
     if not rows and selection and reader.count(roots=True):
         raise terminal.fail(nothing(reader, selection))
