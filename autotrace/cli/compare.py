@@ -162,7 +162,7 @@ HEAD: dict[str, Callable[[Trajectory], object]] = {
     "tokens written": _tokens,
     "duration": lambda one: seconds(one.root.duration_ns),
 }
-"""What is said of a trajectory above its turns."""
+"""The rows above the turns of a trajectory."""
 
 
 def parting(trajectories: Sequence[Trajectory]) -> list[Text]:

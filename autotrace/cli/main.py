@@ -82,7 +82,7 @@ class Commands(click.Group):
 
 
 def _sentence(error: Exception) -> object:
-    """What a person is told. An error of the operating system that has no number is a sentence of ours."""
+    """What a person is told. The message of an ``OSError`` without a number is a sentence."""
     from autotrace.run.info import not_readable
     from autotrace.tables.errors import QueryError, missing
 

@@ -82,7 +82,7 @@ class Staging:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._parts: dict[str, tuple[Path, Path]] = {}
-        """Name -> where the file is written, and where it then appears: the same place for what is no file."""
+        """Name -> where the file is written, and where it then appears: the same place if it is not a file."""
         self._open: tuple[str, IO[bytes]] | None = None
 
     def __len__(self) -> int:

@@ -287,8 +287,8 @@ class Trajectory:
 
     @cached
     def figures(self) -> dict[str, Mapping[str, Any]]:
-        """Id of an LLM call -> its attributes and what engines below report of the request, the innermost of which
-        counts; ``server`` says which one answered. Calls without an engine below are left out."""
+        """Id of an LLM call -> its attributes, with what engines below report of the request. The innermost engine
+        counts, and ``server`` names it. Calls without an engine are left out."""
         reported: dict[str, dict[str, Any]] = {}
         for span in self.spans:
             if span.role == "engine" and (call := above(span, self.by_id, ("llm",))) is not None:

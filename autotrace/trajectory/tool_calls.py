@@ -159,7 +159,7 @@ def _json(value: Any) -> str:
 
 
 def _decoded(value: Any, depth: int = 8) -> Any:
-    """``value`` with the objects that texts in it are the JSON of."""
+    """``value`` with its texts decoded that are JSON objects."""
     if isinstance(value, str) and value.startswith("{"):
         try:
             value = json.loads(value)
