@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -32,6 +32,7 @@ MAX_STEPS = 5
 """Named where a sample is in several."""
 MOST = 64
 """Trajectories beside each other."""
+FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 
 @click.command(short_help="Compare rollouts: turns, first difference, reward, advantage.")
@@ -99,8 +100,9 @@ def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
     table.add_column("", no_wrap=True)
     for letter, one in zip(letters(), trajectories, strict=False):
         table.add_column(Text(f"{letter}  {one.trace_id[:12]}"), overflow="fold", ratio=1)
-    for name in HEAD:
-        cells = [_cell(name, one) for one in trajectories]
+    heads = list(map(_head, trajectories))
+    for name in heads[0]:
+        cells = [_cell(name, head[name]) for head in heads]
         if any(cell.plain for cell in cells):
             table.add_row(Text(name, style="dim"), *cells)
     called = [tool_calls(one) for one in trajectories]
@@ -134,35 +136,28 @@ def _call(call: ToolCall | None, full: bool) -> Text | Group:
     return Group(request, Text("→ ", style="dim") + result)
 
 
-def _cell(name: str, one: Trajectory) -> Text:
-    value = HEAD[name](one)
+def _head(one: Trajectory) -> dict[str, object]:
+    """The rows above its turns; None: not known."""
+    written = [span.response_tokens for span in one.llm_spans if span.response_tokens is not None]
+    return {
+        "step": one.attributes.get("step"),
+        "sample": one.attributes.get("sample_index"),
+        "rollout": one.attributes.get("rollout_n"),
+        "status": one.status,
+        **{name: one.facts.get(name) for name in FACTS},
+        "turns": one.turns,
+        "tool calls": len(tool_calls(one)),
+        "tokens written": f"{sum(written):,}" if written else None,
+        "duration": seconds(one.root.duration_ns),
+    }
+
+
+def _cell(name: str, value: object) -> Text:
     if value is None:
         return Text("")
     if name == "status":
-        return status_text(one.status)
+        return status_text(str(value))
     return line(f"{value:.6g}" if isinstance(value, float) else value, "green" if name == "reward" else "")
-
-
-def _tokens(one: Trajectory) -> str | None:
-    written = [span.response_tokens for span in one.llm_spans if span.response_tokens is not None]
-    return f"{sum(written):,}" if written else None
-
-
-HEAD: dict[str, Callable[[Trajectory], object]] = {
-    "step": lambda one: one.attributes.get("step"),
-    "sample": lambda one: one.attributes.get("sample_index"),
-    "rollout": lambda one: one.attributes.get("rollout_n"),
-    "status": lambda one: one.status,
-    "reward": lambda one: one.facts.get("reward"),
-    "advantage": lambda one: one.facts.get("advantage"),
-    "trained_in_step": lambda one: one.facts.get("trained_in_step"),
-    "dropped": lambda one: one.facts.get("dropped"),
-    "turns": lambda one: one.turns,
-    "tool calls": lambda one: len(tool_calls(one)),
-    "tokens written": _tokens,
-    "duration": lambda one: seconds(one.root.duration_ns),
-}
-"""The rows above the turns of a trajectory."""
 
 
 def parting(trajectories: Sequence[Trajectory]) -> list[Text]:
