@@ -116,12 +116,13 @@ def _declared(given: Iterable[Any]) -> tuple[Code, ...]:
 
 
 def tried(detector: Callable[..., Iterable[Found]], *given: Any) -> list[Found]:
-    """What ``detector`` finds; nothing if it raises, which is logged once."""
+    """What ``detector`` finds, until it raises, which is logged once."""
+    found: list[Found] = []
     try:
-        return list(detector(*given))
+        found += detector(*given)
     except Exception as error:  # what was recorded may have any shape
         failed(f"{detector.__module__}.{detector.__name__}", error)
-        return []
+    return found
 
 
 _failed: set[str] = set()
