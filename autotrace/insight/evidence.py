@@ -10,6 +10,7 @@ from typing import Any
 
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.deferred import cached
+from autotrace.trajectory.durations import figures
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Span, Trajectory, finish_reason
 from autotrace.trajectory.receipt import answered_path, whole_response
@@ -75,8 +76,9 @@ class Evidence:
         self.trajectory = trajectory
         self.settings = settings
         self.by_id = trajectory.by_id
+        reported = figures(trajectory)
         self.turns = [
-            LLMCall(number, span, trajectory.figures.get(span.span_id, span.attributes))
+            LLMCall(number, span, reported.get(span.span_id, span.attributes))
             for number, span in enumerate(trajectory.llm_spans, 1)
         ]
 

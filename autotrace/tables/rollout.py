@@ -12,7 +12,7 @@ import msgspec
 from autotrace.insight.profile import decode
 from autotrace.trajectory.chains import Chain, tree_of
 from autotrace.trajectory.deferred import cached
-from autotrace.trajectory.durations import Times, times
+from autotrace.trajectory.durations import Times, figures, times
 from autotrace.trajectory.jsonable import integer, jsonable, text
 from autotrace.trajectory.model import TRAINERS, Span, Trajectory, finish_reason
 from autotrace.trajectory.receipt import Receipt, of_row, own_pieces, receipt_of, whole_response
@@ -89,7 +89,11 @@ class Rollout:
     @cached
     def spans(self) -> list[Call]:
         """All calls, in the trajectory's order."""
-        found = [Call(self, span, position) for position, span in enumerate(self.trajectory.spans)]
+        reported = figures(self.trajectory)
+        found = [
+            Call(self, span, position, reported.get(span.span_id, span.attributes))
+            for position, span in enumerate(self.trajectory.spans)
+        ]
         calls = {call.span.span_id: call for call in found if call.span.role == "llm"}
         for turn, span in enumerate(self.trajectory.llm_spans, 1):
             calls[span.span_id].turn = turn
@@ -252,13 +256,13 @@ class Call:
 
     __slots__ = ("figures", "position", "rollout", "span", "turn")
 
-    def __init__(self, rollout: Rollout, span: Span, position: int) -> None:
+    def __init__(self, rollout: Rollout, span: Span, position: int, figures: Mapping[str, Any]) -> None:
         self.rollout = rollout
         self.span = span
         self.position = position
         """In the trajectory: 0 is its root."""
         self.turn = 0
-        self.figures: Mapping[str, Any] = rollout.trajectory.figures.get(span.span_id, span.attributes)
+        self.figures = figures
         """Attributes of the call and of its request to the engine."""
 
     @property

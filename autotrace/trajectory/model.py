@@ -234,10 +234,6 @@ def with_names(attributes: dict[str, Any]) -> None:
             attributes[name] = str(value)
 
 
-def _known(span: Span) -> dict[str, Any]:
-    return {name: value for name, value in span.attributes.items() if value is not None}
-
-
 @dataclass
 class Trajectory:
     """One trace: the root span and everything below it, with the facts reported later.
@@ -284,18 +280,6 @@ class Trajectory:
     def llm_spans(self) -> list[Span]:
         """The agent's own LLM calls in order; the engine's spans below them have the role ``engine``."""
         return own_llm_calls(self.spans)
-
-    @cached
-    def figures(self) -> dict[str, Mapping[str, Any]]:
-        """Id of an LLM call -> its attributes, with what engines below report of the request. The innermost engine
-        counts, and ``server`` names it. Calls without an engine are left out."""
-        reported: dict[str, dict[str, Any]] = {}
-        for span in self.spans:
-            if span.role == "engine" and (call := above(span, self.by_id, ("llm",))) is not None:
-                replica = span.attributes.get("replica")
-                server = f"{span.host}/{span.pid}" if replica is None else str(replica)
-                reported.setdefault(call.span_id, {}).update({**_known(span), "server": server})
-        return {id: {**figures, **_known(self.by_id[id])} for id, figures in reported.items()}
 
     @property
     def turns(self) -> int:
