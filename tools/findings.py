@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 
 from autotrace.insight import registry
-from autotrace.insight.finding import FAMILY_OF
 
 FAMILIES = {
     "tokens": "Tokens", "responses": "The response that is trained on", "chains": "Branches",
     "signal": "Learning signal",
-    "rewards": "Rewards", "format": "Rewards for the form",
+    "rewards": "Rewards",
     "ending": "How it ended",
     "engine": "Engine against trainer", "mismatch": "Log-probabilities against the engine's",
     "tools": "Tools", "time": "Time", "trainer": "The trainer's own",
@@ -26,7 +25,7 @@ def index() -> str:
         lines += [
             f"| [{code.code}](findings/{code.code}.md) | {code.title} |"
             for code in registry.codes().values()
-            if FAMILY_OF.get(code.code) == family
+            if code.family == family
         ]
         lines.append("")
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,10 +15,12 @@ from rich.text import Text
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
+from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
-from autotrace.trajectory.divergence import UNKNOWN, Call, Divergence, calls, group
+from autotrace.trajectory.divergence import UNKNOWN, Divergence, group
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import shown_answer
+from autotrace.trajectory.tool_calls import ToolCall, tool_calls
 
 LINES = 4
 """Lines shown of one text without ``--full``."""
@@ -52,10 +54,7 @@ def compare(traces: Sequence[str], run: str | None, selection: runs.Selection, f
         raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
     if traces and selection:
         raise click.UsageError("name trajectories, or choose them with --step, --where, ...; not both")
-    try:
-        trajectories = _of_run(runs.reader(run), traces, selection)
-    except KeyError as error:
-        raise terminal.fail(error.args[0]) from None
+    trajectories = _of_run(runs.reader(run), traces, selection)
     if len(trajectories) < 2:
         what = "no trajectory" if not trajectories else "only one trajectory"
         if selection.where:
@@ -79,18 +78,18 @@ def _of_run(reader: Reader, traces: Sequence[str], selection: runs.Selection) ->
     rows = reader.select(wanted, ("trace_id", "step", "uid", "rollout_n"), limit=MOST + 1)
     _check_one_step(selection, (row.step for row in rows))
     if len(rows) > MOST:
-        raise KeyError(f"more than {MOST} trajectories match, too many to compare; narrow --where")
+        raise NotFound(f"more than {MOST} trajectories match, too many to compare; narrow --where")
     rows.sort(key=lambda row: (row.uid or "", row.rollout_n or 0))
     return [reader.load(row.trace_id) for row in rows]
 
 
 def _check_one_step(selection: runs.Selection, steps: Iterable[int | None]) -> None:
-    """Raises ``KeyError`` where only a sample is named, and trajectories of several ``steps`` have it."""
+    """Raises ``NotFound`` where only a sample is named, and trajectories of several ``steps`` have it."""
     if selection.step is not None or selection.where or len(steps := {*steps}) < 2:
         return
     known = sorted(step for step in steps if step is not None)
     named = ", ".join(map(str, known[:MAX_STEPS])) + (", ..." if len(known) > MAX_STEPS else "")
-    raise KeyError(f"sample {selection.sample} is in several steps ({named}): name one, --step {known[-1]}")
+    raise NotFound(f"sample {selection.sample} is in several steps ({named}): name one, --step {known[-1]}")
 
 
 def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
@@ -101,11 +100,12 @@ def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
     table.add_column("", no_wrap=True)
     for letter, one in zip(letters(), trajectories, strict=False):
         table.add_column(Text(f"{letter}  {one.trace_id[:12]}"), overflow="fold", ratio=1)
-    for name, shown in HEAD:
-        cells = [shown(one) for one in trajectories]
+    heads = list(map(_head, trajectories))
+    for name in heads[0]:
+        cells = [_cell(name, head[name]) for head in heads]
         if any(cell.plain for cell in cells):
             table.add_row(Text(name, style="dim"), *cells)
-    called = [calls(one) for one in trajectories]
+    called = [tool_calls(one) for one in trajectories]
     for turn in range(turns + 1):
         mark = Text(f"≠ turn {turn}" if turn in parts else f"  turn {turn}")
         mark.stylize("bold red" if turn in parts else "dim")
@@ -114,7 +114,7 @@ def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
         rows = [[call for call in made if call.turn == turn] for made in called]
         for number in range(max(len(made) for made in rows)):
             column = [made[number] if number < len(made) else None for made in rows]
-            differ = len({None if call is None else (str(call), call.result) for call in column}) > 1
+            differ = len({None if call is None else (str(call), call.told) for call in column}) > 1
             style = "bold red" if differ else "dim"
             table.add_row(Text("≠ tool" if differ else "  tool", style=style), *(_call(call, full) for call in column))
     return table
@@ -129,43 +129,35 @@ def _answer(one: Trajectory, turn: int, full: bool) -> Text | Group:
     return Group(answer, Text(count, style="dim")) if count else answer
 
 
-def _call(call: Call | None, full: bool) -> Text | Group:
+def _call(call: ToolCall | None, full: bool) -> Text | Group:
     if call is None:
         return Text("—", style="dim")
-    request, result = line(str(call), "magenta"), block(call.result, lines=None if full else LINES)
+    request, result = line(str(call), "magenta"), block(call.told, lines=None if full else LINES)
     return Group(request, Text("→ ", style="dim") + result)
 
 
-def _identity(name: str) -> Callable[[Trajectory], Text]:
-    return lambda one: Text("") if one.attributes.get(name) is None else line(one.attributes[name])
-
-
-def _fact(name: str) -> Callable[[Trajectory], Text]:
-    def shown(one: Trajectory) -> Text:
-        value = one.facts.get(name)
-        if value is None:
-            return Text("")
-        return line(f"{value:.6g}" if isinstance(value, float) else value, "green" if name == "reward" else "")
-
-    return shown
-
-
-def _tokens(one: Trajectory) -> Text:
+def _head(one: Trajectory) -> dict[str, object]:
+    """The rows above its turns; None: not known."""
     written = [span.response_tokens for span in one.llm_spans if span.response_tokens is not None]
-    return Text(f"{sum(written):,}" if written else "")
+    return {
+        "step": one.attributes.get("step"),
+        "sample": one.attributes.get("sample_index"),
+        "rollout": one.attributes.get("rollout_n"),
+        "status": one.status,
+        **{name: one.facts.get(name) for name in FACTS},
+        "turns": one.turns,
+        "tool calls": len(tool_calls(one)),
+        "tokens written": f"{sum(written):,}" if written else None,
+        "duration": seconds(one.root.duration_ns),
+    }
 
 
-HEAD: tuple[tuple[str, Callable[[Trajectory], Text]], ...] = (
-    ("step", _identity("step")),
-    ("sample", _identity("sample_index")),
-    ("rollout", _identity("rollout_n")),
-    ("status", lambda one: status_text(one.status)),
-    *((name, _fact(name)) for name in FACTS),
-    ("turns", lambda one: Text(str(one.turns))),
-    ("tool calls", lambda one: Text(str(len(calls(one))))),
-    ("tokens written", _tokens),
-    ("duration", lambda one: Text(seconds(one.root.duration_ns))),
-)
+def _cell(name: str, value: object) -> Text:
+    if value is None:
+        return Text("")
+    if name == "status":
+        return status_text(str(value))
+    return line(f"{value:.6g}" if isinstance(value, float) else value, "green" if name == "reward" else "")
 
 
 def parting(trajectories: Sequence[Trajectory]) -> list[Text]:
@@ -229,10 +221,14 @@ def as_dict(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
             "attributes": one.attributes,
             "facts": one.facts,
             "turns": [shown_answer(span) for span in one.llm_spans],
-            "tool_calls": [asdict(call) for call in calls(one)],
+            "tool_calls": [
+                {"turn": call.turn, "name": call.name, "arguments": call.arguments, "result": call.told,
+                 "status": call.span.status}
+                for call in tool_calls(one)
+            ],
         }
         for one in trajectories
-    ]
+    ]  # fmt: skip
     parts = [
         {
             "tokens": None if where is None else asdict(where),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 import click
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotrace.cli import runs, terminal
-from autotrace.cli.terminal import counted, one_line
+from autotrace.cli.terminal import counted, line
 from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding, Place
@@ -42,14 +42,14 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: b
     out = terminal.console()
     with contextlib.closing(runs.reader(run)) as reader:
         for loss in losses(reader.run.status().drops):
-            terminal.console(stderr=as_json).print(terminal.line(f"! {loss}", "bold red"), soft_wrap=True)
+            terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
         diagnosis = Diagnosis(codes)
-        for each in steps(reader, step, _watched, texts=True):
+        for each in steps(reader, step, partial(terminal.shown, what="trajectories examined"), texts=True):
             diagnosis.add(each)
     for detector in registry.own():
         if detector.problem:
             words = f"! the detector {detector.name} of another package cannot be used: {detector.problem}"
-            terminal.console(stderr=True).print(terminal.line(words, "yellow"), soft_wrap=True)
+            terminal.console(stderr=True).print(line(words, "yellow"), soft_wrap=True)
     if step is not None and not diagnosis.trajectories:
         raise terminal.fail(f"there is no trajectory of step {step}; autotrace steps lists the steps")
     found = [finding for finding in diagnosis.findings() if not codes or finding.code in codes]
@@ -65,10 +65,6 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: b
     print_findings(out, diagnosis, found)
 
 
-def _watched(rows: Sequence[Any]) -> Iterator[Any]:
-    return terminal.shown(rows, "trajectories examined")
-
-
 def _known(given: Sequence[str]) -> tuple[str, ...]:
     try:
         return registry.chosen(given)
@@ -78,16 +74,17 @@ def _known(given: Sequence[str]) -> tuple[str, ...]:
 
 def print_findings(out: Console, diagnosis: Diagnosis, found: Sequence[Finding]) -> None:
     """What the command prints."""
-    whole = f"{counted(diagnosis.trajectories, 'trajectory', 'trajectories')} in {counted(diagnosis.steps, 'step')}"
+    whole = f"{counted(diagnosis.trajectories, 'trajectory')} in {counted(diagnosis.steps, 'step')}"
     if not found:
         out.print(Text(f"{whole}: nothing found" if diagnosis.trajectories else "this run has no trajectory"))
         return
     out.print(Text(f"{whole}: {counted(len(found), 'finding')}, most costly first"))
     for number, finding in enumerate(found, 1):
         out.print(Text(""))
-        out.print(_head(number, finding), soft_wrap=not out.is_terminal)
+        head = line(f"{number}. {finding.code}", "bold red") + line(f"  {finding.title}", "bold")
+        out.print(head, soft_wrap=not out.is_terminal)
         for name, words in lines(finding):
-            _print(out, name, Text(one_line(words)))
+            _print(out, name, line(words))
         for place in finding.places:
             _print(out, "where", _place(place))
 
@@ -103,14 +100,8 @@ def _print(out: Console, name: str, words: Text) -> None:
         out.print(head + words, soft_wrap=True)
 
 
-def _head(number: int, finding: Finding) -> Text:
-    return Text(f"{number}. {one_line(finding.code)}", style="bold red") + Text(
-        f"  {one_line(finding.title)}", style="bold"
-    )
-
-
 def _place(place: Place) -> Text:
     text = Text(place.trace_id[:ID_LENGTH], style="cyan")
     found_at = where(place)
     text += Text(f"  {found_at}" if found_at else "")
-    return text + Text(f"  {one_line(place.note)}" if place.note else "", style="dim")
+    return text + line(f"  {place.note}" if place.note else "", "dim")

@@ -39,10 +39,10 @@ def export(
 
     PATH is a folder; for a format of one file it may also be that file, or - for standard output.
     """
-    if layout == "parquet":  # the one that needs Arrow
+    as_tables = layout == format.TABLES
+    if as_tables:
         arrow_without_pandas()
-    chosen = format.get(layout)
-    if out is not None and "://" in out and not chosen.remote:
+    elif out is not None and "://" in out:
         raise terminal.fail(f"--out {out}: the format {layout} writes to local folders only")
     reader = runs.reader(run)
     out = out or str(_own_folder(reader.run.path, layout))
@@ -51,9 +51,9 @@ def export(
         wanted &= Condition("reward >= ?", (min_reward,), frozenset({"reward"}))
     left_out: Counter[str] = Counter()
     trajectories = _trajectories(reader, wanted, left_out)
-    metrics = {"metrics": reader.run.step_facts()} if chosen.takes_metrics else {}
+    metrics = {"metrics": reader.run.step_facts()} if as_tables else {}
     try:
-        written = chosen.write(_distinct(trajectories, left_out) if dedup else trajectories, out, **metrics)
+        written = format.get(layout)(_distinct(trajectories, left_out) if dedup else trajectories, out, **metrics)
     except ExportError as error:
         raise terminal.fail(error) from None
     except BrokenPipeError:  # the reader of standard output has seen enough: click ends quietly
@@ -61,10 +61,10 @@ def export(
     except OSError as error:
         raise terminal.fail(f"cannot write to {out}: {error.strerror or error}") from None
     for why, count in (left_out + written.left_out).items():
-        click.echo(f"{terminal.counted(count, 'trajectory', 'trajectories')} left out: {why}", err=True)
+        click.echo(f"{terminal.counted(count, 'trajectory')} left out: {why}", err=True)
     if not written.trajectories:
         raise terminal.fail(_nothing(reader, wanted, min_reward is not None or bool(selection)))
-    exported = terminal.counted(written.trajectories, "trajectory", "trajectories")
+    exported = terminal.counted(written.trajectories, "trajectory")
     if out == STDOUT:
         click.echo(f"wrote {exported} to standard output", err=True)
     else:

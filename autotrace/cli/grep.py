@@ -13,7 +13,7 @@ from rich.text import Text
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.ls import ID_LENGTH
-from autotrace.cli.terminal import counted, one_line
+from autotrace.cli.terminal import counted, line, one_line
 from autotrace.config import exit_codes
 from autotrace.tables import search
 from autotrace.tables.search import Match
@@ -46,7 +46,7 @@ def grep(
         compiled = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)
     except re.error as error:
         raise terminal.fail(f"{pattern!r} is not a regular expression: {error}; -F searches for it as text") from None
-    out = terminal.console()
+    out, err = terminal.console(), terminal.console(stderr=True)
     places = trajectories = unread = 0
     with contextlib.closing(runs.reader(run)) as reader:
         rows = reader.select(selection.condition, ("trace_id", "step"))
@@ -69,20 +69,15 @@ def grep(
                 for match in [] if only_count else matches:
                     out.print(_line(row, match), soft_wrap=True)
             if places >= limit:
-                terminal.console(stderr=True).print(
-                    Text(f"stopped after {counted(places, 'place')}; --limit shows more")
-                )
+                err.print(line(f"stopped after {counted(places, 'place')}; --limit shows more"))
                 break
     if unread:
-        terminal.console(stderr=True).print(terminal.line(_unread(unread)), soft_wrap=True)
+        err.print(line(_unread(unread)), soft_wrap=True)
     if not places:
-        terminal.console(stderr=True).print(
-            terminal.line(f"{pattern!r} occurs in none of {counted(len(rows), 'trajectory', 'trajectories')}"),
-            soft_wrap=True,
-        )
+        err.print(line(f"{pattern!r} occurs in none of {counted(len(rows), 'trajectory')}"), soft_wrap=True)
         raise click.exceptions.Exit(exit_codes.FAILED)
     if not as_json:
-        found = f"{counted(places, 'place')} in {counted(trajectories, 'trajectory', 'trajectories')}"
+        found = f"{counted(places, 'place')} in {counted(trajectories, 'trajectory')}"
         out.print(Text(found, style="dim"))
 
 

@@ -8,17 +8,14 @@ from pathlib import Path
 import click
 
 from autotrace.cli import terminal
-
-_PACKAGE = Path(__file__).resolve().parents[1]
-_FOLDERS = (_PACKAGE / "docs", _PACKAGE.parent / "docs")
-"""In an installation, and beside the package in a source tree."""
+from autotrace.config.installation import PACKAGE_PARENT, carried
 
 
 @click.command("help", short_help="Print a page of the documentation, or of a finding.")
 @click.argument("topic", required=False, metavar="[TOPIC]")
 def help_page(topic: str | None) -> None:
     """Print a page of the documentation, or of a finding (`autotrace help AT-HUNG`). Without TOPIC, list the pages."""
-    folder = next((folder for folder in _FOLDERS if folder.is_dir()), _FOLDERS[0])
+    folder = Path(carried("docs", "docs"))
     pages = {path.stem.lower(): path for path in sorted([*folder.glob("*.md"), *folder.glob("findings/*.md")])}
     if topic is None:
         click.echo("Pages, for example: autotrace help findings")
@@ -38,4 +35,4 @@ def help_page(topic: str | None) -> None:
 @click.command(short_help="Print the page that tells an agent how to read a run (SKILL.md).")
 def skill() -> None:
     """Print SKILL.md: how an agent reads a run with these commands. Save it where your agent looks for skills."""
-    click.echo((_PACKAGE / "SKILL.md").read_text(encoding="utf-8"), nl=False)
+    click.echo(Path(PACKAGE_PARENT, "autotrace", "SKILL.md").read_text(encoding="utf-8"), nl=False)

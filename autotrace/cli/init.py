@@ -11,7 +11,7 @@ import click
 from autotrace.cli import terminal
 from autotrace.config import exit_codes
 from autotrace.config.plan import Target
-from autotrace.export.staging import Staging
+from autotrace.export.format import Staging
 from autotrace.spec import names
 from autotrace.spec.compiler import compile_plan
 from autotrace.spec.proposal import COVERED, Proposal, folder_of, of_program

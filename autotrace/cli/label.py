@@ -28,8 +28,8 @@ def label(trace: str, label: str, why: str, run: str | None, remove: bool) -> No
         with contextlib.closing(runs.reader(run)) as reader:
             trace_id = reader.resolve(trace)
             labels.write(reader.run.path, trace_id, label, why)
-    except (KeyError, ValueError) as error:
-        raise terminal.fail(error.args[0]) from None
+    except ValueError as error:
+        raise terminal.fail(error) from None
     except OSError as error:
         raise terminal.fail(f"the label was not kept: {error}") from None
     click.echo(f"{trace_id[:12]}  {terminal.one_line(label) or 'no label'}")

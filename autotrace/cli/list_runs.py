@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,10 @@ import msgspec
 
 from autotrace.cli import listing, terminal
 from autotrace.cli.listing import Column
-from autotrace.cli.terminal import one_line
 from autotrace.config import environment as env
 from autotrace.run import layout
-from autotrace.run.drain import left, shipper_alive
 from autotrace.run.info import RunInfo, find_runs, is_there, not_readable
-from autotrace.run.status import Status
+from autotrace.run.status import described
 
 STYLES = {"done": "green", "running": "yellow", "draining": "yellow"}
 
@@ -28,12 +27,9 @@ STYLES = {"done": "green", "running": "yellow", "draining": "yellow"}
 def runs(folder: Path | None, as_json: bool) -> None:
     """List the runs in DIR (default: ./autotrace-runs, or $AUTOTRACE_RUN_DIR), newest first."""
     parent = folder or Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
-    try:
-        if not is_there(parent):
-            raise terminal.fail(f"{parent}: no such folder; autotrace-run makes one for its runs")
-        found, closed = find_runs(parent)
-    except OSError as error:
-        raise terminal.fail(error) from None
+    if not is_there(parent):
+        raise terminal.fail(f"{parent}: no such folder; autotrace-run makes one for its runs")
+    found, closed = find_runs(parent)
     for closed_error in closed.values():
         click.echo(f"autotrace: {terminal.safe(closed_error)}", err=True)
     listed = sorted(_runs(found), key=lambda run: (run["created"], run["run"]), reverse=True)
@@ -44,18 +40,12 @@ def runs(folder: Path | None, as_json: bool) -> None:
         out.file.writelines(terminal.json_line(run) for run in listed)
         return
 
-    def cells(name: str) -> list[str]:
-        return [one_line("" if run[name] is None else run[name]) for run in listed]
-
-    states = cells("state")
     listing.show(out, [
-        Column("run", cells("run")),
-        Column("started", [started[:19].replace("T", " ") for started in cells("created")]),
-        Column("state", states, styles=lambda number: STYLES.get(states[number], "red")),
-        Column("trajectories", cells("trajectories"), True),
-        Column("left", cells("left"), True),
-        Column("backends", cells("backends")),
-        Column("command", cells("command")),
+        Column.of("run", listed, itemgetter("run")),
+        Column.of("started", listed, lambda run: run["created"][:19].replace("T", " ")),
+        Column.of("state", listed, itemgetter("state"), style=lambda run: STYLES.get(run["state"], "red")),
+        *(Column.of(name, listed, itemgetter(name), True) for name in ("trajectories", "left")),
+        *(Column.of(name, listed, itemgetter(name)) for name in ("backends", "command")),
     ])  # fmt: skip
 
 
@@ -70,20 +60,4 @@ def _runs(folders: Iterable[Path]) -> Iterator[dict[str, Any]]:
         except (OSError, msgspec.MsgspecError) as error:
             click.echo(f"autotrace: {terminal.safe(path)} cannot be read: {terminal.safe(error)}", err=True)
             continue
-        yield _run(folder, info)
-
-
-def _run(folder: Path, info: RunInfo) -> dict[str, Any]:
-    """One run; None: not known, because no shipper has written a status."""
-    described: dict[str, Any] = {
-        "run": folder.name, "created": info.created, "state": "not assembled", "trajectories": None, "left": None,
-        "backends": ", ".join(info.backends), "command": " ".join(info.command),
-    }  # fmt: skip
-    try:
-        status = Status.read(folder)
-    except (OSError, ValueError, msgspec.MsgspecError):
-        return described
-    waiting = left({"pending": status.pending, "open": status.open})
-    stopped = status.state in ("running", "draining") and shipper_alive(str(folder)) is False
-    state = "stopped" if stopped else status.state
-    return {**described, "state": state, "trajectories": status.trajectories, "left": waiting}
+        yield described(folder, info)

@@ -7,8 +7,9 @@ beside them. Each cell is one line, and is made safe here."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -17,9 +18,10 @@ from rich.style import Style
 from rich.text import Text
 from rich.tree import Tree
 
-from autotrace.cli.terminal import STATUS_STYLE, counted, line, one_line, safe, seconds, status_text, width
+from autotrace.cli.terminal import STATUS_STYLE, counted, line, one_line, seconds, status_text, width
+from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
-from autotrace.trajectory.durations import Times
+from autotrace.trajectory.durations import PARTS, Times
 from autotrace.trajectory.model import Span
 
 MAX_WIDTH = 60
@@ -37,6 +39,15 @@ class Column:
     right: bool = False
     styles: Callable[[int], str] | None = None
     """Number of a row -> style of its cell, as rich writes one; only called on a terminal."""
+
+    @classmethod
+    def of(
+        cls, name: str, rows: Sequence[Any], shown: Callable[[Any], object], right: bool = False,
+        style: Callable[[Any], str] | None = None,
+    ) -> Column:  # fmt: skip
+        """A cell for each of ``rows``: what ``shown`` gives, nothing for None."""
+        cells = ["" if (value := shown(row)) is None else str(value) for row in rows]
+        return cls(name, cells, right, None if style is None else lambda number: style(rows[number]))
 
 
 def show(out: Console, columns: Sequence[Column], caption: str = "") -> None:
@@ -108,17 +119,6 @@ def _styled(text: str, style: str, out: Console) -> str:
     return Style.parse(style).render(text, color_system=COLOR_SYSTEMS[out.color_system])
 
 
-TIME_PARTS = {
-    "queue_s": "queue",
-    "prefill_s": "prefill",
-    "decode_s": "decode",
-    "way_s": "way",
-    "llm_s": "llm",
-    "tool_s": "tool",
-    "reward_s": "reward",
-    "other_s": "other",
-}
-"""Field of ``Times`` -> what it is called here."""
 TIME_LEGEND = (
     "queue: waiting for the engine; prefill, decode: the engine at work; way: router, Ray, HTTP; "
     "llm: calls of a model whose engine is not traced; "
@@ -128,29 +128,37 @@ TIME_LEGEND = (
 
 def time_columns(rows: Sequence[Any], id_length: int) -> list[Column]:
     """One line a trajectory, its duration split up; parts that none of them has are left out."""
-    times = {field: [getattr(row, field) for row in rows] for field in TIME_PARTS}
-    parts = {field: name for field, name in TIME_PARTS.items() if any(value is not None for value in times[field])}
-    statuses = [safe(row.status) for row in rows]
+    parts = [Column(_part(name), [duration(getattr(row, name)) for row in rows], True) for name in PARTS]
     return [
-        Column("trace", [row.trace_id[:id_length] for row in rows]),
-        Column("step", ["" if row.step is None else str(row.step) for row in rows], True),
-        Column("sample", [one_line(row.sample_index or "") for row in rows], True),
-        Column("n", ["" if row.rollout_n is None else str(row.rollout_n) for row in rows], True),
-        Column("turns", [str(row.llm_calls) for row in rows], True),
-        Column("duration", [_shown(row.duration_s) for row in rows], True),
-        *(Column(name, list(map(_shown, times[field])), True) for field, name in parts.items()),
-        Column("status", statuses, styles=lambda number: STATUS_STYLE.get(statuses[number], "")),
+        Column.of("trace", rows, lambda row: row.trace_id[:id_length]),
+        Column.of("step", rows, attrgetter("step"), True),
+        Column.of("sample", rows, attrgetter("sample_index"), True),
+        Column.of("n", rows, attrgetter("rollout_n"), True),
+        Column.of("turns", rows, attrgetter("llm_calls"), True),
+        Column.of("duration", rows, lambda row: duration(row.duration_s), True),
+        *(column for column in parts if any(column.cells)),
+        status_column(rows),
     ]
+
+
+def status_column(rows: Sequence[Any]) -> Column:
+    """How trajectories ended, in colours."""
+    return Column.of("status", rows, attrgetter("status"), style=lambda row: STATUS_STYLE.get(row.status, ""))
 
 
 def time_sentence(times: Times) -> str:
     """``decode 8.2 s, tool 3.1 s, ...``, the largest first, without what took no time."""
-    durations: Mapping[str, float] = times.measured()
-    parts = sorted(((value, TIME_PARTS[name]) for name, value in durations.items() if value >= 0.0005), reverse=True)
-    return ", ".join(f"{name} {_shown(value)}" for value, name in parts)
+    parts = sorted(((value, _part(name)) for name, value in times.measured().items() if value >= 0.0005), reverse=True)
+    return ", ".join(f"{name} {duration(value)}" for value, name in parts)
 
 
-def _shown(value: float | None) -> str:
+def _part(field: str) -> str:
+    """What a field of ``Times`` is called here."""
+    return field.removesuffix("_s")
+
+
+def duration(value: float | None) -> str:
+    """Seconds in readable units; empty for None."""
     return "" if value is None else seconds(round(value * 1e9))
 
 
@@ -190,12 +198,8 @@ def _rollout(row: Any) -> Text:
     number = "" if row.rollout_n is None else f"rollout {row.rollout_n}  "
     text = Text(f"{number}{row.trace_id[:12]}")
     text += Text("" if row.reward is None else f"  reward {row.reward:.4g}", style="green")
-    text += Text(f"  {counted(row.llm_calls or 0, 'turn')}  {_took(row)}", style="dim")
+    text += Text(f"  {counted(row.llm_calls or 0, 'turn')}  {duration(row.duration_s)}", style="dim")
     return text if row.status == "OK" else text + Text("  ") + status_text(row.status)
-
-
-def _took(row: Any) -> str:
-    return seconds(None if row.duration_s is None else round(row.duration_s * 1e9))
 
 
 def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:
@@ -203,7 +207,7 @@ def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:
     the outer one."""
     try:
         spans = {span.span_id: span for span in reader.load(row.trace_id, texts=False).spans}
-    except KeyError:
+    except NotFound:
         return
     trees: dict[str | None, Tree] = {}
     for span in spans.values():  # a call stands before those below it

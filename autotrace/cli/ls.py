@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from autotrace.cli import listing, runs, terminal
 from autotrace.cli.listing import Column
-from autotrace.cli.terminal import line, one_line, safe, seconds
+from autotrace.cli.terminal import line, safe
 from autotrace.insight.profile import Profile, codes, decode
 from autotrace.run.losses import losses
 from autotrace.ship import pace
@@ -65,11 +65,9 @@ def ls(
     )
     out = terminal.console()
     status = reader.run.status()
-    for loss in losses(status.drops):
-        terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
-    for behind in pace.warnings(status):
-        terminal.console(stderr=as_json).print(line(f"! {behind}", "yellow"), soft_wrap=True)
-    for text in unexamined(reader, selection):
+    notes = [line(f"! {loss}", "bold red") for loss in losses(status.drops)]
+    notes += [line(f"! {behind}", "yellow") for behind in pace.warnings(status)]
+    for text in [*notes, *unexamined(reader, selection)]:
         terminal.console(stderr=as_json).print(text, soft_wrap=True)
     if not rows and selection and reader.count(roots=True):
         raise terminal.fail(nothing(reader, selection))
@@ -87,7 +85,7 @@ def ls(
     else:
         listing.show(out, columns(rows, reader.run.pages() if out.is_terminal else {}))
     if limit is not None and len(rows) == limit and (count := reader.count(wanted, roots=roots)) > limit:
-        out.print(Text(f"{limit} of {terminal.counted(count, 'trajectory', 'trajectories')}", style="dim"))
+        out.print(Text(f"{limit} of {terminal.counted(count, 'trajectory')}", style="dim"))
     for text in [*remarkable(reader, wanted, roots), *destinations(reader)]:
         out.print(text, soft_wrap=True)
 
@@ -101,38 +99,29 @@ def columns(rows: Sequence[Any], pages: Mapping[str, str]) -> list[Column]:
     """One line a trace; the id links to the backend's page where the terminal can. The root is named where it is not
     the same trajectory function for all."""
 
-    def cells(shown: Callable[[Any], str]) -> list[str]:
-        return list(map(shown, rows))
-
-    def words(name: str) -> list[str]:
-        values = list(map(attrgetter(name), rows))
-        return [one_line(str(value)) if value not in (None, "") else "" for value in values]
-
-    def numbers(name: str) -> list[str]:
-        return ["" if value is None else str(value) for value in map(attrgetter(name), rows)]
-
-    named = any(not row.is_trajectory for row in rows)
-    statuses = words("status")
     profiles = [decode(row.profile) for row in rows]
-    found = [one_line(" ".join(codes(profile) or ())) for profile in profiles]
+    found = Column.of("findings", profiles, lambda each: " ".join(codes(each) or ()), style=lambda each: "red")
     return [
-        Column(
-            "trace", cells(lambda row: row.trace_id[:ID_LENGTH]), styles=lambda n: _link(pages.get(rows[n].trace_id))
+        Column.of(
+            "trace", rows, lambda row: row.trace_id[:ID_LENGTH], style=lambda row: _link(pages.get(row.trace_id))
         ),
-        *([Column("root", words("name"))] if named else []),
-        Column("step", numbers("step"), True),
-        Column("sample", words("sample_index"), True),
-        Column("n", numbers("rollout_n"), True),
-        Column("", cells(lambda row: "val" if row.validate else "")),
-        Column("turns", numbers("llm_calls"), True),
-        Column("tools", numbers("tool_calls"), True),
+        *([] if all(row.is_trajectory for row in rows) else [Column.of("root", rows, attrgetter("name"))]),
+        Column.of("step", rows, attrgetter("step"), True),
+        Column.of("sample", rows, attrgetter("sample_index"), True),
+        Column.of("n", rows, attrgetter("rollout_n"), True),
+        Column.of("", rows, lambda row: "val" if row.validate else None),
+        Column.of("turns", rows, attrgetter("llm_calls"), True),
+        Column.of("tools", rows, attrgetter("tool_calls"), True),
         Column("tokens", list(map(_tokens, rows, profiles)), True),
-        Column("reward", cells(lambda row: "" if row.reward is None else f"{row.reward:.4g}"), True),
-        Column("duration", cells(lambda row: seconds(nanoseconds(row))), True),
-        Column("status", statuses, styles=lambda n: terminal.STATUS_STYLE.get(statuses[n], "")),
-        Column("error", words("error"), styles=lambda n: "red"),
-        *(Column(column.head, given) for column in HEADED if any(given := words(column.name))),
-        *([Column("findings", found, styles=lambda n: "red")] if any(found) else []),
+        Column.of("reward", rows, lambda row: None if row.reward is None else f"{row.reward:.4g}", True),
+        Column.of("duration", rows, lambda row: listing.duration(row.duration_s), True),
+        listing.status_column(rows),
+        Column.of("error", rows, attrgetter("error"), style=lambda row: "red"),
+        *(
+            column
+            for column in (*(Column.of(each.head, rows, attrgetter(each.name)) for each in HEADED), found)
+            if any(column.cells)
+        ),
     ]
 
 
@@ -146,11 +135,6 @@ def _tokens(row: Any, profile: Profile | None) -> str:
     return f"{sum(tokens):,}" if tokens else ""
 
 
-def nanoseconds(row: Any) -> int | None:
-    """How long it took; None while open."""
-    return None if row.duration_s is None else round(row.duration_s * 1e9)
-
-
 def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
     """The best, worst and longest of those that satisfy ``wanted``, each with what opens it."""
 
@@ -161,7 +145,7 @@ def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
 
     pages = reader.run.pages()
     best, worst, longest = first("reward", True), first("reward", False), first("duration_s", True)
-    named = [("longest", longest, seconds(nanoseconds(longest)))] if longest.duration_s is not None else []
+    named = [("longest", longest, listing.duration(longest.duration_s))] if longest.duration_s is not None else []
     if best.reward != worst.reward:
         named = [(name, row, shared(reader, wanted, row)) for name, row in (("best", best), ("worst", worst))] + named
     lines = []
@@ -222,7 +206,8 @@ def as_dict(row: Any, pages: Mapping[str, str]) -> dict[str, object]:
     value["times"] = {name: seconds for name in PARTS if (seconds := value.pop(name)) is not None}
     for name in ("facts", "attributes"):
         value[name] = json.loads(str(value[name] or "{}"))
-    return {**value, "turns": row.llm_calls, "duration_ns": nanoseconds(row), "page": pages.get(row.trace_id)}
+    took = None if row.duration_s is None else round(row.duration_s * 1e9)
+    return {**value, "turns": row.llm_calls, "duration_ns": took, "page": pages.get(row.trace_id)}
 
 
 def _link(page: str | None) -> str:

@@ -16,7 +16,7 @@ import autotrace
 from autotrace.cli.escaping import escaped
 
 COMMANDS = {
-    "demo": ("autotrace.cli.demo", "demo"),
+    "demo": ("autotrace.cli.open", "demo"),
     "open": ("autotrace.cli.open", "open_path"),
     "runs": ("autotrace.cli.list_runs", "runs"),
     "ls": ("autotrace.cli.ls", "ls"),
@@ -71,35 +71,37 @@ class Commands(click.Group):
         somebody wrote otherwise than autotrace does, are one sentence, wherever they are met."""
         try:
             return super().invoke(ctx)
-        except ModuleNotFoundError as error:
-            library = (error.name or "autotrace").partition(".")[0]
-            if library == "autotrace":
-                raise
-            from autotrace.cli.terminal import fail
-            from autotrace.tables.errors import missing
-
-            raise fail(missing(library, extra_of(library))) from None
-        except PermissionError as error:
-            from autotrace.cli.terminal import fail
-            from autotrace.run.info import not_readable
-
-            if error.filename is None:
-                raise fail(error) from None
-            closed = not os.access(error.filename, os.R_OK)
-            raise fail(not_readable(error.filename) if closed else f"{error.filename}: permission denied") from None
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and _library(error) == "autotrace":
+                raise
             from autotrace.cli.terminal import fail
-            from autotrace.tables.errors import QueryError
 
-            if isinstance(error, QueryError):
-                raise fail(error) from None
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                raise fail(f"what was to be printed was not written: {error.strerror}") from None
-            *_, place = traceback.extract_tb(error.__traceback__)
-            what = f"{type(error).__name__}: {str(error)[:500]} ({place.filename}:{place.lineno})"
-            raise fail(f"the run is damaged, or not one of autotrace's, or this is a bug: {what}") from None
+            raise fail(_sentence(error)) from None
+
+
+def _sentence(error: Exception) -> object:
+    """What a person is told. The message of an ``OSError`` without a number is a sentence."""
+    from autotrace.run.info import not_readable
+    from autotrace.tables.errors import QueryError, missing
+
+    if isinstance(error, ModuleNotFoundError):
+        return missing(_library(error), extra_of(_library(error)))
+    if isinstance(error, QueryError) or (isinstance(error, OSError) and error.errno is None):
+        return error
+    if isinstance(error, PermissionError) and error.filename is not None:
+        closed = not os.access(error.filename, os.R_OK)
+        return not_readable(error.filename) if closed else f"{error.filename}: permission denied"
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"what was to be printed was not written: {error.strerror}"
+    *_, place = traceback.extract_tb(error.__traceback__)
+    what = f"{type(error).__name__}: {str(error)[:500]} ({place.filename}:{place.lineno})"
+    return f"the run is damaged, or not one of autotrace's, or this is a bug: {what}"
+
+
+def _library(error: ModuleNotFoundError) -> str:
+    return (error.name or "autotrace").partition(".")[0]
 
 
 def extra_of(library: str) -> str | None:

@@ -122,7 +122,7 @@ class Questions:
                 words = ["autotrace", "view", str(reader.run.path), "--trace", trace_id]
                 return json_line({"page": reader.run.pages().get(trace_id), "command": words})
         except Exception as error:  # a run of somebody else may hold anything
-            raise _refused(str(error.args[0] if isinstance(error, KeyError) else error)) from None
+            raise _refused(str(error)) from None
 
     async def help(self, topic: str = "questions", page: int = 1) -> str:
         """A page of autotrace's documentation, or of a finding (topic AT-...)."""

@@ -1,17 +1,28 @@
-"""``autotrace open``: what was recorded at a place, by whomever, what is wrong with it, and how to go on."""
+"""``autotrace open``: what was recorded at a place, by whomever, what is wrong with it, and how to go on. ``autotrace
+demo``: the same of a recorded run that the package carries."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shlex
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
 
 import click
 from rich.text import Text
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.diagnose import diagnose
-from autotrace.cli.terminal import counted, line, safe
+from autotrace.cli.show import show
+from autotrace.cli.terminal import counted, line
 from autotrace.cli.view import view
+from autotrace.config.installation import carried
+from autotrace.run import files
+from autotrace.run.info import RunInfo
+from autotrace.run.status import Status
 from autotrace.tables.reader import Reader
 
 RECORDED = {
@@ -40,17 +51,12 @@ def open_path(context: click.Context, path: str, opens: bool) -> None:
         count, steps = reader.count(), [step for step in reader.steps() if step is not None]
         within = f" in {counted(len(steps), 'step')}" if steps else ""
         kind, missing = reader.run.kind or "a run that autotrace recorded", ", ".join(_missing(reader))
-        out.print(line(f"{path}: {kind}: {counted(count, 'trajectory', 'trajectories')}{within}"), soft_wrap=True)
+        out.print(line(f"{path}: {kind}: {counted(count, 'trajectory')}{within}"), soft_wrap=True)
         if missing:
             out.print(line(f"not recorded: {missing}", "dim"), soft_wrap=True)
     out.print(Text(""))
     context.invoke(diagnose, run=path)
-    shown = safe(shlex.quote(path))
-    out.print(Text("\nNext:"))
-    for words in (f"view {shown}", f"ls {shown} --sort reward", f"show --worst {shown}", f"sql 'SELECT ...' {shown}"):
-        out.print(Text(f"    autotrace {words}"), soft_wrap=True)
-    if opens:
-        context.invoke(view, run=path, host="127.0.0.1")
+    _go_on(context, path, ("view {}", "ls {} --sort reward", "show --worst {}", "sql 'SELECT ...' {}"), opens)
 
 
 def _missing(reader: Reader) -> list[str]:
@@ -61,3 +67,69 @@ def _missing(reader: Reader) -> list[str]:
         ).rows()
         missing += [name for name, count in zip(columns, counts, strict=True) if not count]
     return missing
+
+
+def _go_on(context: click.Context, path: str, commands: Iterable[str], opens: bool) -> None:
+    """Say what to run next, and open the page if that was asked for."""
+    click.echo("\nNext:")
+    for words in commands:
+        click.echo(f"    autotrace {words.format(shlex.quote(path))}")
+    if opens:
+        context.invoke(view, run=path, host="127.0.0.1")
+
+
+@click.command(short_help="Try the commands on a recorded run: no GPU, no trainer, no network.")
+@click.option("--run-dir", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
+              help="Put the run into this folder of runs; default: a new temporary folder.")  # fmt: skip
+@click.option("--view", "opens", is_flag=True, help="Then open the run in the browser.")
+@click.pass_context
+def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
+    """Try the commands on a recorded run of veRL's agent loops: 3 steps of 16 prompts with 8 rollouts each.
+
+    Prints what is wrong with the run and one trajectory, and says what to run next. Needs no GPU, no trainer and no
+    network. examples/recorded_run/program.py in the repository says how the run was made.
+    """
+    source = Path(carried("recorded_run", "examples/recorded_run/run"))
+    if not source.is_dir():
+        raise terminal.fail("this installation does not carry the recorded run; install the wheel")
+    try:
+        folder = _copied(source, run_dir)
+    except OSError as error:
+        raise terminal.fail(f"the recorded run cannot be copied: {error}") from None
+    out, shown = terminal.console(), shlex.quote(str(folder))
+    out.print(
+        line(f"A recorded run of a veRL agent that answers questions about jam sales with SQL: {shown}"), soft_wrap=True
+    )
+    out.print(Text("\n") + line(f"$ autotrace diagnose {shown}", "bold"), soft_wrap=True)
+    context.invoke(diagnose, run=str(folder))
+    worst = Status.read(folder).found.trace_id[:12]
+    out.print(Text("\n") + line(f"$ autotrace show {worst} {shown}", "bold"), soft_wrap=True)
+    context.invoke(show, trace=worst, run=str(folder))
+    following = ("steps {}", "ls {} --step 2 --sort reward", "compare {} --step 2 --sample 206", "grep KeyError {}")
+    _go_on(context, str(folder), (*following, "view {}"), opens)
+
+
+def _copied(source: Path, run_dir: Path | None) -> Path:
+    """The run in a folder that only this user can read. It appears there when it is whole; one that is there stays."""
+    name = RunInfo.read(source).run_id
+    run_dir = Path(run_dir or files.temporary_folder("autotrace-demo-"))
+    files.folder(run_dir)
+    folder = (run_dir / name).absolute()
+    if not os.path.lexists(folder):
+        making = files.temporary_folder(f".{name}-", run_dir)
+        try:
+            for path in source.rglob("*"):
+                if path.is_file():
+                    to = Path(making, path.relative_to(source))
+                    files.folder(to.parent)
+                    files.replace(to, path.read_bytes())
+            with contextlib.suppress(OSError):  # another one was quicker, which is looked at next
+                os.rename(making, folder)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+    there = files.is_own(folder) and {path.name for path in folder.iterdir()} >= {
+        path.name for path in source.iterdir()
+    }
+    if not there:
+        raise FileExistsError(errno.EEXIST, "is not the recorded run; choose another --run-dir", str(folder))
+    return folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,43 +28,33 @@ without it the newest run."""
 
 
 def reader(run: str | None) -> Reader:
-    """What ``run`` means, to read: the newest run where it is a folder of several.
-
-    Raises ``click.exceptions.Exit`` after one line on stderr.
-    """
-    try:
-        stored = [] if run is None else stored_places(Path(run))
-        return opened(stored[-1]) if stored else of_run(locate(run))
-    except (OSError, ModuleNotFoundError) as error:
-        raise fail(error) from None
+    """What ``run`` means, to read: the newest run where it is a folder of several. Raises as ``locate``."""
+    stored = [] if run is None else stored_places(Path(run))
+    return opened(stored[-1]) if stored else of_run(locate(run))
 
 
 def locate(run: str | None) -> Path:
     """The folder of ``run``: a path, a name (or its beginning) below the run directory, or None for the newest.
 
-    Raises ``click.exceptions.Exit`` after one line on stderr.
+    Raises ``click.exceptions.Exit`` after one line on stderr, ``OSError`` with one sentence.
     """
+    found, closed = find_runs(chosen(run))
+    folder = found[-1]
+    for path, problem in closed.items():
+        if path.name > folder.name:
+            click.echo(f"autotrace: {safe(problem)}; the newest that can be read is {safe(folder.name)}", err=True)
     try:
-        found, closed = find_runs(chosen(run))
-        folder = found[-1]
-        for path, problem in closed.items():
-            if path.name > folder.name:
-                click.echo(f"autotrace: {safe(problem)}; the newest that can be read is {safe(folder.name)}", err=True)
-        try:
-            RunInfo.read(folder)
-        except (OSError, msgspec.MsgspecError) as error:
-            if isinstance(error, PermissionError):
-                raise not_readable(folder / layout.RUN_JSON) from None
-            what = f"{folder / layout.RUN_JSON} cannot be read ({error})"
-            raise fail(f"{what}; fix the file or name another run") from None
-    except OSError as error:
-        raise fail(error) from None
+        RunInfo.read(folder)
+    except PermissionError:
+        raise not_readable(folder / layout.RUN_JSON) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        what = f"{folder / layout.RUN_JSON} cannot be read ({error})"
+        raise fail(f"{what}; fix the file or name another run") from None
     return folder
 
 
 def chosen(run: str | None) -> Path:
-    """A run folder or a folder of runs. Raises ``click.exceptions.Exit`` after one line on stderr, ``OSError`` with one
-    sentence."""
+    """A run folder or a folder of runs. Raises as ``locate``."""
     parent = Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
     if run is None:
         inside = os.environ.get(env.RUN_FOLDER)
@@ -123,13 +113,6 @@ class Selection:
         return self != Selection()
 
 
-def _status(_: click.Context, __: click.Parameter, statuses: Sequence[str]) -> tuple[str, ...]:
-    for status in statuses:
-        if status.upper() not in STATUSES:
-            raise click.BadParameter(f"{status!r} is not a status; choose from {', '.join(STATUSES)}")
-    return tuple(status.upper() for status in statuses)
-
-
 def _where(_: click.Context, __: click.Parameter, expressions: tuple[str, ...]) -> tuple[str, ...]:
     for expression in expressions:
         try:
@@ -143,7 +126,7 @@ _OPTIONS = (
     click.option("--step", type=int, metavar="N", help="Only this training step."),
     click.option("--sample", metavar="INDEX", help="Only the rollouts of this prompt (sample_index)."),
     click.option(
-        "--status", "statuses", multiple=True, metavar="STATUS", callback=_status,
+        "--status", "statuses", multiple=True, metavar="STATUS", type=click.Choice(STATUSES, case_sensitive=False),
         help=f"Only this status; repeatable. One of {', '.join(STATUSES)}.",
     ),
     click.option("--validate/--train", "validate", default=None, help="Only validation, or only training."),

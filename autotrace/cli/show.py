@@ -4,6 +4,7 @@ turns where it is."""
 from __future__ import annotations
 
 import io
+import math
 from collections import defaultdict
 from dataclasses import fields
 from typing import Any
@@ -16,10 +17,11 @@ from rich.tree import Tree
 from autotrace.cli import runs, terminal
 from autotrace.cli.listing import time_sentence
 from autotrace.cli.terminal import block, line, seconds, status_text
-from autotrace.insight.families.mismatch import by_token, mean_mismatch
+from autotrace.insight.families.mismatch import by_token
 from autotrace.insight.profile import Mark
 from autotrace.insight.words import of_turns as said_of_turns
 from autotrace.tables.conditions import equals
+from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.divergence import shared
@@ -110,10 +112,7 @@ def show(
             raise click.UsageError("name a trajectory, or choose one with --worst, --step, --where, ...; not both")
         trace, run = None, trace
     reader = runs.reader(run)
-    try:
-        trajectory = reader.load(_first(reader, selection, worst) if trace is None else trace)
-    except KeyError as error:
-        raise terminal.fail(error.args[0]) from None
+    trajectory = reader.load(_first(reader, selection, worst) if trace is None else trace)
     out = terminal.console()
     if as_json:
         from autotrace.trajectory.jsonable import jsonable
@@ -134,10 +133,10 @@ def _first(reader: Reader, selection: runs.Selection, worst: bool) -> str:
     rows = reader.select(wanted, ("trace_id", "reward"), sort="reward" if worst else "start", limit=1)
     if worst and rows:
         if rows[0].reward is None:
-            raise KeyError("no trajectory that matches has a reward")
+            raise NotFound("no trajectory that matches has a reward")
         wanted &= equals(reward=rows[0].reward)
     if not rows:
-        raise KeyError("no trajectory matches; autotrace ls shows what there is")
+        raise NotFound("no trajectory matches; autotrace ls shows what there is")
     others = reader.count(wanted) - 1
     if others:
         which = f"have the lowest reward, {rows[0].reward:.4g}" if worst else "match"
@@ -226,12 +225,16 @@ def _tokens(span: Span) -> str:
     if span.response_tokens is not None:
         parts.append(f"{span.response_tokens:,} out")
     counts = f"{' + '.join(parts)} tokens" if parts else ""
-    distances = by_token(span)
+    mask = span.response_mask if span.role != "llm" else None  # a whole response, tools included
+    distances = {
+        at: abs(mismatch)
+        for at, mismatch in enumerate(by_token(span) or ())
+        if math.isfinite(mismatch) and (not mask or mask[at : at + 1] == [1])
+    }
     if not distances:
         return counts
-    mean = mean_mismatch(*(distance for _, distance in distances)) or 0.0
-    at, most = max(distances, key=lambda one: one[1])
-    return f"{counts}  mismatch {mean:.2g} a token, at most {most:.2g} at token {at}".strip()
+    mean, at = sum(distances.values()) / len(distances), max(distances, key=lambda at: distances[at])
+    return f"{counts}  mismatch {mean:.2g} a token, at most {distances[at]:.2g} at token {at}".strip()
 
 
 def _texts(span: Span) -> list[tuple[str, Any, str]]:

@@ -7,7 +7,6 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -17,7 +16,6 @@ from rich.table import Table
 from autotrace.cli import runs, terminal
 from autotrace.cli.escaping import raw
 from autotrace.ship.readers import open as opened
-from autotrace.tables.engine import Progress
 from autotrace.tables.lean import arrow_without_pandas
 from autotrace.tables.runs import Runs
 from autotrace.tables.sql import Answer
@@ -41,12 +39,12 @@ def sql(query: str, run: str | None, form: str | None) -> None:
     columns. If RUN is a folder of runs, the tables hold the rows of all runs; run_id tells them apart.
     """
     arrow_without_pandas()
-    try:
-        with contextlib.closing(_runs(run).reader()) as reader, _progress() as reader.views.progress:
-            answer = reader.sql(query)
-            rows = answer.rows()
-    except ModuleNotFoundError as error:
-        raise terminal.fail(error) from None
+    with (
+        contextlib.closing(_runs(run).reader()) as reader,
+        terminal.counting("trajectories read") as reader.views.progress,
+    ):
+        answer = reader.sql(query)
+        rows = answer.rows()
     if form == "json":
         for row in rows:
             sys.stdout.write(terminal.json_line(jsonable(dict(zip(answer.names, row, strict=True)))))
@@ -58,25 +56,9 @@ def sql(query: str, run: str | None, form: str | None) -> None:
         _show(answer, rows)
 
 
-@contextlib.contextmanager
-def _progress() -> Iterator[Progress | None]:
-    """Says in a terminal how many trajectories were read."""
-    out = terminal.console(stderr=True)
-    if not out.is_terminal:
-        yield None
-        return
-    with out.status("") as status:
-        yield lambda count, total: status.update(f"{count:,} of {total:,} trajectories read")
-
-
 def _runs(run: str | None) -> Runs:
     """All runs of a folder of runs, else the one that is meant."""
-    if run is not None and os.path.exists(run):
-        try:
-            return opened(run)
-        except OSError as error:
-            raise terminal.fail(error) from None
-    return opened(runs.locate(run))
+    return opened(run if run is not None and os.path.exists(run) else runs.locate(run))
 
 
 def _show(answer: Answer, rows: list[tuple[Any, ...]]) -> None:

@@ -17,11 +17,11 @@ from rich.text import Text
 from autotrace.cli import runs, terminal
 from autotrace.cli.advice import advice, clients, gated, latest_of, library, own_targets
 from autotrace.cli.terminal import counted, line
-from autotrace.config.plan import Plan, Settings
+from autotrace.config.plan import Plan
 from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
-from autotrace.run.status import BackendStatus, Status, TargetStatus
+from autotrace.run.status import Status, TargetStatus
 from autotrace.ship.readers import of_run
 from autotrace.ship.report import origin_of as origin_of
 from autotrace.sinks import DEFAULT_PROJECT
@@ -156,17 +156,13 @@ def _about(out: Console, source: Source, current: Status, plan: Plan | None) -> 
         elif value is None:
             value, origin = _named(name, config, bool(current.traces))
         out.print(line(f"  {name:14}{value}") + line(f"  ({origin})" if origin else "", "dim"), soft_wrap=True)
-    own = own_sampling(plan.settings if plan is not None else None)
-    for name, value in chosen(info, plan).items():
-        out.print(line(f"  {name}  {value}") + line(f"  ({info.origins[name]})", "dim"), soft_wrap=True)
-    for name in ("token2text", "max_samples_per_step_per_worker"):
-        if (
-            trace.get(name) not in (None, False) and own.get(name) is None
-        ):  # veRL's own tracer is off, its settings hold
-            out.print(
-                line(f"  {name}  {trace[name]}") + line(f"  ({origin_of(trace, name)})", "dim"),
-                soft_wrap=True,
-            )
+    settings = {name: (value, info.origins[name]) for name, value in chosen(info, plan).items()}
+    own = plan.settings.sampling if plan is not None else {}
+    for name in ("token2text", "max_samples_per_step_per_worker"):  # veRL's own tracer is off, its settings hold
+        if trace.get(name) not in (None, False) and own.get(name) is None:
+            settings[name] = trace[name], origin_of(trace, name)
+    for name, (value, origin) in settings.items():
+        out.print(line(f"  {name}  {value}") + line(f"  ({origin})", "dim"), soft_wrap=True)
 
 
 def _named(name: str, config: Mapping[str, Any], begun: bool) -> tuple[str, str]:
@@ -179,18 +175,11 @@ def _named(name: str, config: Mapping[str, Any], begun: bool) -> tuple[str, str]
     return default, f"default; no veRL ran, --{name} names one"
 
 
-def _volume(backend: BackendStatus) -> str:
-    """``12.3 MB sent, 3.42 GB a day at this rate``."""
-    words = f"{terminal.size(backend.sent_bytes)} sent"
-    if backend.gb_a_day > 0:
-        words += f", {backend.gb_a_day:,.2f} GB a day at this rate"
-    return words
-
-
 def chosen(info: RunInfo, plan: Plan | None) -> dict[str, Any]:
     """What options and variables set about recording and delivery (``launch.options``), by the name of its origin."""
     settings = plan.settings if plan is not None else None
-    sampling = {"sample_rate" if name == "rate" else name: value for name, value in own_sampling(settings).items()}
+    own = settings.sampling if settings is not None else {}
+    sampling = {"sample_rate" if name == "rate" else name: value for name, value in own.items()}
     decided = {}
     for name, origin in info.origins.items():
         value = sampling.get(name, getattr(info, name, getattr(settings, name, None)))
@@ -199,16 +188,11 @@ def chosen(info: RunInfo, plan: Plan | None) -> dict[str, Any]:
     return decided
 
 
-def own_sampling(settings: Settings | None) -> Mapping[str, Any]:
-    """The sampling that options and variables asked for."""
-    return settings.sampling if settings is not None else {}
-
-
 def _delivery(out: Console, current: Status) -> None:
     lag = f", the oldest waits for {current.lag_seconds:.0f} s" if current.pending else ""
     kept = f", {current.kept_here:,} kept here by the keep-rules" if current.kept_here else ""
     out.print(line(
-        f"{counted(current.trajectories, 'trajectory', 'trajectories')} ({counted(current.traces, 'trace')}), "
+        f"{counted(current.trajectories, 'trajectory')} ({counted(current.traces, 'trace')}), "
         f"{current.open} open, {current.pending} to deliver{lag}{kept}; "
         f"{counted(current.processes, 'process', 'processes')} ({current.living} living), "
         f"spool {current.spool_bytes / 1e6:.1f} MB"
@@ -222,7 +206,8 @@ def _delivery(out: Console, current: Status) -> None:
         if backend.place:
             text += line(f"  {backend.place}", "dim")
         if backend.sent_bytes:
-            text += Text("\n") + line(f"           {_volume(backend)}", "dim")
+            rate = f", {backend.gb_a_day:,.2f} GB a day at this rate" if backend.gb_a_day > 0 else ""
+            text += Text("\n") + line(f"           {terminal.size(backend.sent_bytes)} sent{rate}", "dim")
         if backend.error:
             text += Text("\n") + line(f"           {backend.state}: {backend.error}", "red")
         out.print(text, soft_wrap=True)

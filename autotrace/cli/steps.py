@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import IO
 
 import click
@@ -108,8 +109,7 @@ def _read(opened: Reader, number: int | None, validate: bool | None, by: str | N
     """The lines as they are now, and whether the run goes on."""
     diagnosis, lines = Diagnosis(), []
     with contextlib.closing(opened) as reader:
-        watch = lambda rows: terminal.shown(rows, "trajectories examined")  # noqa: E731
-        for step in of_run.steps(reader, number, watch):
+        for step in of_run.steps(reader, number, partial(terminal.shown, what="trajectories examined")):
             hits = diagnosis.add(step)
             for records, is_validation, source in _parts(step, validate, by):
                 ids = {record.trace_id for record in records}
@@ -134,7 +134,7 @@ def columns(lines: Sequence[StepLine]) -> list[Column]:
     """A table of them; a column that no line has a value for is left out."""
 
     def cells(name: str, shown: Callable[[StepLine], str], right: bool = True) -> Column:
-        return Column(name, [shown(each) for each in lines], right)
+        return Column.of(name, lines, shown, right)
 
     def number(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -23,10 +23,6 @@ from rich.text import Text
 from autotrace.cli.escaping import UNSAFE, raw
 from autotrace.cli.escaping import safe as safe
 from autotrace.config import exit_codes
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
 
 STATUS_STYLE = {
     "OK": "green", "OPEN": "yellow", "ERROR": "red", "TIMEOUT": "red", "INTERRUPTED": "red", "CANCELLED": "yellow",
@@ -132,8 +128,10 @@ def size(count: int) -> str:
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """``1 turn``, ``2 turns``; ``many`` where the plural is not made with s."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    """``1 turn``, ``2 turns``, ``2 trajectories``; ``many`` where the plural is made otherwise."""
+    if number != 1:
+        one = many or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
+    return f"{number:,} {one}"
 
 
 def clock(at_ns: int | None) -> str:
@@ -160,12 +158,16 @@ def shown(items: Sequence[Item], what: str) -> Iterator[Item]:
         yield from items
         return
     began = time.monotonic()
-    following = iter(items)
-    for done, item in enumerate(following):
-        if time.monotonic() - began > QUIET_FOR:
-            yield from _counted(item, following, done, len(items), what)
-            return
-        yield item
+    with contextlib.ExitStack() as line:
+        count = None
+        for done, item in enumerate(items):
+            if count is None and time.monotonic() - began > QUIET_FOR:
+                count = line.enter_context(counting(what))
+            if count is not None:
+                count(done, len(items))
+            yield item
+        if count is not None:
+            count(len(items), len(items))
 
 
 @contextlib.contextmanager
@@ -174,28 +176,14 @@ def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    with _bar(what) as bar:
-        task = bar.add_task(what, total=None, visible=False)
-        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
-
-
-def _counted(first: Item, others: Iterator[Item], done: int, total: int, what: str) -> Iterator[Item]:
-    with _bar(what) as bar:
-        task = bar.add_task(what, total=total, completed=done)
-        yield first
-        bar.advance(task)
-        for item in others:
-            yield item
-            bar.advance(task)
-
-
-def _bar(what: str) -> Progress:
     from rich import progress
 
-    return progress.Progress(
+    with progress.Progress(
         progress.TextColumn(f"{{task.completed:,.0f}} of {{task.total:,.0f}} {what}"),
         progress.BarColumn(),
         progress.TimeRemainingColumn(),
         console=console(stderr=True),
         transient=True,
-    )
+    ) as bar:
+        task = bar.add_task(what, total=None, visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)

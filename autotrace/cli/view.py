@@ -20,8 +20,7 @@ import click
 
 from autotrace.cli import runs, terminal
 from autotrace.config.installation import DISTRIBUTION
-from autotrace.export.format import ExportError
-from autotrace.export.staging import Staging
+from autotrace.export.format import ExportError, Staging
 from autotrace.run import files
 from autotrace.ship.readers import of_run, stored_places
 from autotrace.tables.conditions import equals
@@ -74,7 +73,7 @@ def view(
         from autotrace.view.open_runs import newest_address
 
         with contextlib.closing(of_run(folder)) as reader:
-            address = f"#/run/{quote(newest_address(folder), safe='')}/trace/{_resolved(reader, trace)}"
+            address = f"#/run/{quote(newest_address(folder), safe='')}/trace/{reader.resolve(trace)}"
     _serve(folder, host, port, address, no_browser)
 
 
@@ -164,26 +163,18 @@ def _write(
     reader: Reader, selection: runs.Selection, trace: str | None, page: Path | None, timeline: Path | None
 ) -> None:
     """Write the files that were asked for."""
-    from autotrace.view import one_file, perfetto
+    from autotrace.view import one_file, timelines
 
-    wanted = selection.condition if trace is None else equals(trace_id=_resolved(reader, trace))
+    wanted = selection.condition if trace is None else equals(trace_id=reader.resolve(trace))
     rows = reader.select(wanted)
     if not rows:
         raise terminal.fail("no trajectory matches; autotrace ls shows what there is")
-    what = terminal.counted(len(rows), "trajectory", "trajectories")
+    what = terminal.counted(len(rows), "trajectory")
     if page is not None:
         _whole(page, what, (part.encode() for part in one_file.written(reader, wanted, rows)))
     if timeline is not None:
         each = reader.each(terminal.shown(rows, "trajectories"), texts=False)
-        _whole(timeline, what, [perfetto.encoded(one for _, one in each if one is not None)])
-
-
-def _resolved(reader: Reader, trace: str) -> str:
-    """The id that begins with ``trace``. Raises ``click.exceptions.Exit`` after one line."""
-    try:
-        return reader.resolve(trace)
-    except KeyError as error:
-        raise terminal.fail(error.args[0]) from None
+        _whole(timeline, what, [timelines.perfetto(one for _, one in each if one is not None)])
 
 
 def _whole(path: Path, what: str, parts: Iterable[bytes]) -> None:

@@ -13,6 +13,12 @@ DISTRIBUTION = "autotrace-rl"
 """What this package is called where packages are installed from: ``autotrace`` is another project there."""
 
 
+def carried(name: str, in_sources: str) -> str:
+    """A folder that the package carries: as it is installed, else where a source tree has it, below its root."""
+    installed = os.path.join(PACKAGE_PARENT, "autotrace", name)
+    return installed if os.path.isdir(installed) else os.path.join(PACKAGE_PARENT, in_sources)
+
+
 def pth_file() -> str | None:
     """Path of this interpreter's ``autotrace.pth``; None: not installed (a source tree on ``PYTHONPATH``)."""
     folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]

@@ -13,8 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from autotrace.export.conversation import Message, conversation_of, offered_tools
-from autotrace.export.format import Format, Written
-from autotrace.export.staging import Row, write_lines
+from autotrace.export.format import Row, Written, write_lines
 from autotrace.trajectory.chains import SUB_AGENT, Chain, Tree, tree_of
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
@@ -30,7 +29,7 @@ Step = dict[str, Any]
 
 
 def write(trajectories: Iterable[Trajectory], out: str) -> Written:
-    """See ``Format.write``."""
+    """See ``format.Write``."""
     return write_lines(trajectories, out, row_of, one_file=True)
 
 
@@ -226,6 +225,3 @@ def _time(at_ns: int) -> str:
 def _present(value: dict[str, Any]) -> dict[str, Any]:
     """Without what is None: the format knows no empty fields."""
     return {name: item for name, item in value.items() if item is not None}
-
-
-FORMAT = Format("atif", write)

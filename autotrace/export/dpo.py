@@ -12,9 +12,8 @@ from itertools import groupby
 from typing import Any
 
 from autotrace.export.conversation import Conversation, conversation
-from autotrace.export.format import Format, Written
+from autotrace.export.format import Row, Written, write_rows
 from autotrace.export.sft import FILE, identity
-from autotrace.export.staging import Row, write_rows
 from autotrace.tables.rollout import Rollout
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
@@ -24,7 +23,7 @@ Answered = tuple[dict[str, Any], Conversation]
 
 
 def write(trajectories: Iterable[Trajectory], out: str) -> Written:
-    """See ``Format.write``."""
+    """See ``format.Write``."""
     written = Written()
     return write_rows(_pairs(trajectories, written), out, written, one_file=True)
 
@@ -73,6 +72,3 @@ def _parted(said: Conversation) -> tuple[list[dict[str, Any]], list[dict[str, An
     """The messages before the model's first one, and the rest."""
     first = next(number for number, message in enumerate(said.messages) if message["role"] == "assistant")
     return said.messages[:first], said.messages[first:]
-
-
-FORMAT = Format("dpo", write)

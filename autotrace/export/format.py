@@ -1,13 +1,23 @@
-"""What an export format is: a name, what it writes, and how trajectories become its files; and the formats by name.
-
-A format is one module of this folder with an object ``FORMAT``, and one line here."""
+"""What an export format is, the formats by name (a module of this folder with a function ``write``, and one line here),
+and how their files are written: they appear together when all of them are whole."""
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import msgspec
+
+from autotrace.run import files
+from autotrace.trajectory.model import Trajectory
 
 STDOUT = "-"
 """As ``out``: to standard output, for formats of one file."""
@@ -27,21 +37,11 @@ class Written:
     """Why -> how many trajectories."""
 
 
-@dataclass(frozen=True)
-class Format:
-    """One form in which trajectories leave a run."""
-
-    name: str
-    write: Callable[..., Written]
-    """``write(trajectories, out)`` writes all of them below the folder ``out``, or to what ``out`` means to this format
-    (a file, ``STDOUT``, a URL). The files are there whole, or as they were before: whatever is raised, by the iterator
-    too, leaves nothing half written. The iterator is read once, and no trajectory need be kept. Nothing is written for
-    no trajectory. Raises ``ExportError`` and ``OSError``."""
-    remote: bool = False
-    """``out`` may be a URL (``s3://bucket/folder``)."""
-    takes_metrics: bool = False
-    """``write`` takes a third argument ``metrics``: step -> what the trainer logged of it (``data.metrics.OfStep``)."""
-
+Write = Callable[..., Written]
+"""``write(trajectories, out)`` writes all of them below the folder ``out``, or to what ``out`` means to this format (a
+file, ``STDOUT``, a URL). The files are there whole, or as they were before: whatever is raised, by the iterator too,
+leaves nothing half written. The iterator is read once, and no trajectory need be kept. Nothing is written for no
+trajectory. Raises ``ExportError`` and ``OSError``."""
 
 FORMATS = {
     "jsonl": "everything, as the backend of that name writes it: one JSON object a line",
@@ -54,13 +54,125 @@ FORMATS = {
 """Name, which is that of the module -> what it writes; the modules are imported when used."""
 
 
-def get(name: str) -> Format:
-    """The format called ``name``, which is one of ``FORMATS``."""
-    chosen = importlib.import_module(f"{__package__}.{name}").FORMAT
-    assert isinstance(chosen, Format)
-    return chosen
+TABLES = "parquet"
+"""The format that needs Arrow. There, ``out`` may be a URL (``s3://bucket/folder``), and ``write`` takes an argument
+``metrics``: step -> what the trainer logged of it (``tables.metrics.OfStep``)."""
+
+
+def get(name: str) -> Write:
+    """``write`` of the format called ``name``, which is one of ``FORMATS``."""
+    write: Write = importlib.import_module(f"{__package__}.{name}").write
+    return write
 
 
 def help_text() -> str:
     """All formats in one line, for ``--help``."""
     return "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
+
+
+Row = tuple[str, Any]
+"""Name of a file, below the folder, and the value of one line of it, plain."""
+
+
+class Staging:
+    """Files that are written beside their place, then moved there. A context manager: on leaving it without an
+    exception, every file is in its place; with one, none is. What is there and is not a file (``/dev/null``, a pipe) is
+    written to and stays what it is."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parts: dict[str, tuple[Path, Path]] = {}
+        """Name -> where the file is written, and where it then appears: the same place if it is not a file."""
+        self._open: tuple[str, IO[bytes]] | None = None
+
+    def __len__(self) -> int:
+        """How many files there will be."""
+        return len(self._parts)
+
+    def path(self, name: str) -> Path:
+        """Where to write the file ``name`` for now. Raises ``OSError``."""
+        if name not in self._parts:
+            part = final = Path(os.path.realpath(self._folder / name))  # a link of the user's stays one
+            if not final.exists() or final.is_file() or final.is_dir():
+                files.folder(final.parent)
+                part = final.with_name(f"{final.name}.{os.getpid()}.part")
+                os.close(files.overwrite(part))
+            self._parts[name] = part, final
+        return self._parts[name][0]
+
+    def append(self, name: str, data: bytes) -> None:
+        """Add ``data`` to the file ``name``. Raises ``OSError``."""
+        if self._open is None or self._open[0] != name:
+            self._close()
+            self._open = name, os.fdopen(files.append(self.path(name)), "wb")
+        self._open[1].write(data)
+
+    def _close(self) -> None:
+        last, self._open = self._open, None
+        if last is not None:
+            last[1].close()
+
+    def __enter__(self) -> Staging:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        moved = [(part, final) for part, final in self._parts.values() if part != final]
+        try:
+            self._close()
+            for part, final in moved if kind is None else ():
+                os.replace(part, final)
+        finally:
+            for part, _ in moved:
+                part.unlink(missing_ok=True)
+
+
+def write_lines(
+    trajectories: Iterable[Trajectory],
+    out: str,
+    row_of: Callable[[Trajectory], Row | list[Row] | str],
+    *,
+    one_file: bool,
+) -> Written:
+    """Write one line of JSON a trajectory, or several. ``row_of`` gives a file's name and each line, or says why it
+    cannot. See ``write_rows``."""
+    written = Written()
+    return write_rows(_rows(trajectories, row_of, written), out, written, one_file=one_file)
+
+
+def write_rows(rows: Iterable[Row], out: str, written: Written, *, one_file: bool) -> Written:
+    """Write lines of JSON; ``written`` is filled while ``rows`` are taken.
+
+    ``out``: a folder; with ``one_file`` also a file (its name ends with ``.jsonl`` or ``.json``) or ``STDOUT``.
+    Raises ``ExportError`` and ``OSError``.
+    """
+    to_file = out.endswith((".jsonl", ".json"))
+    if (to_file or out == STDOUT) and not one_file:
+        raise ExportError(f"this format is several files, so --out must be a folder, not {out}")
+    if out == STDOUT:
+        shown = sys.stdout.isatty()
+        for _, row in rows:
+            line = msgspec.json.encode(row) + b"\n"
+            # a terminal would act on what a model wrote
+            sys.stdout.buffer.write(json.dumps(msgspec.json.decode(line)).encode() + b"\n" if shown else line)
+        sys.stdout.flush()
+        written.files = 1
+        return written
+    with Staging(Path(out).parent if to_file else Path(out)) as staging:
+        for name, row in rows:
+            staging.append(os.path.basename(out) if to_file else name, msgspec.json.encode(row) + b"\n")
+        written.files = len(staging)
+    return written
+
+
+def _rows(
+    trajectories: Iterable[Trajectory], row_of: Callable[[Trajectory], Row | list[Row] | str], written: Written
+) -> Iterable[Row]:
+    for trajectory in trajectories:
+        row = row_of(trajectory)
+        if isinstance(row, str):
+            written.left_out[row] += 1
+            continue
+        yield from row if isinstance(row, list) else [row]
+        written.trajectories += 1

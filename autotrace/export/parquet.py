@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from pathlib import Path
 
-from autotrace.export.format import ExportError, Format, Written
+from autotrace.export.format import ExportError, Written
 from autotrace.run import files, layout
 from autotrace.tables.metrics import OfStep
 from autotrace.tables.place import Copy, Place, PlaceError, is_url, place, root_of, segment
@@ -22,7 +22,7 @@ AT_ONCE = 200
 
 
 def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[int, OfStep] = _NONE) -> Written:
-    """See ``Format.write``. What an earlier export wrote of the same run is replaced. ``metrics``: of the run's steps;
+    """See ``format.Write``. What an earlier export wrote of the same run is replaced. ``metrics``: of the run's steps;
     written of those that have one of ``trajectories``."""
     written = Written()
     at = place(root_of(out, Path()))
@@ -72,6 +72,3 @@ def _write_run(
 def _check_free(at: Place, folder: str) -> None:
     if at.read(f"{folder}/{layout.RUN_JSON}") is not None:
         raise ExportError(f"{at.root} has this run already: the backend parquet writes it there; name another folder")
-
-
-FORMAT = Format("parquet", write, remote=True, takes_metrics=True)

@@ -9,17 +9,16 @@ others, empty. So tools and calls are in the text, as the model saw and wrote th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from autotrace.export.conversation import conversations
-from autotrace.export.format import ExportError, Format, Written
-from autotrace.export.staging import Row, Staging, write_lines
+from autotrace.export.format import Row, Staging, Written, write_lines
 from autotrace.tables.rollout import word
 from autotrace.trajectory.chains import Chain
-from autotrace.trajectory.jsonable import jsonable, number
+from autotrace.trajectory.jsonable import finite, jsonable
 from autotrace.trajectory.model import Trajectory
 
 FILE = "train.jsonl"
@@ -29,7 +28,7 @@ BATCH = 256
 
 
 def write(trajectories: Iterable[Trajectory], out: str) -> Written:
-    """See ``Format.write``."""
+    """See ``format.Write``."""
     if out.endswith(PARQUET):
         return _write_parquet(trajectories, Path(out))
     return write_lines(trajectories, out, rows_of, one_file=True)
@@ -54,43 +53,42 @@ def _chain(chain: Chain | None) -> dict[str, Any]:
 def identity(trajectory: Trajectory) -> dict[str, Any]:
     """Where a row comes from, and what people filter by."""
     attributes, facts = trajectory.attributes, trajectory.facts
-    step, index, reward = attributes.get("step"), attributes.get("sample_index"), number(facts.get("reward"))
+    step, index = attributes.get("step"), attributes.get("sample_index")
     return {
         "trace_id": trajectory.trace_id,
         "step": step if isinstance(step, int) else None,
         "sample_index": None if index is None else str(index),
-        "reward": reward if reward is not None and math.isfinite(reward) else None,
+        "reward": finite(facts.get("reward")),
         "label": word(facts.get("label")),
     }
 
 
 def _write_parquet(trajectories: Iterable[Trajectory], path: Path) -> Written:
-    try:
-        import pyarrow as arrow
-        from pyarrow import parquet
-    except ImportError:
-        raise ExportError("a Parquet file needs pyarrow, which is not installed: pip install pyarrow") from None
+    import pyarrow as arrow
+    from pyarrow import parquet
+
     message = arrow.struct([("role", arrow.string()), ("content", arrow.string())])
     schema = arrow.schema([
         ("messages", arrow.list_(message)), ("trace_id", arrow.string()), ("step", arrow.int64()),
         ("sample_index", arrow.string()), ("reward", arrow.float64()), ("label", arrow.string()),
     ])  # fmt: skip
     written = Written()
-    with Staging(path.parent) as staging:
-        writer = None
-        try:
-            for batch in _batches(trajectories, written):
-                writer = writer or parquet.ParquetWriter(staging.path(path.name), schema, compression="zstd")
-                writer.write_table(arrow.Table.from_pylist(batch, schema))
-        finally:
-            if writer is not None:
-                writer.close()
-        written.files = len(staging)
+    rows = _texts(trajectories, written)
+    batch = list(islice(rows, BATCH))
+    if not batch:
+        return written
+    with (
+        Staging(path.parent) as staging,
+        parquet.ParquetWriter(staging.path(path.name), schema, compression="zstd") as writer,
+    ):
+        while batch:
+            writer.write_table(arrow.Table.from_pylist(batch, schema))
+            batch = list(islice(rows, BATCH))
+    written.files = 1
     return written
 
 
-def _batches(trajectories: Iterable[Trajectory], written: Written) -> Iterator[list[dict[str, Any]]]:
-    batch: list[dict[str, Any]] = []
+def _texts(trajectories: Iterable[Trajectory], written: Written) -> Iterator[dict[str, Any]]:
     for trajectory in trajectories:
         said = conversations(trajectory)
         texts = [] if isinstance(said, str) else [each.text for _, each in said]
@@ -98,12 +96,4 @@ def _batches(trajectories: Iterable[Trajectory], written: Written) -> Iterator[l
             written.left_out[said if isinstance(said, str) else "their messages are not text alone"] += 1
             continue
         written.trajectories += 1
-        batch += [{"messages": jsonable(text), **identity(trajectory)} for text in texts]
-        if len(batch) >= BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-FORMAT = Format("sft", write)
+        yield from ({"messages": jsonable(text), **identity(trajectory)} for text in texts)

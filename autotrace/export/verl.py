@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from autotrace.export.format import Format, Written
-from autotrace.export.staging import Row, write_lines
+from autotrace.export.format import Row, Written, write_lines
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import asked_words, input_text, output_text
@@ -21,7 +20,7 @@ NOT_DUMPED = ("score", "input", "output", "gts", "step", "uid")
 
 
 def write(trajectories: Iterable[Trajectory], out: str) -> Written:
-    """See ``Format.write``."""
+    """See ``format.Write``."""
     return write_lines(trajectories, out, row_of, one_file=False)
 
 
@@ -59,6 +58,3 @@ def row_of(trajectory: Trajectory) -> Row:
         row.update({str(name): value for name, value in extra.items() if name not in NOT_DUMPED})
     name = f"{max(step, 0)}.jsonl"
     return (f"validation/{name}" if attributes.get("validate") is True else name), jsonable(row)
-
-
-FORMAT = Format("verl", write)

@@ -46,19 +46,14 @@ def _places(step: Step, hits: list[Hit]) -> list[Place]:
     """Of different trajectories, and of different causes where there are some."""
     kinds = Counter(hit.kind for hit in hits)
     ordered = sorted(hits, key=lambda hit: (-(hit.seconds or 0.0), -kinds[hit.kind]))
-    places: list[Place] = []
-    seen: set[str] = set()
-    named: set[str] = set()
-    for again in (False, True):
-        for hit in ordered:
-            if len(places) >= PLACES:
-                return places
-            if hit.record.trace_id in named or (hit.kind in seen and not again):
-                continue
-            seen.add(hit.kind)
-            named.add(hit.record.trace_id)
-            places.append(_place(step, hit))
-    return places
+    first: dict[str, Hit] = {}
+    for hit in ordered:
+        if all(other.record.trace_id != hit.record.trace_id for other in first.values()):
+            first.setdefault(hit.kind, hit)
+    by_trace: dict[str, Hit] = {}
+    for hit in [*first.values(), *ordered]:
+        by_trace.setdefault(hit.record.trace_id, hit)
+    return [_place(step, hit) for hit in [*by_trace.values()][:PLACES]]
 
 
 def _place(step: Step, hit: Hit) -> Place:
@@ -190,15 +185,7 @@ def hits(step: Step, history: History) -> Iterator[Hit]:
             if mark.code not in STEP_DECIDES:
                 yield Hit(mark.code, record, mark.turn, mark.token, mark.note, mark.kind)
     for group in step.groups:
-        for of_group in registry.of_group():
+        for of_group in registry.OF_GROUP:
             yield from registry.tried(of_group, group, step)
-    for of_step in registry.of_step():
+    for of_step in registry.OF_STEP:
         yield from registry.tried(of_step, step, history)
-
-
-def diagnose(steps: Iterable[Step]) -> list[Finding]:
-    """The findings of ``steps``, which come in order."""
-    diagnosis = Diagnosis()
-    for step in steps:
-        diagnosis.add(step)
-    return diagnosis.findings()

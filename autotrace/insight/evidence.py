@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -11,8 +10,9 @@ from typing import Any
 
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.deferred import cached
+from autotrace.trajectory.durations import figures
 from autotrace.trajectory.jsonable import integer
-from autotrace.trajectory.model import Span, Trajectory, above, finish_reason
+from autotrace.trajectory.model import Span, Trajectory, finish_reason
 from autotrace.trajectory.receipt import answered_path, whole_response
 from autotrace.trajectory.token_ids import WIDTH, tokens, unpacked
 from autotrace.trajectory.tool_calls import ToolCall, tool_calls
@@ -76,13 +76,11 @@ class Evidence:
         self.trajectory = trajectory
         self.settings = settings
         self.by_id = trajectory.by_id
-        calls = trajectory.llm_spans
-        below: dict[str, dict[str, Any]] = {}
-        for span in trajectory.spans:
-            if span.role == "engine" and (call := above(span, self.by_id, ("llm",))) is not None:
-                known = {name: value for name, value in span.attributes.items() if value is not None}
-                below.setdefault(call.span_id, {}).update({**known, "server": _server(span)})
-        self.turns = [LLMCall(n, span, _figures(span, below.get(span.span_id))) for n, span in enumerate(calls, 1)]
+        reported = figures(trajectory)
+        self.turns = [
+            LLMCall(number, span, reported.get(span.span_id, span.attributes))
+            for number, span in enumerate(trajectory.llm_spans, 1)
+        ]
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -145,22 +143,7 @@ class Evidence:
 
     def turn_at(self, at_ns: int) -> int:
         """The last turn that had begun; 0: none."""
-        return bisect.bisect_right(self._starts, at_ns)
-
-    @cached
-    def _starts(self) -> list[int]:
-        return sorted(call.span.start_ns for call in self.turns)
-
-
-def _figures(span: Span, below: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if below is None:
-        return span.attributes
-    return {**below, **{name: value for name, value in span.attributes.items() if value is not None}}
-
-
-def _server(span: Span) -> str:
-    replica = span.attributes.get("replica")
-    return f"{span.host}/{span.pid}" if replica is None else str(replica)
+        return sum(call.span.start_ns <= at_ns for call in self.turns)
 
 
 def judged(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,19 +81,15 @@ def _tools(calls: list[ToolCall]) -> list[ToolUse]:
 
 def _marks(evidence: Evidence) -> list[Mark]:
     marks: list[Mark] = []
-    for detector in registry.of_trajectory():
-        try:
-            marks += detector(evidence)
-        except Exception as error:
-            registry.failed(f"{detector.__module__}.{detector.__name__}", error)
+    for detector in registry.OF_TRAJECTORY:
+        marks += registry.tried(detector, evidence)
     if any(mark.code in _REWRITTEN for mark in marks):
         marks = [mark for mark in marks if mark.code != _CHANGED or not is_rendered_anew(evidence, mark)]
     for other in registry.own():
         if other.find is None:
             continue
         try:
-            for mark in islice(other.find(evidence.trajectory), MAX_MARKS):
-                marks.append(_whole(mark))
+            marks += map(_whole, islice(other.find(evidence.trajectory), MAX_MARKS))
         except Exception as error:  # another package's code
             registry.failed(other.name, error)
     return [_bounded(mark) for mark in marks[:MAX_MARKS]]

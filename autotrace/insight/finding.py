@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_PAGES = (_PACKAGE / "docs" / "findings", _PACKAGE.parent / "docs" / "findings")
-"""Where the pages are: in the package when installed, else in the source checkout."""
+from autotrace.config.installation import carried
+
 _SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
 
 
@@ -41,6 +40,8 @@ class Code:
     """... and at least so many."""
     unit: str = TRAJECTORIES
     """What is counted: ``TRAJECTORIES`` or ``GROUPS``."""
+    family: str = ""
+    """Name of its family's file; empty: it is another package's."""
 
     @classmethod
     def of(cls, code: str, weight: float, *, share: float = 0.0, count: int = 1, unit: str = TRAJECTORIES) -> Code:
@@ -53,19 +54,9 @@ class Code:
         why, remedy, normal = (words[name] for name in ("Why", "What to try", "What looks similar but is fine"))
         return cls(code, title, what, why, remedy, normal, weight, share, count, unit)
 
-    @property
-    def family(self) -> str:
-        """Filled by the registry."""
-        return FAMILY_OF.get(self.code, "")
-
 
 def _page(code: str) -> str:
-    folder = next((folder for folder in _PAGES if folder.is_dir()), _PAGES[-1])
-    return (folder / f"{code}.md").read_text(encoding="utf-8")
-
-
-FAMILY_OF: dict[str, str] = {}
-"""Code -> name of its family's file."""
+    return Path(carried("docs", "docs"), "findings", f"{code}.md").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)

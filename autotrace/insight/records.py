@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from autotrace.insight.profile import Profile, is_truncated
 from autotrace.insight.settings import Settings
-from autotrace.trajectory.jsonable import integer, number
+from autotrace.trajectory.jsonable import finite, integer, number
 
 
 @dataclass
@@ -86,8 +86,12 @@ class Group:
     @cached_property
     def rewards(self) -> list[float]:
         """Those that are known and finite."""
-        scores = (record.score for record in self.records)
-        return [score for score in scores if score is not None and math.isfinite(score)]
+        return [score for record in self.records if (score := finite(record.score)) is not None]
+
+    @cached_property
+    def finished(self) -> list[Record]:
+        """All but those that failed; one that was cancelled was not wanted."""
+        return [record for record in self.records if record.status in ("OK", "OPEN", "CANCELLED")]
 
     @cached_property
     def is_flat(self) -> bool:
@@ -175,64 +179,22 @@ class Hit:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class Scores:
-    """The rewards of a data source in one step, or in several."""
-
-    since: int | None
-    """The first step."""
-    rows: int
-    groups: int
-    usual: float | None
-    """The most frequent one of the last step."""
-    count: int
-    """Of how many rows."""
-
-
 KEPT_STEPS = 64
 """Of which ``History`` knows something."""
+Kept = TypeVar("Kept")
 
 
-@dataclass
 class History:
-    """What detectors that compare steps need of the steps before, a few numbers each; kept by ``diagnose``."""
+    """What detectors that compare steps need of the steps before, a few values each; kept by ``diagnose``."""
 
-    versions: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Step -> versions of the weights that answered in it."""
-    mismatch: dict[int, float] = field(default_factory=dict)
-    """Step -> by how much the trainer's probabilities differed from the engine's in it."""
-    scores: dict[int, dict[str, Scores]] = field(default_factory=dict)
-    """Step -> data source -> its rewards in it."""
+    def __init__(self) -> None:
+        self.steps: dict[int, dict[Hashable, Any]] = {}
 
-    def scored(self, source: str, scores: Scores) -> Scores:
-        """These are the rewards of ``source`` in a step; those of all steps up to it."""
-        if scores.since is None:
-            return scores
-        self.scores.setdefault(scores.since, {})[source] = scores
-        while len(self.scores) > KEPT_STEPS:
-            del self.scores[min(self.scores)]
-        before = (self.scores[step].get(source) for step in sorted(self.scores) if step < scores.since)
-        whole = [*(one for one in before if one is not None), scores]
-        return Scores(
-            whole[0].since,
-            sum(one.rows for one in whole),
-            sum(one.groups for one in whole),
-            scores.usual,
-            sum(one.count for one in whole if one.usual == scores.usual),
-        )
-
-    def answered(self, step: int, versions: frozenset[int], last: int) -> list[tuple[int, frozenset[int]]]:
-        """``versions`` answered in ``step``; of the ``last`` steps up to it, which ones did."""
-        self.versions[step] = versions
-        while len(self.versions) > KEPT_STEPS:
-            del self.versions[min(self.versions)]
-        before = sorted(number for number in self.versions if number <= step)
-        return [(number, self.versions[number]) for number in before[-last:]]
-
-    def differed(self, step: int, mismatch: float, last: int) -> list[float]:
-        """The trainer and the engine differed by ``mismatch`` in ``step``; of at most ``last`` steps before it, by how
-        much."""
-        self.mismatch[step] = mismatch
-        while len(self.mismatch) > KEPT_STEPS:
-            del self.mismatch[min(self.mismatch)]
-        return [self.mismatch[number] for number in sorted(self.mismatch) if number < step][-last:]
+    def up_to(self, step: int, what: Hashable, value: Kept) -> list[tuple[int, Kept]]:
+        """Keep the ``value`` that ``what`` had in ``step``. Returns the steps up to this one, which comes last, with
+        what it had in them."""
+        self.steps.setdefault(step, {})[what] = value
+        while len(self.steps) > KEPT_STEPS:
+            del self.steps[min(self.steps)]
+        before = ((number, self.steps[number]) for number in sorted(self.steps) if number < step)
+        return [*((number, kept[what]) for number, kept in before if what in kept), (step, value)]

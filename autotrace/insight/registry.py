@@ -10,9 +10,8 @@ from __future__ import annotations
 import difflib
 import functools
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, TypeVar
@@ -22,7 +21,6 @@ from autotrace.insight.families import (
     chains,
     ending,
     engine,
-    format,
     mismatch,
     responses,
     rewards,
@@ -33,7 +31,7 @@ from autotrace.insight.families import (
     tools,
     trainer,
 )
-from autotrace.insight.finding import FAMILY_OF, Code
+from autotrace.insight.finding import Code
 from autotrace.insight.profile import VERSION, Mark
 from autotrace.insight.records import Group, History, Hit, Step
 from autotrace.trajectory.model import Trajectory
@@ -43,7 +41,7 @@ _log = logging.getLogger("autotrace")
 GROUP = "autotrace.findings"
 """Entry points of other packages."""
 FAMILIES: tuple[ModuleType, ...] = (
-    tokens, responses, chains, signal, rewards, format, ending, engine, mismatch, tools, time, trainer, text,
+    tokens, responses, chains, signal, rewards, ending, engine, mismatch, tools, time, trainer, text,
 )  # fmt: skip
 OfTrajectory = Callable[[Evidence], Iterable[Mark]]
 OfGroup = Callable[[Group, Step], Iterable[Hit]]
@@ -67,9 +65,8 @@ def codes() -> dict[str, Code]:
     """Every code, in the order of the families."""
     known: dict[str, Code] = {}
     for family in FAMILIES:
-        for code in family.CODES:
-            known[code.code] = code
-            FAMILY_OF[code.code] = family.__name__.rpartition(".")[2]
+        name = family.__name__.rpartition(".")[2]
+        known |= {code.code: replace(code, family=name) for code in family.CODES}
     for detector in own():
         for code in detector.codes:
             known.setdefault(code.code, code)
@@ -86,22 +83,14 @@ def chosen(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(word.upper() for word in given)
 
 
-@functools.cache
-def of_trajectory() -> tuple[OfTrajectory, ...]:
-    """Detectors of one trajectory."""
-    return tuple(detector for family in FAMILIES for detector in getattr(family, "OF_TRAJECTORY", ()))
+def _detectors(kind: str) -> tuple[Callable[..., Any], ...]:
+    return tuple(detector for family in FAMILIES for detector in getattr(family, kind, ()))
 
 
-def of_group() -> Iterator[OfGroup]:
-    """Detectors of one group."""
-    for family in FAMILIES:
-        yield from getattr(family, "OF_GROUP", ())
-
-
-def of_step() -> Iterator[OfStep]:
-    """Detectors of one step."""
-    for family in FAMILIES:
-        yield from getattr(family, "OF_STEP", ())
+OF_TRAJECTORY: tuple[OfTrajectory, ...] = _detectors("OF_TRAJECTORY")
+OF_GROUP: tuple[OfGroup, ...] = _detectors("OF_GROUP")
+OF_STEP: tuple[OfStep, ...] = _detectors("OF_STEP")
+"""The detectors of one trajectory, of a group, of a step."""
 
 
 @functools.cache
@@ -126,22 +115,23 @@ def _declared(given: Iterable[Any]) -> tuple[Code, ...]:
     return declared
 
 
-_failures: Counter[str] = Counter()
-
-
 def tried(detector: Callable[..., Iterable[Found]], *given: Any) -> list[Found]:
-    """What ``detector`` finds; nothing if it raises, which is logged once."""
+    """What ``detector`` finds, until it raises, which is logged once."""
+    found: list[Found] = []
     try:
-        return list(detector(*given))
+        found += detector(*given)
     except Exception as error:  # what was recorded may have any shape
         failed(f"{detector.__module__}.{detector.__name__}", error)
-        return []
+    return found
+
+
+_failed: set[str] = set()
 
 
 def failed(name: str, error: Exception) -> None:
     """Log that ``name`` raised, once."""
-    _failures[name] += 1
-    if _failures[name] == 1:
+    if name not in _failed:
+        _failed.add(name)
         _log.warning("the detector %s failed: %s: %s", name, type(error).__name__, error)
 
 

@@ -32,8 +32,6 @@ class Settings:
     """Steps that weights may be old."""
     temperature: float | None = None
     """With which rollouts are sampled, and which the trainer assumes."""
-    bypass_mode: bool | None = None
-    """The trainer takes the engine's log-probabilities for its own."""
     end_tokens: frozenset[int] = frozenset()
     """Tokens that end a response."""
 
@@ -41,23 +39,18 @@ class Settings:
     def of(cls, binds: Iterable[tuple[str, Mapping[str, Any]]]) -> Settings:
         """From what was reported about a run (``Reader.binds``)."""
         known: dict[str, Any] = {}
-        limits: set[int] = set()
+        limits, ends = set[int](), set[int]()
         for name, value in binds:
             if name == "config":
-                given = {field.name: _as(field.type, value.get(field.name)) for field in fields(cls)}
+                given = {field.name: _as(str(field.type), value.get(field.name)) for field in fields(cls)}
                 known |= {key: setting for key, setting in given.items() if setting is not None}
-            if name == "tokenizer":
-                ends = value.get("end_tokens")
-                known["ends"] = known.get("ends", frozenset()) | frozenset(
-                    end for end in (ends if isinstance(ends, list) else []) if isinstance(end, int)
-                )
-            if name == "engine" and (limit := _as("int", value.get("max_model_len"))) is not None:
+            elif name == "tokenizer" and isinstance(value.get("end_tokens"), list):
+                ends |= {end for end in value["end_tokens"] if isinstance(end, int)}
+            elif name == "engine" and (limit := _as("int", value.get("max_model_len"))) is not None:
                 limits.add(limit)
         if len(limits) == 1:  # of several engines with several limits it is not known which one answered
             known["max_model_len"] = limits.pop()
-        ends = known.pop("ends", frozenset())
-        known["end_tokens"] = ends
-        return cls(**known)
+        return cls(**{**known, "end_tokens": frozenset(ends)})
 
     def encode(self) -> str:
         """As text, without what is not known."""
@@ -84,12 +77,11 @@ class Settings:
         return self.trainer_mode == "sync"
 
 
-def _as(kind: Any, value: Any) -> Any:
-    if "bool" in str(kind):
-        return value if isinstance(value, bool) else None
-    if "float" in str(kind):
+def _as(kind: str, value: Any) -> Any:
+    """``value`` if it is of the type that ``kind`` names; None: it is not."""
+    if kind.startswith("float"):
         return number(value)
-    if "int" in str(kind):
+    if kind.startswith("int"):
         whole = integer(value)
         return whole if whole is not None and whole > 0 else None
     return value if isinstance(value, str) else None

@@ -12,7 +12,7 @@ from autotrace.insight.families.engine import versions
 from autotrace.insight.families.signal import cause
 from autotrace.insight.families.time import PARTS
 from autotrace.insight.records import Record, Step
-from autotrace.trajectory.jsonable import number
+from autotrace.trajectory.jsonable import finite, number
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def line(
     findings: Iterable[tuple[str, int]] = (),
 ) -> StepLine:  # fmt: skip
     """The line of ``records``, which are of ``step``."""
-    scores = [score for record in records if (score := record.score) is not None and math.isfinite(score)]
+    scores = [score for record in records if (score := finite(record.score)) is not None]
     mean = sum(scores) / len(scores) if scores else None
     seconds = sorted(taken for record in records if (taken := record.seconds) is not None)
     groups = Step(step.number, [record for record in records if not record.validate], step.settings).groups
@@ -138,8 +138,8 @@ def _parts(records: Iterable[Record]) -> dict[str, float]:
     for record in records:
         extra = record.facts.get("reward_extra_info")
         for name, value in extra.items() if isinstance(extra, dict) else ():
-            part = number(value)
-            if part is not None and name != "score" and math.isfinite(part):
+            part = finite(value)
+            if part is not None and name != "score":
                 sums.setdefault(str(name), []).append(part)
     return {name: sum(values) / len(values) for name, values in sorted(sums.items())}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from autotrace.config.installation import carried
 from autotrace.config.plan import SHIPPED, Plan, Settings, Target
 from autotrace.config.written import located
 from autotrace.spec import document, entry, names
@@ -19,15 +20,12 @@ from autotrace.spec.document import Node, Position, Problem, SpecError
 from autotrace.spec.model import Entry, Key, Paths
 
 _WITH_PATHS = ("rows", "chains", "id", "of", "capture", "tokens", "attributes", "facts")
-_PACKAGE = Path(__file__).resolve().parent.parent
+_LISTS = Path(carried(SHIPPED, SHIPPED)).resolve()
 
 
 def shipped_specs() -> list[Path]:
     """The lists that come with autotrace, in the order of their names."""
-    for folder in (_PACKAGE / SHIPPED, _PACKAGE.parent / SHIPPED):
-        if folder.is_dir():
-            return sorted(folder.glob("*.yaml"))
-    return []
+    return sorted(_LISTS.glob("*.yaml"))
 
 
 def compile_plan(
@@ -76,7 +74,7 @@ def _can_wait(target: Target) -> bool:
 
 def shown(path: Path) -> str:
     """A spec file's name in messages and in ``Target.where``."""
-    if path.parent in (_PACKAGE / SHIPPED, _PACKAGE.parent / SHIPPED):
+    if path.parent == _LISTS:
         return f"{SHIPPED}/{path.name}"
     return str(path)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from autotrace.tables.errors import QueryError
 from autotrace.tables.words import ANY, FLAG, JSON, LIST, NAMES, NUMBER, STATUSES, TEXT, Word, lookup
 
 MAX_TERMS = 400
@@ -27,7 +28,7 @@ MAX_TERMS = 400
 MAX_DEPTH = 40
 
 
-class WhereError(ValueError):
+class WhereError(QueryError):
     """A condition cannot be understood; the message is one sentence with what to write instead."""
 
 

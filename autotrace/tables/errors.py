@@ -16,7 +16,13 @@ class QueryError(ValueError):
     """A question cannot be answered; the message is one sentence for the user."""
 
 
-class Gone(KeyError):
+class NotFound(QueryError, KeyError):
+    """There is no such trajectory, call or column."""
+
+    __str__ = QueryError.__str__  # without the quotes of a ``KeyError``
+
+
+class Gone(NotFound):
     """Only the line of a trajectory is left: its segments or its tables were removed by hand, or by an earlier
     release (``--spool-limit``)."""
 

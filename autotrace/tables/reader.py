@@ -17,7 +17,7 @@ import msgspec
 
 from autotrace.tables.conditions import EVERY, Condition
 from autotrace.tables.engine import IN_MEMORY, LABELS, Progress, Views
-from autotrace.tables.errors import Gone, QueryError, known
+from autotrace.tables.errors import Gone, NotFound, QueryError, known
 from autotrace.tables.schema import TABLES
 from autotrace.tables.sources import Source, Steps
 from autotrace.tables.sql import Answer, answer, asked
@@ -209,21 +209,21 @@ class Reader:
     def resolve(self, prefix: str) -> str:
         """The whole id of the trajectory that begins with ``prefix`` (``tr-`` in front is MLflow's).
 
-        Raises ``KeyError`` with a sentence unless there is exactly one.
+        Raises ``NotFound`` unless there is exactly one.
         """
         wanted = prefix.removeprefix("tr-").lower()
         begins = Condition("starts_with(trace_id, ?)", (wanted,), frozenset({"trace_id"}))
         rows = self.select(begins, ("trace_id",), sort="trace_id", limit=4, roots=True) if wanted else []
         if not rows:
-            raise KeyError(f"no trace of this run begins with {prefix!r}; autotrace ls shows them")
+            raise NotFound(f"no trace of this run begins with {prefix!r}; autotrace ls shows them")
         if len(rows) > 1:
             found = ", ".join(row.trace_id for row in rows)
-            raise KeyError(f"{prefix!r} is the beginning of several traces: {found}")
+            raise NotFound(f"{prefix!r} is the beginning of several traces: {found}")
         return str(rows[0].trace_id)
 
     def load(self, prefix: str, *, texts: bool = True) -> Trajectory:
         """The trajectory whose id begins with ``prefix``, open calls included, decoded if ``texts``. Raises
-        ``KeyError`` where there is none, ``Gone`` where only its line is left."""
+        ``NotFound`` where there is none, ``Gone`` where only its line is left."""
         trace_id = self.resolve(prefix)
         of = Condition("trace_id = ?", (trace_id,), frozenset({"trace_id"}))
         (row,) = self.select(of, ("run_id",), limit=1, roots=True)

@@ -12,9 +12,9 @@ import msgspec
 from autotrace.insight.profile import decode
 from autotrace.trajectory.chains import Chain, tree_of
 from autotrace.trajectory.deferred import cached
-from autotrace.trajectory.durations import Times, times
+from autotrace.trajectory.durations import Times, figures, times
 from autotrace.trajectory.jsonable import integer, jsonable, text
-from autotrace.trajectory.model import TRAINERS, Span, Trajectory, above, finish_reason
+from autotrace.trajectory.model import TRAINERS, Span, Trajectory, finish_reason
 from autotrace.trajectory.receipt import Receipt, of_row, own_pieces, receipt_of, whole_response
 from autotrace.trajectory.tool_calls import tool_calls
 
@@ -89,13 +89,14 @@ class Rollout:
     @cached
     def spans(self) -> list[Call]:
         """All calls, in the trajectory's order."""
-        found = [Call(self, span, position) for position, span in enumerate(self.trajectory.spans)]
+        reported = figures(self.trajectory)
+        found = [
+            Call(self, span, position, reported.get(span.span_id, span.attributes))
+            for position, span in enumerate(self.trajectory.spans)
+        ]
         calls = {call.span.span_id: call for call in found if call.span.role == "llm"}
         for turn, span in enumerate(self.trajectory.llm_spans, 1):
             calls[span.span_id].turn = turn
-        for call in found:
-            if call.span.role == "engine":
-                _below(call.span, self.trajectory.by_id, calls)
         return found
 
     @cached
@@ -255,25 +256,19 @@ class Call:
 
     __slots__ = ("figures", "position", "rollout", "span", "turn")
 
-    def __init__(self, rollout: Rollout, span: Span, position: int) -> None:
+    def __init__(self, rollout: Rollout, span: Span, position: int, figures: Mapping[str, Any]) -> None:
         self.rollout = rollout
         self.span = span
         self.position = position
         """In the trajectory: 0 is its root."""
         self.turn = 0
-        self.figures: Mapping[str, Any] = span.attributes
+        self.figures = figures
         """Attributes of the call and of its request to the engine."""
 
     @property
     def chain(self) -> int | None:
         """The chain that it is a turn of; None: the agent did not make it."""
         return tree_of(self.rollout.trajectory).of[self.turn] if self.turn else None
-
-    def add(self, figures: Mapping[str, Any]) -> None:
-        """Take what an engine below reports of the request; the innermost comes last and counts."""
-        before = {} if self.figures is self.span.attributes else self.figures
-        own = {name: value for name, value in self.span.attributes.items() if value is not None}
-        self.figures = {**before, **figures, **own}
 
 
 class OwnChain:
@@ -326,9 +321,3 @@ class Known:
 
     def __init__(self, rollout: Rollout, name: str, value: Any) -> None:
         self.rollout, self.name, self.value = rollout, name, value
-
-
-def _below(span: Span, by_id: Mapping[str, Span], calls: Mapping[str, Call]) -> None:
-    """Hand the figures of an engine's span to the LLM call above it."""
-    if (call := above(span, by_id, ("llm",))) is not None:
-        calls[call.span_id].add(span.attributes)

@@ -6,33 +6,23 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
-Owner = TypeVar("Owner")
 
 
-class cached(Generic[Owner, T]):
+class cached(cached_property[T]):
     """``functools.cached_property`` without a lock, which takes longer than most of what is asked for: two threads may
     make the same value twice."""
 
-    def __init__(self, make: Callable[[Owner], T]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
+    if not TYPE_CHECKING:
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> cached[Owner, T]: ...
-    @overload
-    def __get__(self, instance: Owner, owner: type) -> T: ...
-
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is None:
-            return self
-        value = instance.__dict__[self._name] = self._make(instance)
-        return value
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            value = instance.__dict__[self.attrname] = self.func(instance)
+            return value
 
 
 class Deferred(Generic[T]):

@@ -5,34 +5,17 @@ Pure functions over ``Trajectory``; ``autotrace compare`` and the page show what
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from autotrace.trajectory.chains import tree_of
-from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import answered_words, asked_words, input_text, output_text, shown_answer
-from autotrace.trajectory.tool_calls import text_of, tool_calls
+from autotrace.trajectory.tool_calls import tool_calls
 
 UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class Call:
-    """One tool call: the agent's request and its result."""
-
-    turn: int
-    """Number of the LLM turn it followed, from 1."""
-    name: str
-    arguments: str
-    result: str
-    status: str = "OK"
-
-    def __str__(self) -> str:
-        return f"{self.name}({self.arguments})"
 
 
 @dataclass(frozen=True)
@@ -145,12 +128,12 @@ def shared(one: Sequence[Any], other: Sequence[Any]) -> int:
 
 def calls_parted(one: Trajectory, other: Trajectory) -> tuple[int, Divergence] | None:
     """Number (from 1) of the first tool call that differs, and how; None when all agree."""
-    mine, yours = calls(one), calls(other)
+    mine, yours = tool_calls(one), tool_calls(other)
     for number, (a, b) in enumerate(zip(mine, yours, strict=False), 1):
         for part, here, there in (
             ("tool", a.name, b.name),
             ("arguments", a.arguments, b.arguments),
-            ("result", a.result, b.result),
+            ("result", a.told, b.told),
         ):
             if here != there:
                 shown = (here, there) if part == "result" else (str(a), str(b))
@@ -161,38 +144,6 @@ def calls_parted(one: Trajectory, other: Trajectory) -> tuple[int, Divergence] |
     longer = (mine if len(mine) > number else yours)[number]
     here, there = (str(longer), "") if len(mine) > number else ("", str(longer))
     return number + 1, Divergence(longer.turn, "end", None, here, there)
-
-
-def calls(trajectory: Trajectory) -> list[Call]:
-    """Its tool calls in order."""
-    return [
-        Call(call.turn, call.name, _arguments(call.span), _result(call.span), call.span.status)
-        for call in tool_calls(trajectory)
-    ]
-
-
-def _arguments(span: Span) -> str:
-    called = span.inputs.get("tool_call")
-    given: Any = called.get("arguments") if isinstance(called, dict) else span.inputs.get("parameters", span.inputs)
-    if isinstance(given, str):
-        try:  # the same arguments in another order are the same call
-            given = json.loads(given)
-        except ValueError:
-            return str(given)
-    if not isinstance(given, dict):
-        return _word(given)
-    return ", ".join(f"{name}={_word(value)}" for name, value in sorted(given.items(), key=lambda pair: str(pair[0])))
-
-
-def _result(span: Span) -> str:
-    if span.error_text is not None:
-        return span.error_text
-    return text_of(span.output) or ("" if not span.output else _word(span.output))
-
-
-def _word(value: Any) -> str:
-    text: str = json.dumps(jsonable(value), ensure_ascii=False, sort_keys=True)
-    return text
 
 
 def group(trajectories: Sequence[Trajectory]) -> list[tuple[Divergence | None, tuple[int, Divergence] | None]]:

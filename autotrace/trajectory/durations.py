@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from autotrace.trajectory.model import Span, Trajectory, above, ancestors
 
@@ -29,12 +30,12 @@ class Times:
     """Between first and last token, without the time a request was preempted."""
     way_s: float | None = None
     """LLM calls beside all that: router, Ray, HTTP."""
+    llm_s: float | None = None
+    """LLM calls of which no engine reported anything."""
     tool_s: float | None = None
     reward_s: float | None = None
     other_s: float | None = None
     """In none of these calls: the agent's own work, templates, parsers, waiting."""
-    llm_s: float | None = None
-    """LLM calls of which no engine reported anything."""
 
     def measured(self) -> dict[str, float]:
         """The times that are not None, by name."""
@@ -74,6 +75,22 @@ def times(trajectory: Trajectory) -> Times:
         reward_s=_rounded(_covered(rewards)) if rewards else None,
         other_s=None if root is None else _rounded(max(0.0, root / 1e9 - _covered([*calls, *tools, *rewards]))),
     )
+
+
+def figures(trajectory: Trajectory) -> dict[str, Mapping[str, Any]]:
+    """Id of an LLM call -> its attributes, with what engines below report of the request. The innermost engine counts,
+    and ``server`` names it. Calls without an engine are left out."""
+    reported: dict[str, dict[str, Any]] = {}
+    for span in trajectory.spans:
+        if span.role == "engine" and (call := above(span, trajectory.by_id, ("llm",))) is not None:
+            replica = span.attributes.get("replica")
+            server = f"{span.host}/{span.pid}" if replica is None else str(replica)
+            reported.setdefault(call.span_id, {}).update({**_known(span), "server": server})
+    return {id: {**attributes, **_known(trajectory.by_id[id])} for id, attributes in reported.items()}
+
+
+def _known(span: Span) -> dict[str, Any]:
+    return {name: value for name, value in span.attributes.items() if value is not None}
 
 
 PHASES = ("dispatch", "queue", "prefill", "decode")
@@ -135,13 +152,13 @@ def _phases(having: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, floa
     for span in having:
         if span.span_id in outer:
             continue
-        figures = span.attributes
-        preempted = figures.get("preempted_s") or 0.0
-        add("queue", figures.get("dispatch_s"), figures.get("queue_s"), preempted or None)
-        add("prefill", figures.get("prefill_s"))
-        if "prefill_s" not in figures:  # the engine does not separate queueing from prefill
-            add("prefill", figures.get("ttft_s"))
-        decode = figures.get("decode_s")
+        reported = span.attributes
+        preempted = reported.get("preempted_s") or 0.0
+        add("queue", reported.get("dispatch_s"), reported.get("queue_s"), preempted or None)
+        add("prefill", reported.get("prefill_s"))
+        if "prefill_s" not in reported:  # the engine does not separate queueing from prefill
+            add("prefill", reported.get("ttft_s"))
+        decode = reported.get("decode_s")
         add("decode", decode - preempted if isinstance(decode, (int, float)) else None)
     return sums
 

@@ -32,6 +32,12 @@ def number(value: Any) -> float | None:
         return None
 
 
+def finite(value: Any) -> float | None:
+    """``value`` as a float, if it is a finite number."""
+    measured = number(value)
+    return measured if measured is not None and math.isfinite(measured) else None
+
+
 __all__ = ["MAX_DEPTH", "Conversion", "jsonable", "text"]
 
 MAX_DEPTH = 32

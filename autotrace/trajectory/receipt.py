@@ -8,6 +8,7 @@ the chain's turns generated; of several, the one that ended first after that of 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -174,10 +175,10 @@ def words(trajectory: Trajectory) -> str:
         return ""
     total, inside = sum(told.generated), sum(map(told.inside, chains))
     rows = f"{len(told.row)} row{'s' if len(told.row) > 1 else ''}"
-    lost = dict[str, int]()
+    lost = Counter[str]()
     for chain in chains:
         if count := told.own(chain) - told.inside(chain):
-            lost[why_left(chains, chain)] = lost.get(why_left(chains, chain), 0) + count
+            lost[why_left(chains, chain)] += count
     none = ", ".join(f"{count:,} {kind}" for kind, count in lost.items())
     known = "in none" if told.is_whole else "in rows that are not known"
     numbers = [of_row(trajectory.facts, "token_facts", row) for row in told.row.values()]

@@ -3,16 +3,14 @@ calls of a trajectory: ``turn 2``, ``search`` rather than ``Agent.call_tool``, t
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
-import msgspec
-
 from autotrace.trajectory.deferred import cached
-from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import Span, Trajectory, above, own_llm_calls
 
 ATTRIBUTE = "tool_name"
@@ -103,14 +101,26 @@ class ToolCall:
         return text_of(self.span.output)
 
     @cached
-    def arguments(self) -> bytes:
-        """What it was asked, in one piece: to be compared, in whatever order it was said."""
-        return _comparable(self.span.inputs)
+    def arguments(self) -> str:
+        """The tool's arguments: the same in another order are the same text."""
+        called, inputs = self.span.inputs.get("tool_call"), self.span.inputs
+        given = _decoded(called.get("arguments") if isinstance(called, dict) else inputs.get("parameters", inputs))
+        if not isinstance(given, dict):
+            return given if isinstance(given, str) else _json(given)
+        return ", ".join(f"{name}={_json(given[name])}" for name in sorted(given, key=str))
 
     @cached
-    def result(self) -> bytes:
-        """What came of it, text or not, to be compared."""
-        return _comparable(self.failed.error_text if self.failed is not None else self.span.output)
+    def told(self) -> str:
+        """What came of it in words: its error, its text, else what it returned."""
+        return self.span.error_text or self.answer or (_json(self.span.output) if self.span.output else "")
+
+    @cached
+    def exchange(self) -> str:
+        """All that it was asked and all that came of it, text or not, to be compared."""
+        return _json([self.span.inputs, self.failed.error_text if self.failed is not None else self.span.output])
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.arguments})"
 
 
 def tool_calls(trajectory: Trajectory) -> list[ToolCall]:
@@ -143,20 +153,18 @@ def text_of(value: Any, depth: int = 0) -> str:
     return text_of(value[0], depth + 1) if isinstance(value, (list, tuple)) and value else ""
 
 
-def _comparable(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(_ordered(value))
-    except (TypeError, ValueError, OverflowError):  # values that are not plain: not from our assembly
-        return repr(value).encode("utf-8", "replace")
+def _json(value: Any) -> str:
+    """``value`` as JSON, the names of its objects in order."""
+    return json.dumps(jsonable(_decoded(value)), ensure_ascii=False, sort_keys=True)
 
 
-def _ordered(value: Any, depth: int = 0) -> Any:
-    """``value`` with the names of its objects in order, also of those that are written as JSON."""
+def _decoded(value: Any, depth: int = 8) -> Any:
+    """``value`` with its texts decoded that are JSON objects."""
     if isinstance(value, str) and value.startswith("{"):
         try:
-            value = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
             return value
-    if isinstance(value, dict) and depth < 8:
-        return [(name, _ordered(part, depth + 1)) for name, part in sorted(value.items(), key=itemgetter(0))]
-    return value
+    if isinstance(value, dict) and depth:
+        return {name: _decoded(part, depth - 1) for name, part in value.items()}
+    return [_decoded(part, depth - 1) for part in value] if isinstance(value, list) and depth else value

@@ -23,14 +23,14 @@ from starlette.staticfiles import StaticFiles
 import autotrace
 from autotrace.tables import labels
 from autotrace.tables.conditions import WhereError, condition
-from autotrace.tables.errors import Gone
+from autotrace.tables.errors import Gone, NotFound, QueryError
 from autotrace.tables.reader import Reader
 from autotrace.tables.search import ROLES, candidates, search
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.view import columns, detail, perfetto, steps, tokens
+from autotrace.view import columns, detail, timelines, tokens
 from autotrace.view.one_file import STATIC, bundle, text
-from autotrace.view.open_runs import NoSuchRun, OpenRun, OpenRuns
+from autotrace.view.open_runs import OpenRun, OpenRuns
 
 AT_ONCE = 20
 """Trajectories between two words about how far the search is; the run can be asked other things in between."""
@@ -67,6 +67,109 @@ LONGEST_NUMBER = 18
 """Characters of a step in an address."""
 
 T = TypeVar("T")
+Question = Callable[[Request, OpenRun], Any]
+"""Answers with a ``Response``, with bytes, or with what becomes JSON."""
+
+
+def some_columns(request: Request, run: OpenRun) -> bytes:
+    """The columns ``names``."""
+    return run.columns(request.query_params.get("names", "").split(","))
+
+
+def where(request: Request, run: OpenRun) -> bytes:
+    """The trajectories for which the condition ``q`` is true."""
+    wanted = condition(request.query_params.get("q", ""))
+    return run.read(lambda reader: columns.packed(reader, [], wanted))
+
+
+def full_text(request: Request, run: OpenRun) -> Response:
+    """Where the words ``q`` occur."""
+    words = request.query_params.get("q", "")
+    if not words:
+        raise HTTPException(400, "what is searched for? q=WORDS")
+    return StreamingResponse(iterate_in_threadpool(hits(run, words)), media_type="application/x-ndjson")
+
+
+def rollouts(request: Request, run: OpenRun) -> dict[str, Any]:
+    """The trajectories ``ids`` beside each other."""
+    ids = list(dict.fromkeys(id for id in request.query_params.get("ids", "").split(",") if id))
+    if not ids:
+        raise HTTPException(400, "name the trajectories: ids=A,B,...")
+    return run.read(lambda reader: detail.of_ids(reader, ids, request.query_params.get("base")))
+
+
+def one_step(request: Request, run: OpenRun) -> dict[str, Any]:
+    """When the rollouts of a step did what."""
+    number = request.path_params["step"]
+    if not number.removeprefix("-").isdecimal() or len(number) > LONGEST_NUMBER:
+        raise HTTPException(404, f"a step is a number, not {number}")
+    return run.read(lambda reader: timelines.lanes(reader, int(number)))
+
+
+def _of_trajectory(request: Request, run: OpenRun, question: Callable[[Reader, Trajectory], T]) -> T:
+    trace = request.path_params["trace"]
+    return run.read(lambda reader: question(reader, reader.load(trace)))
+
+
+def trajectory(request: Request, run: OpenRun) -> dict[str, Any]:
+    """A whole one."""
+    return _of_trajectory(request, run, lambda _, one: detail.detail(one))
+
+
+def token_arrays(request: Request, run: OpenRun) -> bytes:
+    """Its tokens."""
+    return _of_trajectory(request, run, lambda reader, one: tokens.packed(one, reader.run.decode))
+
+
+def one_call(request: Request, run: OpenRun) -> dict[str, Any]:
+    """The contents of one of its calls."""
+    name = request.path_params["span"]
+
+    def question(_: Reader, one: Trajectory) -> dict[str, Any]:
+        if name not in one.by_id:
+            raise NotFound(f"this trajectory has no call {name}")
+        return detail.call(one.by_id[name])
+
+    return _of_trajectory(request, run, question)
+
+
+def timeline(request: Request, run: OpenRun) -> Response:
+    """Its timeline, as a file for Perfetto."""
+    body = _of_trajectory(request, run, lambda _, one: timelines.perfetto([one]))
+    name = f"{request.path_params['trace'][:12]}.perfetto.json"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def label(request: Request, run: OpenRun) -> Response:
+    """Keep a label; it is part of the address, whose length is bounded."""
+    trace, given = request.path_params["trace"], request.query_params
+    path, trace_id = run.read(lambda reader: (reader.run.path, reader.resolve(trace)))
+    try:
+        labels.write(path, trace_id, given.get("label"), given.get("why"))
+    except (ValueError, OSError) as error:
+        raise HTTPException(403, f"the label was not kept: {error}") from None
+    return Response(status_code=204)
+
+
+_QUESTIONS: dict[str, Question] = {
+    "": lambda _, run: run.state(),
+    "/columns": some_columns,
+    "/names": lambda _, run: run.read(columns.names),
+    "/where": where,
+    "/search": full_text,
+    "/group": rollouts,
+    "/findings": lambda _, run: run.findings(),
+    "/steps/{step}": one_step,
+    "/traces/{trace}": trajectory,
+    "/traces/{trace}/tokens": token_arrays,
+    "/traces/{trace}/label": label,
+    "/traces/{trace}/calls/{span}": one_call,
+    "/traces/{trace}/perfetto": timeline,
+}
+"""Address below that of a run -> what is asked of the run."""
+_STATUS = {Gone: 410, NotFound: 404, WhereError: 400}
+"""Errors that say in words what is wrong with a question."""
 
 
 def application(folder: Path) -> Starlette:
@@ -79,154 +182,52 @@ def application(folder: Path) -> Starlette:
         yield
         runs.close()
 
-    def run_of(request: Request) -> OpenRun:
-        try:
-            return runs.run(request.path_params["run"])
-        except NoSuchRun as error:
-            raise HTTPException(404, error.args[0]) from None
+    def answering(question: Question) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            run = runs.run(request.path_params["run"])
+            try:
+                return response(question(request, run))
+            except (HTTPException, NotFound, WhereError):
+                raise
+            except Exception as error:  # a run of somebody else may hold anything
+                if not run.place.path.exists():
+                    raise HTTPException(410, f"the run is gone: {run.place.path} was moved or deleted") from None
+                raise HTTPException(503, f"the run cannot be read now: {error}") from None
 
-    def asked(request: Request, question: Callable[[Reader], T]) -> T:
-        return of_run(request, lambda run: run.read(question))
+        return answer
 
-    def of_run(request: Request, question: Callable[[OpenRun], T]) -> T:
-        """The answer, or what a person is told instead."""
-        run = run_of(request)
-        try:
-            return question(run)
-        except Gone as error:
-            raise HTTPException(410, str(error.args[0])) from None
-        except KeyError as error:
-            raise HTTPException(404, str(error.args[0])) from None
-        except Exception as error:  # a run of somebody else may hold anything
-            if not run.place.path.exists():
-                raise HTTPException(410, f"the run is gone: {run.place.path} was moved or deleted") from None
-            raise HTTPException(503, f"the run cannot be read now: {error}") from None
-
-    def of_trajectory(request: Request, question: Callable[[Reader, Trajectory], T]) -> T:
-        trace = request.path_params["trace"]
-        return asked(request, lambda reader: question(reader, reader.load(trace)))
-
-    def list_runs(_: Request) -> Response:
-        return as_json({"version": autotrace.__version__, "runs": runs.listed()})
-
-    def state(request: Request) -> Response:
-        return as_json(of_run(request, OpenRun.state))
-
-    def some_columns(request: Request) -> Response:
-        names = request.query_params.get("names", "").split(",")
-        return octets(of_run(request, lambda run: run.columns(names)))
-
-    def names(request: Request) -> Response:
-        return as_json(asked(request, columns.names))
-
-    def where(request: Request) -> Response:
-        """The trajectories for which the condition ``q`` is true."""
-        try:
-            wanted = condition(request.query_params.get("q", ""))
-        except WhereError as error:
-            raise HTTPException(400, str(error)) from None
-        return octets(asked(request, lambda reader: columns.packed(reader, [], wanted)))
-
-    def trajectory(request: Request) -> Response:
-        return as_json(of_trajectory(request, lambda _, one: detail.detail(one)))
-
-    def token_arrays(request: Request) -> Response:
-        body = of_trajectory(request, lambda reader, one: tokens.packed(one, reader.run.decode))
-        return octets(body)
-
-    def one_call(request: Request) -> Response:
-        def question(_: Reader, one: Trajectory) -> dict[str, Any]:
-            span = next((span for span in one.spans if span.span_id == request.path_params["span"]), None)
-            if span is None:
-                raise KeyError(f"this trajectory has no call {request.path_params['span']}")
-            return detail.call(span)
-
-        return as_json(of_trajectory(request, question))
-
-    def timeline(request: Request) -> Response:
-        body = of_trajectory(request, lambda _, one: perfetto.encoded([one]))
-        name = f"{request.path_params['trace'][:12]}.perfetto.json"
-        return Response(
-            body, media_type="application/json", headers={"content-disposition": f'attachment; filename="{name}"'}
-        )
-
-    def rollouts(request: Request) -> Response:
-        ids = list(dict.fromkeys(id for id in request.query_params.get("ids", "").split(",") if id))
-        base = request.query_params.get("base")
-        if not ids:
-            raise HTTPException(400, "name the trajectories: ids=A,B,...")
-        return as_json(asked(request, lambda reader: detail.of_ids(reader, ids, base)))
-
-    def label(request: Request) -> Response:
-        """Keep a label; it is part of the address, whose length is bounded."""
-        trace, given = request.path_params["trace"], request.query_params
-        path, trace_id = asked(request, lambda reader: (reader.run.path, reader.resolve(trace)))
-        try:
-            labels.write(path, trace_id, given.get("label"), given.get("why"))
-        except (ValueError, OSError) as error:
-            raise HTTPException(403, f"the label was not kept: {error}") from None
-        return Response(status_code=204)
-
-    def findings(request: Request) -> Response:
-        return as_json(of_run(request, OpenRun.findings))
-
-    def one_step(request: Request) -> Response:
-        number = request.path_params["step"]
-        if not number.removeprefix("-").isdecimal() or len(number) > LONGEST_NUMBER:
-            raise HTTPException(404, f"a step is a number, not {number}")
-        return as_json(asked(request, lambda reader: steps.lanes(reader, int(number))))
-
-    def full_text(request: Request) -> Response:
-        words = request.query_params.get("q", "")
-        if not words:
-            raise HTTPException(400, "what is searched for? q=WORDS")
-        found = hits(run_of(request), words)
-        return StreamingResponse(iterate_in_threadpool(found), media_type="application/x-ndjson")
-
-    def index(_: Request) -> Response:
-        return HTMLResponse(text("index.html"))
-
-    def script(_: Request) -> Response:
-        return Response(bundle("main.js"), media_type="text/javascript")
-
-    def failed(_: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        said = error.detail if isinstance(error, HTTPException) else f"{type(error).__name__}: {error}"
-        return PlainTextResponse(said, status)
+    def of_run(path: str, question: Question) -> Route:
+        methods = ["POST"] if question is label else None
+        return Route(f"/api/runs/{{run}}{path}", answering(question), methods=methods)
 
     return Starlette(
         lifespan=lifespan,
-        exception_handlers={HTTPException: failed, Exception: failed},
+        exception_handlers={HTTPException: failed, QueryError: failed, Exception: failed},
         routes=[
-            Route("/", index),
-            Route("/page.js", script),
-            Route("/api/runs", list_runs),
-            Route("/api/runs/{run}", state),
-            Route("/api/runs/{run}/columns", some_columns),
-            Route("/api/runs/{run}/names", names),
-            Route("/api/runs/{run}/where", where),
-            Route("/api/runs/{run}/search", full_text),
-            Route("/api/runs/{run}/group", rollouts),
-            Route("/api/runs/{run}/findings", findings),
-            Route("/api/runs/{run}/steps/{step}", one_step),
-            Route("/api/runs/{run}/traces/{trace}", trajectory),
-            Route("/api/runs/{run}/traces/{trace}/tokens", token_arrays),
-            Route("/api/runs/{run}/traces/{trace}/label", label, methods=["POST"]),
-            Route("/api/runs/{run}/traces/{trace}/calls/{span}", one_call),
-            Route("/api/runs/{run}/traces/{trace}/perfetto", timeline),
+            Route("/", lambda _: HTMLResponse(text("index.html"))),
+            Route("/page.js", lambda _: Response(bundle("main.js"), media_type="text/javascript")),
+            Route("/api/runs", lambda _: response({"version": autotrace.__version__, "runs": runs.listed()})),
+            *(of_run(path, question) for path, question in _QUESTIONS.items()),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
     )
 
 
-def octets(body: bytes) -> Response:
-    """``body`` as it is."""
-    return Response(body, media_type="application/octet-stream")
+def failed(_: Request, error: Exception) -> Response:
+    """What a person is told."""
+    if isinstance(error, HTTPException):
+        return PlainTextResponse(error.detail, error.status_code)
+    status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+    return PlainTextResponse(str(error) if status != 500 else f"{type(error).__name__}: {error}", status)
 
 
-def as_json(value: Any) -> Response:
-    """``value`` as the body."""
-    return Response(encoded(value), media_type="application/json")
+def response(answer: Any) -> Response:
+    """``answer`` as it is, or in JSON."""
+    if isinstance(answer, Response):
+        return answer
+    if isinstance(answer, bytes):
+        return Response(answer, media_type="application/octet-stream")
+    return Response(encoded(answer), media_type="application/json")
 
 
 def encoded(value: Any) -> bytes:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from autotrace.tables.conditions import EVERY, Condition
+from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.tables.words import ANY, FLAG, JSON, NUMBER, WORDS, Word, lookup
 from autotrace.trajectory.jsonable import jsonable
@@ -80,7 +81,7 @@ def _within(prefix: str, structure: Mapping[str, Any], depth: int) -> Iterator[t
 
 def packed(reader: Reader, chosen: Sequence[str], condition: Condition = EVERY) -> bytes:
     """The columns ``chosen`` of the trajectories that satisfy ``condition``, by start, with their ids of 16 bytes each
-    as ``trace_id``. Raises ``KeyError`` for an unknown name."""
+    as ``trace_id``. Raises ``NotFound`` for an unknown name."""
     known = names(reader) if any("." in name for name in chosen) else {"numbers": []}
     words = {name: _word(name, name in known["numbers"]) for name in dict.fromkeys(chosen) if name != "trace_id"}
     table = reader.computed({"trace_id": _ID, **words}, condition)
@@ -98,7 +99,7 @@ def packed(reader: Reader, chosen: Sequence[str], condition: Condition = EVERY) 
 def _word(name: str, is_number: bool) -> Word:
     word = GROUP if name == "group" else lookup(name)
     if word is None:
-        raise KeyError(f"there is no column {name}")
+        raise NotFound(f"there is no column {name}")
     if word.kind != ANY:
         return word
     if not is_number:

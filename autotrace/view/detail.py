@@ -14,7 +14,7 @@ from autotrace.tables.reader import Reader
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.schema import CHAINS
 from autotrace.trajectory.chains import tree_of
-from autotrace.trajectory.divergence import UNKNOWN, Divergence, calls, calls_parted, parted
+from autotrace.trajectory.divergence import UNKNOWN, Divergence, calls_parted, parted
 from autotrace.trajectory.durations import longest_gap, times
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory, finish_reason
@@ -81,12 +81,12 @@ def findings(trajectory: Trajectory) -> list[Item]:
 def conversation(trajectory: Trajectory) -> Iterator[Item]:
     """Messages and tool calls in their order. Each has ``role``, ``turn`` and the ``span`` it is of."""
     tools: dict[int, list[Item]] = {}
-    for made, call in zip(tool_calls(trajectory), calls(trajectory), strict=True):
+    for call in tool_calls(trajectory):
         # an agent that catches what its tool raises returns normally
-        span, failed = made.span, made.failed or made.span
-        tools.setdefault(made.turn, []).append({
-            "role": "tool", "turn": made.turn, "span": span.span_id, "name": call.name, "arguments": call.arguments,
-            "text": call.result, "status": failed.status, "error": failed.error_text,
+        span, failed = call.span, call.failed or call.span
+        tools.setdefault(call.turn, []).append({
+            "role": "tool", "turn": call.turn, "span": span.span_id, "name": call.name, "arguments": call.arguments,
+            "text": call.told, "status": failed.status, "error": failed.error_text,
             "duration": None if span.duration_ns is None else span.duration_ns / 1e9,
         })  # fmt: skip
     yield from tools.get(0, [])
@@ -245,7 +245,7 @@ MAX_TEXT = 4000
 
 
 def of_ids(reader: Reader, ids: Sequence[str], base: str | None) -> dict[str, Any]:
-    """``beside`` for the first ``MOST`` of ``ids``, which may be beginnings of ids. Raises ``KeyError``."""
+    """``beside`` for the first ``MOST`` of ``ids``, which may be beginnings of ids. Raises ``NotFound``."""
     whole = Condition("list_contains(?, trace_id)", (list(ids[:MOST]),), frozenset({"trace_id"}))
     found = {row.trace_id: one for row, one in reader.each(reader.select(whole, ("trace_id",), roots=True))}
     return beside([found.get(id) or reader.load(id) for id in ids[:MOST]], base, left_out=len(ids[MOST:]))
@@ -275,7 +275,7 @@ def _reward(one: Trajectory) -> float:
 
 
 def _rollout(one: Trajectory) -> dict[str, Any]:
-    made, spans = calls(one), one.llm_spans
+    made, spans = tool_calls(one), one.llm_spans
     turns: list[dict[str, Any]] = []
     for number, span in enumerate(spans, 1):
         reply = answer(span) or {"role": "assistant", "content": span.error_text or shown_answer(span, FEW_IDS) or ""}
@@ -286,8 +286,8 @@ def _rollout(one: Trajectory) -> dict[str, Any]:
             "tokens": span.response_tokens,
             "status": span.status,
             "calls": [
-                {"name": call.name, "arguments": call.arguments[:MAX_TEXT], "text": call.result[:MAX_TEXT],
-                 "status": call.status}
+                {"name": call.name, "arguments": call.arguments[:MAX_TEXT], "text": call.told[:MAX_TEXT],
+                 "status": call.span.status}
                 for call in made
                 if call.turn == number
             ],

@@ -21,7 +21,8 @@ import msgspec
 from autotrace.tables.conditions import Condition
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.jsonable import integer, jsonable
-from autotrace.view import columns, detail, steps, tokens
+from autotrace.view import columns, detail, timelines, tokens
+from autotrace.view.open_runs import findings
 
 STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r"^import .*?;\n", re.M | re.S)
@@ -89,7 +90,7 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
     yield "state", _json({**state, "error": None})
     yield "names", _json(names)
     yield "columns", _encoded(columns.packed(reader, ["group", *names["numbers"], *names["texts"]], wanted))
-    yield "findings", _json(steps.findings(reader, rows))
+    yield "findings", _json(findings(reader, rows))
     by_group: dict[str, list[Any]] = defaultdict(list)
     by_step: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
@@ -102,12 +103,12 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
             yield f"calls {one.trace_id}", _json({span.span_id: detail.call(span, CALL_LIMIT) for span in one.spans})
             step = integer(one.attributes.get("step"))
             if step is not None and not one.attributes.get("validate"):
-                by_step[step].append(steps.rollout(one))
+                by_step[step].append(timelines.rollout(one))
         if len(loaded) > 1:
             body = _json(detail.beside(loaded, every=len(loaded) <= GROUP_LIMIT))
             yield f"group {min(one.trace_id for one in loaded)}", body
     for number, rollouts in by_step.items():
-        yield f"step {number}", _json(steps.of_rollouts(rollouts))
+        yield f"step {number}", _json(timelines.of_rollouts(rollouts))
 
 
 def _json(value: Any) -> str:

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from autotrace.insight import registry, words
+from autotrace.insight.diagnose import Diagnosis, counts
+from autotrace.insight.finding import Finding
+from autotrace.insight.step_lines import line as step_line
 from autotrace.run.drain import shipper_alive
 from autotrace.run.losses import losses
-from autotrace.run.status import Status
+from autotrace.run.status import Status, described
 from autotrace.ship import pace
 from autotrace.ship.readers import is_run, opened, places
+from autotrace.tables import steps as query
+from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.tables.sources import STORED, Place
-from autotrace.view import columns, steps
+from autotrace.trajectory.jsonable import jsonable
+from autotrace.view import columns
 
 T = TypeVar("T")
 FIRST = (
@@ -25,10 +32,6 @@ FIRST = (
     "response_tokens", "duration", "validate", "error",
 )  # fmt: skip
 """Columns that a page asks for first, as ``static/rows.js`` names them."""
-
-
-class NoSuchRun(KeyError):
-    """There is no run of this name; the message is one sentence."""
 
 
 class OpenRun:
@@ -68,7 +71,7 @@ class OpenRun:
                 version = self._version
             if self._findings is None or self._findings[0] != version:
                 with contextlib.closing(opened(self.place)) as reader:
-                    self._findings = version, steps.findings(reader)
+                    self._findings = version, findings(reader)
             return self._findings[1]
 
     def state(self) -> dict[str, Any]:
@@ -76,10 +79,10 @@ class OpenRun:
         with self._lock:
             source = self._current().run
             status, info, version = source.status(), source.info, self._version
-        alive = _is_served(self.place)
+        living = status.living > 0 or (is_run(self.place.path) and shipper_alive(str(self.place.path)) is True)
         return {
             "run": self.name, "created": info.created, "command": " ".join(info.command), "version": version,
-            "state": _told(status, alive), "live": alive or status.living > 0, "trajectories": status.trajectories,
+            "state": status.state_now(self.place.path), "live": living, "trajectories": status.trajectories,
             "open": status.open, "losses": losses(status.drops), "warnings": pace.warnings(status),
             "notes": [*status.notes, *_oddities(status)], "error": status.error,
         }  # fmt: skip
@@ -105,32 +108,16 @@ class OpenRun:
             self._reader = None
 
 
-def _is_served(place: Place) -> bool:
-    """A shipper is at work."""
-    return is_run(place.path) and shipper_alive(str(place.path)) is True
-
-
 def address(place: Place) -> str:
-    """The run's name in addresses: that of its folder, else its own."""
-    return address_of(place.path.name if is_run(place.path) else place.info.run_id)
+    """The run's name as one part of an address: that of its folder, else its own. Either may have anything in it."""
+    name = place.path.name if is_run(place.path) else place.info.run_id
+    spelled = name.encode("utf-8", "backslashreplace").decode().replace("/", "_")
+    return spelled if spelled.strip(".") else f"_{spelled}"
 
 
 def newest_address(path: Path) -> str:
     """The address of the newest run at ``path``."""
     return address(places(path)[-1])
-
-
-def address_of(name: str) -> str:
-    """A run's name as one part of an address, whatever is in it: folders may be called anything, and so may the runs
-    of stored trajectories."""
-    spelled = name.encode("utf-8", "backslashreplace").decode().replace("/", "_")
-    return spelled if spelled.strip(".") else f"_{spelled}"
-
-
-def _told(status: Status, alive: bool) -> str:
-    if alive:
-        return status.state
-    return "stopped" if status.state in ("running", "draining") and not status.living else status.state
 
 
 def _oddities(status: Status) -> list[str]:
@@ -157,24 +144,19 @@ class OpenRuns:
         """The runs, newest first, from what each one's shipper wrote last: nothing is read for it."""
         found: list[dict[str, Any]] = []
         for place in self._places():
-            info, stored = place.info, not is_run(place.path)
-            run: dict[str, Any] = {"run": address(place), "created": info.created, "command": " ".join(info.command)}
-            run |= {"state": STORED if stored else "not assembled", "trajectories": None}
-            if stored:
-                run |= {"created": "", "command": str(place.path)}
-            with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
-                status = Status.read(place.path)
-                run |= {"state": _told(status, _is_served(place)), "trajectories": status.trajectories}
-            found.append(run)
+            run = described(place.path, place.info)
+            if not is_run(place.path):
+                run |= {"created": "", "command": str(place.path), "state": STORED}
+            found.append({**run, "run": address(place)})
         return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)
 
     def run(self, name: str) -> OpenRun:
-        """The run called ``name``. Raises ``NoSuchRun``."""
+        """The run called ``name``. Raises ``NotFound``."""
         with self._lock:
             if name not in self._runs:
                 place = next((place for place in self._places() if address(place) == name), None)
                 if place is None:
-                    raise NoSuchRun(f"there is no run {name} here; the start page lists the runs")
+                    raise NotFound(f"there is no run {name} here; the start page lists the runs")
                 self._runs[name] = OpenRun(place)
             return self._runs[name]
 
@@ -194,3 +176,47 @@ class OpenRuns:
         """Close all of them."""
         for run in self._runs.values():
             run.close()
+
+
+def findings(reader: Reader, rows: Sequence[Any] | None = None) -> dict[str, Any]:
+    """What ``autotrace diagnose`` finds in the run, or in the steps of ``rows`` (lines of trajectories; then only
+    these are named as places). ``found``: the findings, most costly first; ``steps``: step -> code -> how
+    many trajectories; ``titles``: what the codes mean; ``rewards``: mean reward and parts of the training of each
+    step; ``trajectories``: how many were looked at."""
+    numbers = None if rows is None else {row.step for row in rows}
+    named = None if rows is None else {row.trace_id for row in rows}
+    diagnosis, shown, steps, rewards = Diagnosis(), Diagnosis(), {}, []
+    for step in query.steps(reader, texts=True):
+        concerned = counts(diagnosis.add(step))
+        if numbers is not None and step.number not in numbers:
+            continue
+        shown.put(diagnosis.of_step(step.number))
+        if step.number is None:
+            continue
+        if concerned:
+            steps[str(step.number)] = concerned
+        if step.training:
+            of_step = step_line(step, step.training, validate=False)
+            rewards.append({"step": step.number, "reward": of_step.reward_mean, "parts": of_step.reward_parts})
+    used = {code for of_step in steps.values() for code in of_step}
+    titles = {name: code.title for name, code in registry.codes().items() if name in used}
+    found = [_finding(finding, named) for finding in shown.findings()]
+    plain: dict[str, Any] = jsonable(
+        {"found": found, "steps": steps, "titles": titles, "rewards": rewards, "trajectories": shown.trajectories}
+    )
+    return plain
+
+
+def _finding(finding: Finding, named: Collection[str] | None) -> dict[str, Any]:
+    """A finding in the words of ``autotrace diagnose``."""
+    places = [place for place in finding.places if named is None or place.trace_id in named]
+    return {
+        "code": finding.code, "title": finding.title, "share": finding.share, "unit": finding.unit,
+        "since": finding.since_step, "amount": words.amount(finding),
+        "lines": [line for line in words.lines(finding) if line[0] != "much"],
+        "places": [
+            {"trace": place.trace_id, "turn": place.turn, "token": place.token, "where": words.where(place),
+             "note": place.note}
+            for place in places
+        ],
+    }  # fmt: skip

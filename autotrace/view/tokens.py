@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autotrace.insight.families.mismatch import by_token
 from autotrace.tables.rollout import Rollout
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Span, Trajectory
@@ -88,17 +89,8 @@ def _rounded(values: array[float]) -> array[float]:
     return array("f", rounded.tobytes())
 
 
-def _mismatch(span: Span) -> list[float] | None:
-    """The trainer's log-probability minus the sampler's."""
-    sampled = span.logprobs if span.trained_logprobs is None else span.trained_logprobs
-    if span.old_logprobs is None or sampled is None:
-        return None
-    pairs = zip(span.old_logprobs, sampled, strict=False)
-    return [MISSING if old is None or new is None else old - new for old, new in pairs]
-
-
 _TRAINERS: dict[str, Callable[[Span], list[float] | None]] = {
-    "mismatch": _mismatch,
+    "mismatch": by_token,
     "entropy": lambda span: span.entropy,
     "advantages": lambda span: span.advantages,
 }

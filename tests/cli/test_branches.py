@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autotrace.ship.readers import of_run
 from autotrace.view.detail import chains
-from autotrace.view.perfetto import encoded
+from autotrace.view.timelines import perfetto
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, attributes, new_run, trajectory
 
@@ -80,7 +80,7 @@ def test_a_sub_agent_is_a_trajectory_inside_of_atif(call: Call, runs: Path) -> N
 
 def test_the_timeline_names_the_chains(runs: Path) -> None:
     trace = branching(runs)
-    events = json.loads(encoded([of_run(runs).load(trace)]))["traceEvents"]
+    events = json.loads(perfetto([of_run(runs).load(trace)]))["traceEvents"]
     named = [event["args"]["chain"] for event in events if "chain" in event.get("args", {})]
     assert named == ["chain 0", "chain 0", "chain 1: rewrite after turn 1"]
 

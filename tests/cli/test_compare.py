@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from autotrace.ship.readers import of_run
-from autotrace.trajectory.divergence import calls, calls_parted, parted
+from autotrace.trajectory.divergence import calls_parted, parted
+from autotrace.trajectory.tool_calls import tool_calls
 from tests.cli.conftest import Call
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
 
@@ -85,8 +86,8 @@ def test_where_tool_calls_part(group: tuple[Path, list[str]]) -> None:
     first, *others = [index.load(trace) for trace in group[1]]
     found = [calls_parted(first, other) for other in others]
     assert [None if one is None else (one[0], one[1].part) for one in found] == [None, None, (1, "arguments"), None]
-    assert str(calls(first)[0]) == 'stock(item="apples", n=1)'
-    assert calls(first)[0].result == "12"
+    assert str(tool_calls(first)[0]) == 'stock(item="apples", n=1)'
+    assert tool_calls(first)[0].told == "12"
 
 
 def test_the_group_of_a_sample_stands_side_by_side(call: Call, group: tuple[Path, list[str]]) -> None:

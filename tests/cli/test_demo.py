@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from autotrace.cli.demo import _copied
 from autotrace.cli.main import main
+from autotrace.cli.open import _copied
 from autotrace.ship.readers import of_run
 
 PLANTED = {

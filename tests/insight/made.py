@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.examine import examine
+from autotrace.insight.finding import Finding
 from autotrace.insight.profile import Mark, Profile, ToolUse, Turn
 from autotrace.insight.records import History, Record, Step
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.model import OK, Span, Trajectory
 
 SECOND = 1_000_000_000
+
+
+def diagnose(steps: Iterable[Step]) -> list[Finding]:
+    """The findings of ``steps``, which come in order."""
+    diagnosis = Diagnosis()
+    for step in steps:
+        diagnosis.add(step)
+    return diagnosis.findings()
+
+
 _ids = itertools.count(1)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from autotrace.insight.diagnose import Diagnosis
-from autotrace.insight.diagnose import diagnose as diagnose_all
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Finding
 from autotrace.insight.records import Record, Step
 from autotrace.insight.settings import Settings
 from autotrace.spool.token_facts import MASK, along
 from tests.insight.made import Mark, Turn, llm, record, span, step, trajectory
+from tests.insight.made import diagnose as diagnose_all
 
 TWO = [Turn(100, 10, "stop", 2), Turn(120, 20, "stop", 2)]
 

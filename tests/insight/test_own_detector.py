@@ -121,7 +121,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 def test_what_it_cannot_say_loses_nothing_of_what_else_is_found(
     bad: Any, install: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    registry._failures.clear()
+    registry._failed.clear()
     install(lambda one: iter([Mark("MY-OWN", 1), bad, Mark("MY-OWN", 3)]))
     root = made.span("trajectory", None)
     cut = made.llm(root.span_id, 0, [1], [2, 3], attributes={"finish_reason": "length"})

@@ -47,5 +47,5 @@ def test_a_step_of_long_ago_may_be_looked_at_again_and_sources_are_forgotten_wit
     history = History()
     for number in range(1, 3 * KEPT_STEPS):
         list(constant(step(rows(number, [0.0] * 2, f"source {number}"), number), history))
-    assert len(history.scores) == KEPT_STEPS and sum(map(len, history.scores.values())) == KEPT_STEPS
+    assert len(history.steps) == KEPT_STEPS and sum(map(len, history.steps.values())) == KEPT_STEPS
     assert len(list(constant(step(rows(1, [0.0] * 64), 1), history))) == 64

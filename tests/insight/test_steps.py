@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from autotrace.insight.diagnose import Diagnosis, diagnose
+from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.records import Record
 from autotrace.insight.step_lines import line
 from autotrace.insight.words import amount, worst
-from tests.insight.made import SECOND, Mark, ToolUse, Turn, record, step
+from tests.insight.made import SECOND, Mark, ToolUse, Turn, diagnose, record, step
 
 TWO = [Turn(100, 10, "stop", 2, 0, 0, 1), Turn(200, 10, "stop", 2, 110, 104, 1)]
 
@@ -260,6 +260,6 @@ def test_a_detector_that_raises_costs_itself_only(monkeypatch: pytest.MonkeyPatc
     def broken(*given: object) -> Iterable[Any]:
         raise RuntimeError("a shape that nobody thought of")
 
-    monkeypatch.setattr(registry, "of_step", lambda: [broken])
-    monkeypatch.setattr(registry, "of_group", lambda: [broken])
+    monkeypatch.setattr(registry, "OF_STEP", (broken,))
+    monkeypatch.setattr(registry, "OF_GROUP", (broken,))
     assert codes([record(0, marks=[Mark("AT-TURN-LIMIT", 1)]), record(1)]) == {"AT-TURN-LIMIT"}

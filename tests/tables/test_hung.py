@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.insight.diagnose import diagnose
 from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper
 from autotrace.tables import steps as findings
 from autotrace.tables.hung import _ENDED, ALONE, SECONDS, _Usual, hanging, sentences
+from tests.insight.made import diagnose
 from tests.ship.spools import PROMPT, Process, attributes, new_run, trajectory
 from tests.waiting import until
 

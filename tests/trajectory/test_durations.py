@@ -34,7 +34,7 @@ def test_a_turn_a_tool_and_a_reward() -> None:
             span("score", "root", "reward", 16, 17),
         )
     )
-    assert durations == Times(2.0, 1.0, 5.0, 2.0, 3.0, 1.0, 6.0)
+    assert durations == Times(2.0, 1.0, 5.0, 2.0, None, 3.0, 1.0, 6.0)
     assert sum(durations.measured().values()) == 20
 
 
@@ -62,7 +62,7 @@ def test_parallel_tools_count_once_and_parallel_requests_each() -> None:
 
 def test_an_engine_used_alone_and_a_trajectory_that_is_still_open() -> None:
     alone = times(trajectory(span("request", None, "llm", 0, 8, **REQUEST)))
-    assert alone == Times(1.0, 1.0, 6.0, 0.0, None, None, 0.0)
+    assert alone == Times(1.0, 1.0, 6.0, 0.0, None, None, None, 0.0)
     still = times(trajectory(span("root", None, "trajectory", 0, None), span("call", "root", "llm", 0, 1)))
     assert still == Times(llm_s=1.0)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
-from autotrace.insight.diagnose import diagnose
 from autotrace.insight.words import amount
 from autotrace.ship.readers import of_run
 from autotrace.tables import steps as query
-from autotrace.view import steps
 from autotrace.view.app import application
+from autotrace.view.open_runs import findings
+from tests.insight.made import diagnose
 from tests.ship.spools import Process, attributes, new_run
 from tests.view.test_app import NAME, served
 
@@ -40,7 +40,7 @@ def test_the_findings_are_those_of_diagnose(client: TestClient, run: Path) -> No
 def test_the_findings_of_some_trajectories_name_no_others(run: Path) -> None:
     with contextlib.closing(of_run(run)) as reader:
         rows = [row for row in reader.select() if row.step == 1 and row.reward == 0.25]
-        found = steps.findings(reader, rows)
+        found = findings(reader, rows)
     assert found["steps"].keys() == {"1"} and found["trajectories"] == 4
     named = {place["trace"] for one in found["found"] for place in one["places"]}
     assert found["found"] and named <= {row.trace_id for row in rows}

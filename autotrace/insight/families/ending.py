@@ -11,8 +11,6 @@ from autotrace.insight.profile import Mark
 from autotrace.trajectory.span_text import answered_words
 from autotrace.trajectory.token_ids import tokens
 
-_CUT_WHY = "`{key}` is smaller than what the model says or what the conversation grows to."
-
 CODES = (
     Code.of("AT-TRUNCATED-CONTEXT", 0.8),
     Code.of("AT-TRUNCATED-RESPONSE", 0.8),

@@ -102,7 +102,7 @@ def weights(step: Step, history: History) -> Iterator[Hit]:
 
 def _stuck(step: Step, history: History, answered: list[tuple[Record, list[int]]]) -> Iterator[Hit]:
     all_versions = frozenset(version for _, known in answered for version in known)
-    last = history.answered(step.number or 0, all_versions, STUCK)
+    last = history.up_to(step.number or 0, "versions", all_versions)[-STUCK:]
     if (
         step.trains
         and len(last) == STUCK

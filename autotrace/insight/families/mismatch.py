@@ -58,8 +58,8 @@ def differs(step: Step, history: History) -> Iterator[Hit]:
         odd = []
     whole = [row for row in rows if row not in odd]
     diff, k3, signed, size = _means(whole)
-    before = history.differed(-1 if step.number is None else step.number, diff, USUAL)
-    usual = median(before) if len(before) >= ROSE_STEPS else None
+    *before, _ = history.up_to(-1 if step.number is None else step.number, "mismatch", diff)
+    usual = median(value for _, value in before[-USUAL:]) if len(before) >= ROSE_STEPS else None
     rose = usual is not None and diff > max(ROSE_FROM, ROSE * usual)
     if diff > DIFF or k3 > K3 or rose:
         kind = _direction(signed, size)
@@ -163,23 +163,14 @@ def invalid(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-LOGPROB-INVALID", record, note=f"{count} tokens")
 
 
-def by_token(span: Span) -> list[tuple[int, float]]:
-    """Index in a call's response and abs(trainer - engine) of each token of the model; empty where they are not
-    known."""
-    old, engine = span.old_logprobs, span.trained_logprobs or span.logprobs
-    if not old or not engine:
-        return []
-    mask = span.response_mask if span.role != "llm" else None  # a whole response, tools included
-    return [
-        (at, distance)
-        for at, (one, other) in enumerate(zip(old, engine, strict=False))
-        if (not mask or mask[at : at + 1] == [1]) and math.isfinite(distance := abs(one - other))
-    ]
-
-
-def mean_mismatch(*distances: float) -> float | None:
-    """Their mean, short; None of none."""
-    return float(f"{sum(distances) / len(distances):.4g}") if distances else None
+def by_token(span: Span) -> list[float] | None:
+    """The trainer's log-probability minus the engine's of each token of a response, NaN where one of them is not known;
+    None: none is."""
+    engine = span.logprobs if span.trained_logprobs is None else span.trained_logprobs
+    if span.old_logprobs is None or engine is None:
+        return None
+    pairs = zip(span.old_logprobs, engine, strict=False)
+    return [math.nan if one is None or other is None else one - other for one, other in pairs]
 
 
 OF_STEP = (differs, grows, invalid)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from autotrace.insight.evidence import Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
+from autotrace.trajectory.receipt import pieces
 from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed, piece, tokens
 
 RUN = 4
@@ -38,17 +39,18 @@ def masks(evidence: Evidence) -> Iterator[Mark]:
     turns = _returned(evidence, response)
     if not turns or any(not call.ids for call in turns):
         return
-    places = _in_order(turns, ids)
-    if places is not None:
+    in_order = pieces([call.span for call in turns], agent)
+    if in_order is not None:
+        places = [(start, start + length) for start, length in in_order.values()]
         yield from _covered(turns, places, bytes(mask))
         return
     answers = [call.ids for call in turns]
     if all(tokens(answer or b"") >= PROBE and find(response, piece(answer or b"", 0, PROBE)) < 0 for answer in answers):
         yield Mark("AT-RESPONSE-CHANGED", turns[0].number, 0, f"{len(ids)} tokens were returned")
         return
-    places = _places(turns, response)
-    if places is not None:
-        yield from _covered(turns, places, bytes(mask))
+    found = _places(turns, response)
+    if found is not None:
+        yield from _covered(turns, found, bytes(mask))
     else:
         yield from _changed(turns, response, bytes(mask))
 
@@ -113,18 +115,6 @@ def is_rendered_anew(evidence: Evidence, changed: Mark) -> bool:
     anew = piece(response or b"", at, at + PROBE)
     later = (packed(call.span.prompt_ids) for call in evidence.turns if call.number > (changed.turn or 0))
     return bool(anew) and any(find(prompt or b"", anew) >= 0 for prompt in later)
-
-
-def _in_order(turns: Sequence[LLMCall], ids: list[int]) -> list[tuple[int, int]] | None:
-    """Where each turn's answer stands in the response, if each stands where its prompt says; the quick way."""
-    first, places = turns[0].span.prompt_tokens or 0, []
-    for call in turns:
-        said = call.span.response_ids or []
-        begin = (call.span.prompt_tokens or 0) - first
-        if begin < 0 or ids[begin : begin + len(said)] != said:
-            return None
-        places.append((begin, begin + len(said)))
-    return places
 
 
 def _places(turns: Sequence[LLMCall], response: bytes) -> list[tuple[int, int]] | None:

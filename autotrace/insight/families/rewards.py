@@ -1,18 +1,20 @@
-"""Rewards that are none: not a number, raised, timed out, the same for all, or given to another rollout."""
+"""Rewards that say nothing: not a number, raised, timed out, all the same, of another rollout, for the form alone."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 from autotrace.insight.error_texts import classed, is_timeout
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Scores, Step
-from autotrace.trajectory.jsonable import number
+from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.trajectory.jsonable import finite, number
 from autotrace.trajectory.model import Span
 
 MANY_ROWS, MANY_GROUPS, ONE_VALUE = 64, 8, 0.99
@@ -25,6 +27,7 @@ CODES = (
     Code.of("AT-REWARD-CONSTANT", 0.9),
     Code.of("AT-REWARD-MISMATCHED", 1.0),
     Code.of("AT-REWARD-MISSING", 0.6),
+    Code.of("AT-FORMAT-GAMED", 0.5),
 )
 
 
@@ -131,6 +134,17 @@ def trainers_score(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-REWARD-MISMATCHED", record, len(record.profile.turns) or None, note=note)
 
 
+class _Scores(NamedTuple):
+    """The rewards of a data source in one step."""
+
+    rows: int
+    groups: int
+    usual: float
+    """The most frequent one."""
+    having: int
+    """Rows that have it."""
+
+
 def constant(step: Step, history: History) -> Iterator[Hit]:
     """One reward for all rows of a data source: in this step, or where they are few, in those before it too."""
     sources: dict[str, list[Any]] = {}
@@ -139,13 +153,15 @@ def constant(step: Step, history: History) -> Iterator[Hit]:
             sources.setdefault(record.data_source or "", []).append(record)
     for source, records in sources.items():
         ((value, count),) = Counter(record.score for record in records).most_common(1)
-        groups = len({record.group for record in records})
-        whole = history.scored(source, Scores(step.number, len(records), groups, value, count))
-        if whole.rows < MANY_ROWS or whole.groups < MANY_GROUPS:
+        own = _Scores(len(records), len({record.group for record in records}), value, count)
+        steps = [(0, own)] if step.number is None else history.up_to(step.number, ("scores", source), own)
+        rows, groups = sum(one.rows for _, one in steps), sum(one.groups for _, one in steps)
+        if rows < MANY_ROWS or groups < MANY_GROUPS:
             continue
-        if count >= ONE_VALUE * len(records) and whole.count >= ONE_VALUE * whole.rows:
-            since = "" if whole.since == step.number else f" since step {whole.since}"
-            note = f"{whole.count} of {whole.rows} rows of {source!r} have {value:.4g}{since}"
+        same = sum(one.having for _, one in steps if one.usual == value)
+        if count >= ONE_VALUE * len(records) and same >= ONE_VALUE * rows:
+            since = f" since step {steps[0][0]}" if len(steps) > 1 else ""
+            note = f"{same} of {rows} rows of {source!r} have {value:.4g}{since}"
             yield from (Hit("AT-REWARD-CONSTANT", record, note=note, kind=source) for record in records)
 
 
@@ -160,5 +176,84 @@ def missing(step: Step, history: History) -> Iterator[Hit]:
             yield from (Hit("AT-REWARD-MISSING", record) for record in without)
 
 
+# -- rewards for the form of an answer: what is suspicious is counted, what was meant cannot be told -------------------
+
+ROWS, RIGHT, SHARE, FEWEST = 16, 4, 0.05, 3
+"""Rows with parts of a reward, right ones among them, share and number of suspicious ones: below these nothing is
+said."""
+SHORT = 0.3
+"""Of the usual length of a right answer: what is shorter says nothing but the form."""
+_FORM = re.compile(r"format|fmt|tag|structure|syntax|template|xml|json|schema|style|think", re.IGNORECASE)
+_TRUTH = re.compile(
+    r"acc|correct|right|exact|match|pass|solved|solution|success|truth|answer|outcome|verif|grade|\bem\b|\bf1\b",
+    re.IGNORECASE,
+)
+
+
+def gamed(step: Step, history: History) -> Iterator[Hit]:
+    """Rows that are paid for their form alone."""
+    if not any(_FORM.search(str(name)) for name in _names(step.training)):
+        return
+    rows = [
+        (record, *parts, length)
+        for record in step.training
+        if (parts := _parts(record)) is not None and (length := _tokens(record)) is not None
+    ]
+    best = max((form for _, form, _, _ in rows), default=0.0)
+    right = [length for _, _, truth, length in rows if truth > 0]
+    if len(rows) < ROWS or best <= 0 or len(right) < RIGHT:
+        return
+    usual, lowest = median(right), min((record.score or 0.0) for record, _, _, _ in rows)
+    suspicious = [
+        (record, length)
+        for record, form, truth, length in rows
+        if form >= best and truth <= 0 and length <= SHORT * usual and (record.score or 0.0) > lowest
+    ]
+    if len(suspicious) < max(FEWEST, SHARE * len(rows)):
+        return
+    low, high = _interval(len(suspicious), len(rows))
+    for record, length in suspicious:
+        note = (
+            f"{length} tokens, right answers have {usual:.0f}; {len(suspicious)} of {len(rows)} rows "
+            f"({low:.0%} to {high:.0%})"
+        )
+        yield Hit("AT-FORMAT-GAMED", record, len(record.profile.turns) or None, note=note)
+
+
+def _names(records: list[Record]) -> set[object]:
+    """Of the parts of their rewards."""
+    parts = (record.facts.get("reward_extra_info") for record in records)
+    return {name for part in parts if isinstance(part, dict) for name in part}
+
+
+def _parts(record: Record) -> tuple[float, float] | None:
+    """What was paid for the form and for the truth; None: the reward has no such parts."""
+    extra = record.facts.get("reward_extra_info")
+    if not isinstance(extra, dict) or finite(record.score) is None:
+        return None
+    form = [value for name, part in extra.items() if _FORM.search(str(name)) and (value := finite(part)) is not None]
+    truth = [value for name, part in extra.items() if _is_truth(name) and (value := finite(part)) is not None]
+    return (max(form), max(truth)) if form and truth else None
+
+
+def _is_truth(name: object) -> bool:
+    return _TRUTH.search(str(name)) is not None and _FORM.search(str(name)) is None
+
+
+def _tokens(record: Record) -> int | None:
+    """That it said; None: not known of all its turns."""
+    counts = [turn.response for turn in record.profile.turns]
+    known = [count for count in counts if count is not None]
+    return sum(known) if counts and len(known) == len(counts) else None
+
+
+def _interval(count: int, of: int) -> tuple[float, float]:
+    """Wilson's interval of a share, 95 %."""
+    z, share = 1.96, count / of
+    middle = (share + z * z / (2 * of)) / (1 + z * z / of)
+    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / (1 + z * z / of)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
 OF_TRAJECTORY = (failed, mismatched)
-OF_STEP = (trainers_score, constant, missing)
+OF_STEP = (trainers_score, constant, missing, gamed)

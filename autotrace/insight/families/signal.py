@@ -100,18 +100,12 @@ def incomplete(step: Step, history: History) -> Iterator[Hit]:
     groups = [group for group in step.groups if group.records[0].uid is not None]
     if not groups or step.live:
         return
-    done = {group.key: _finished(group) for group in groups}
     n = step.rollouts
     for group in groups:
-        failed, missing = len(group.records) - len(done[group.key]), n - len(group.records)
+        failed, missing = len(group.records) - len(group.finished), n - len(group.records)
         if failed or (missing > 0 and step.settings.rollout_n is not None and step.has_whole_groups):
-            note = f"{len(done[group.key])} of {max(n, len(group.records))} rollouts"
-            yield from (Hit("AT-GROUP-INCOMPLETE", record, note=note) for record in done[group.key] or group.records)
-
-
-def _finished(group: Group) -> list[Record]:
-    """All but those that failed; one that was cancelled was not wanted."""
-    return [record for record in group.records if record.status in ("OK", "OPEN", "CANCELLED")]
+            note = f"{len(group.finished)} of {max(n, len(group.records))} rollouts"
+            yield from (Hit("AT-GROUP-INCOMPLETE", record, note=note) for record in group.finished or group.records)
 
 
 def advantages(group: Group, step: Step) -> Iterator[Hit]:

@@ -80,10 +80,10 @@ def repeated(evidence: Evidence) -> Iterator[Mark]:
     if not told or max(told.values()) < IN_A_ROW:
         return  # which is quicker to see than what was asked
     tree = tree_of(evidence.trajectory)
-    made: Counter[tuple[int, str, bytes, bytes]] = Counter()
+    made: Counter[tuple[int, str, str]] = Counter()
     last: tuple[object, int] = (None, 0)
     for call in known:
-        key = (tree.of[call.turn], call.name, call.arguments, call.result)
+        key = (tree.of[call.turn], call.name, call.exchange)
         made[key] += 1
         follows = key == last[0] and call.turn and tree.before[call.turn] == last[1] and call.failed is None
         last = key, call.turn
@@ -105,7 +105,8 @@ def not_parsed(evidence: Evidence) -> Iterator[Mark]:
 
 # -- a step -----------------------------------------------------------------------------------------------------------
 
-_OF_CALLS = ("AT-TOOL-RAISES", "AT-TOOL-TIMEOUT", "AT-TOOL-ERROR-TEXT", "AT-TOOL-UNKNOWN", "AT-TOOL-ARGUMENTS")
+STEP_DECIDES = ("AT-TOOL-RAISES", "AT-TOOL-TIMEOUT", "AT-TOOL-ERROR-TEXT", "AT-TOOL-UNKNOWN", "AT-TOOL-ARGUMENTS")
+"""Marks of these codes count by the rate of their tool."""
 
 
 def rates(step: Step, history: History) -> Iterator[Hit]:
@@ -114,7 +115,7 @@ def rates(step: Step, history: History) -> Iterator[Hit]:
     for record in step.records:
         for tool in record.profile.tools:
             calls[tool.name] += tool.calls
-    for code in _OF_CALLS:
+    for code in STEP_DECIDES:
         by_tool: dict[str, list[Hit]] = {}
         for record in step.records:
             for mark in record.profile.marks:
@@ -146,5 +147,3 @@ def slow(step: Step, history: History) -> Iterator[Hit]:
 
 OF_TRAJECTORY = (outcomes, repeated, not_parsed)
 OF_STEP = (rates, slow)
-STEP_DECIDES = _OF_CALLS
-"""Marks of these codes count by the rate of their tool."""

@@ -51,9 +51,8 @@ def group_of_one(group: Group, step: Step) -> Iterator[Hit]:
     lacks = step.settings.rollout_n is not None and step.has_whole_groups
     if n < 2 or step.live or group.records[0].uid is None or not (has_failed or lacks):
         return
-    done = [record for record in group.records if record.status in ("OK", "OPEN", "CANCELLED")]
-    if len(done) == 1:
-        yield Hit("AT-GROUP-OF-ONE", done[0], note=f"1 of {n} rollouts")
+    if len(group.finished) == 1:
+        yield Hit("AT-GROUP-OF-ONE", group.finished[0], note=f"1 of {n} rollouts")
 
 
 def noise(group: Group, step: Step) -> Iterator[Hit]:

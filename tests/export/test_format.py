@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 import autotrace.export
-from autotrace.export import format, staging
-from autotrace.export.format import ExportError
-from autotrace.export.staging import Staging, write_lines
+from autotrace.export import format
+from autotrace.export.format import ExportError, Staging, write_lines
 from autotrace.trajectory.model import Span, Trajectory
 
 
@@ -27,9 +26,9 @@ def failing() -> Iterator[Trajectory]:
 
 def test_every_module_of_the_folder_with_a_format_is_listed() -> None:
     folder = Path(autotrace.export.__file__).parent
-    having = {path.stem for path in folder.glob("*.py") if "\nFORMAT = " in path.read_text()}
+    having = {path.stem for path in folder.glob("*.py") if "\ndef write(" in path.read_text()}
     assert having == set(format.FORMATS)
-    assert [format.get(name).name for name in format.FORMATS] == list(format.FORMATS)
+    assert all(callable(format.get(name)) for name in format.FORMATS)
 
 
 def test_a_failed_export_leaves_what_was_there(tmp_path: Path) -> None:
@@ -39,8 +38,8 @@ def test_a_failed_export_leaves_what_was_there(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"0.jsonl": "earlier\n"}
 
 
-def test_more_files_than_are_held_open(tmp_path: Path) -> None:
-    files = 2 * staging.MOST_OPEN + 1
+def test_lines_of_many_files_in_any_order(tmp_path: Path) -> None:
+    files = 2_000
     written = write_lines(
         trajectories(3 * files),
         str(tmp_path),

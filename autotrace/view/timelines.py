@@ -1,17 +1,15 @@
-"""What the page shows of training steps beside their curves: findings, and when each rollout of a step did what."""
+"""When each call of a rollout was made: the lanes of a step, and a file for ui.perfetto.dev."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from autotrace.insight import registry, words
-from autotrace.insight.diagnose import Diagnosis, counts
-from autotrace.insight.finding import Finding
-from autotrace.insight.step_lines import line as step_line
-from autotrace.tables import steps as query
+import msgspec
+
 from autotrace.tables.conditions import condition
 from autotrace.tables.reader import Reader
+from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.durations import engine_phases, times, within
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory, ancestors
@@ -25,50 +23,6 @@ _TIMED = {"llm": "llm", "tool": "tool", "env": "tool", "reward": "reward"}
 
 Part = tuple[int, float, float]
 """Which of ``KINDS``, start, duration; seconds."""
-
-
-def findings(reader: Reader, rows: Sequence[Any] | None = None) -> dict[str, Any]:
-    """What ``autotrace diagnose`` finds in the run, or in the steps of ``rows`` (lines of trajectories; then only
-    these are named as places). ``found``: the findings, most costly first; ``steps``: step -> code -> how
-    many trajectories; ``titles``: what the codes mean; ``rewards``: mean reward and parts of the training of each
-    step; ``trajectories``: how many were looked at."""
-    numbers = None if rows is None else {row.step for row in rows}
-    named = None if rows is None else {row.trace_id for row in rows}
-    diagnosis, shown, steps, rewards = Diagnosis(), Diagnosis(), {}, []
-    for step in query.steps(reader, texts=True):
-        concerned = counts(diagnosis.add(step))
-        if numbers is not None and step.number not in numbers:
-            continue
-        shown.put(diagnosis.of_step(step.number))
-        if step.number is None:
-            continue
-        if concerned:
-            steps[str(step.number)] = concerned
-        if step.training:
-            of_step = step_line(step, step.training, validate=False)
-            rewards.append({"step": step.number, "reward": of_step.reward_mean, "parts": of_step.reward_parts})
-    used = {code for of_step in steps.values() for code in of_step}
-    titles = {name: code.title for name, code in registry.codes().items() if name in used}
-    found = [_finding(finding, named) for finding in shown.findings()]
-    plain: dict[str, Any] = jsonable(
-        {"found": found, "steps": steps, "titles": titles, "rewards": rewards, "trajectories": shown.trajectories}
-    )
-    return plain
-
-
-def _finding(finding: Finding, named: Collection[str] | None) -> dict[str, Any]:
-    """A finding in the words of ``autotrace diagnose``."""
-    places = [place for place in finding.places if named is None or place.trace_id in named]
-    return {
-        "code": finding.code, "title": finding.title, "share": finding.share, "unit": finding.unit,
-        "since": finding.since_step, "amount": words.amount(finding),
-        "lines": [line for line in words.lines(finding) if line[0] != "much"],
-        "places": [
-            {"trace": place.trace_id, "turn": place.turn, "token": place.token, "where": words.where(place),
-             "note": place.note}
-            for place in places
-        ],
-    }  # fmt: skip
 
 
 def lanes(reader: Reader, step: int) -> dict[str, Any]:
@@ -145,3 +99,67 @@ def _phases(span: Span, root: Span) -> list[Part]:
         )
         for name, at, took in engine_phases(span)
     ]
+
+
+LANES = 200
+"""Threads of one trajectory. Calls that would need more are drawn over others in the last one."""
+
+
+def perfetto(trajectories: Iterable[Trajectory]) -> bytes:
+    """The timelines of trajectories in the JSON of Chrome's trace events, which ui.perfetto.dev opens.
+
+    A process there is a trajectory, a thread one of the processes that made its calls. Perfetto draws calls of one
+    thread inside of each other, so calls that overlap without that get a thread of their own.
+    """
+    events = [event for number, one in enumerate(trajectories, 1) for event in _events(number, one)]
+    return msgspec.json.encode(jsonable({"traceEvents": events, "displayTimeUnit": "ms"}))
+
+
+def _events(number: int, one: Trajectory) -> list[dict[str, Any]]:
+    who = one.attributes
+    name = f"step {who.get('step')} sample {who.get('sample_index')} n {who.get('rollout_n')} {one.trace_id[:12]}"
+    events: list[dict[str, Any]] = [{"ph": "M", "name": "process_name", "pid": number, "args": {"name": name}}]
+    lanes: list[tuple[str, list[int]]] = []
+    tree, turns = tree_of(one), {span.span_id: turn for turn, span in enumerate(one.llm_spans, 1)}
+    latest = max((span.end_ns or span.start_ns for span in one.spans), default=0)
+    for span in sorted(one.spans, key=lambda span: (span.start_ns, -(span.end_ns or latest))):
+        end = latest if span.end_ns is None else span.end_ns
+        before = len(lanes)
+        lane = _lane(lanes, f"{span.host}:{span.pid}", span.start_ns, end)
+        if len(lanes) > before:
+            named = {"ph": "M", "name": "thread_name", "pid": number, "tid": lane, "args": {"name": lanes[lane][0]}}
+            events.append(named)
+        place, turn = {"pid": number, "tid": lane}, turns.get(span.span_id)
+        chain = {} if turn is None or len(tree.chains) < 2 else {"chain": tree.words(turn)}
+        events.append({
+            "ph": "X", "name": span.shown_name, "cat": span.role, "ts": span.start_ns / 1e3,
+            "dur": (end - span.start_ns) / 1e3, "args": {**_arguments(span), **chain}, **place,
+        })  # fmt: skip
+        events += [
+            {"ph": "X", "name": phase, "cat": "engine", "ts": at / 1e3, "dur": min(length, end - at) / 1e3, **place}
+            for phase, at, length in (engine_phases(span) if span.role == "engine" else ())
+            if at < end
+        ]
+    return events
+
+
+def _lane(lanes: list[tuple[str, list[int]]], process: str, start: int, end: int) -> int:
+    """The number of the first lane of ``process`` in which the call is inside of what is open there, or after it."""
+    for number, (name, ends) in enumerate(lanes):
+        if name != process:
+            continue
+        while ends and ends[-1] <= start:
+            ends.pop()
+        if not ends or end <= ends[-1]:
+            ends.append(end)
+            return number
+    if len(lanes) >= LANES:
+        return LANES - 1
+    lanes.append((process, [end]))
+    return len(lanes) - 1
+
+
+def _arguments(span: Span) -> dict[str, Any]:
+    said: dict[str, Any] = {"status": span.status, "name": span.name, "error": span.error_text}
+    said |= {"prompt_tokens": span.prompt_tokens, "response_tokens": span.response_tokens}
+    return {**{name: value for name, value in said.items() if value is not None}, **span.attributes}
