@@ -44,7 +44,7 @@ def restore(state: State, run_folder: Path) -> None:
     found = tables.asked(f"SELECT DISTINCT trace_id FROM {read(paths)} ORDER BY trace_id") if paths else []
     with state:
         for start in range(0, len(found), AT_ONCE):
-            for one in tables.load([trace_id for (trace_id,) in found[start : start + AT_ONCE]]).values():
+            for one in tables.stored([trace_id for (trace_id,) in found[start : start + AT_ONCE]]).values():
                 row = Row(one.trace_id, kept=ALL, complete=True, version=one.version, late_spans=one.late_spans)
                 summarise(row, one)
                 row.profile, row.attempt, row.group_key = one.profile, one.attributes.get("attempt", 1), row.group

@@ -150,7 +150,7 @@ class Loader:
         """As it is in the tables. Raises ``OSError`` while they cannot be read."""
         try:
             self._tables = self._tables or Committed(Path(self._run_folder))
-            return self._tables.load([trace_id]).get(trace_id)
+            return self._tables.stored([trace_id]).get(trace_id)
         except (Gone, QueryError) as error:
             raise OSError(str(error)) from error
 
