@@ -8,7 +8,7 @@ import functools
 import os
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from operator import attrgetter, is_
 from pathlib import Path
@@ -19,11 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from autotrace.run import files
-from autotrace.tables.columns import Column, Table
-from autotrace.tables.rollout import Rollout
-from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, VERSION, rows
+from autotrace.tables.columns import Column
+from autotrace.tables.schema import TABLES, VERSION
 from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.model import Trajectory
 
 _SCALARS: dict[str, pa.DataType] = {
     "string": pa.string(), "json": pa.string(), "bool": pa.bool_(), "int64": pa.int64(), "int32": pa.int32(),
@@ -43,29 +41,9 @@ def arrow_type(name: str) -> pa.DataType:
     return _SCALARS[name]
 
 
-def arrow_schema(table: Table, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The Arrow schema of ``table``, or of ``columns`` of it in their order. Raises ``KeyError`` for another name."""
-    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in chosen(table, columns)])
-
-
-def chosen(table: Table, columns: Sequence[str] | None) -> list[Column]:
-    """Columns by name, all of them for None. Raises ``KeyError`` for another name."""
-    if columns is None:
-        return list(table.columns)
-    by_name = {column.name: column for column in table.columns}
-    return [by_name[name] for name in columns]
-
-
-def tables(trajectories: Iterable[Trajectory]) -> dict[str, pa.Table]:
-    """The tables of ``trajectories``, by name."""
-    rollouts = [Rollout(trajectory) for trajectory in trajectories]
-    return {name: table_of(table, rollouts) for name, table in OF_TRAJECTORIES.items()}
-
-
-def table_of(table: Table, rollouts: list[Rollout], columns: Sequence[str] | None = None) -> pa.Table:
-    """``table`` (or ``columns`` of it) with the rows of ``rollouts``."""
-    asked = rows(table, rollouts)
-    return from_rows(chosen(table, columns), asked)
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The Arrow schema of a table with ``columns``."""
+    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
 
 def from_rows(columns: Sequence[Column], asked: Sequence[Any]) -> pa.Table:
@@ -82,8 +60,7 @@ def from_rows(columns: Sequence[Column], asked: Sequence[Any]) -> pa.Table:
             arrays.append(repeated.array(column))
         else:
             arrays.append(_array(column, asked, None if column.field is None else fields[column.field]))
-    named = [pa.field(column.name, arrow_type(column.type)) for column in columns]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(named))
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
 
 
 def _fields(columns: Sequence[Column], asked: Sequence[Any]) -> dict[str, list[Any]]:
@@ -139,7 +116,7 @@ def _lists(kind: pa.DataType, code: str, column: Column, asked: Sequence[Any]) -
     """Lists of numbers, None for a list that is not there."""
     width, offsets, end = struct.calcsize(code), array("i", [0]), 0
     packed: list[bytes] = []
-    present: list[bool] = []
+    missing: list[bool] = []
     for row in asked:
         numbers = None if column.packed is None else column.packed(row)
         if numbers is None and (value := column.of(row)) is not None:
@@ -147,22 +124,17 @@ def _lists(kind: pa.DataType, code: str, column: Column, asked: Sequence[Any]) -
         if numbers:
             packed.append(numbers)
             end += len(numbers) // width
-        present.append(numbers is not None)
+        missing.append(numbers is None)
         offsets.append(end)
-    missing = None if all(present) else pa.py_buffer(_bitmap(present))
-    child = pa.Array.from_buffers(kind.value_type, end, [None, pa.py_buffer(b"".join(packed))])
-    return pa.Array.from_buffers(kind, len(present), [missing, pa.py_buffer(offsets)], children=[child])
+    values = pa.Array.from_buffers(kind.value_type, end, [None, pa.py_buffer(b"".join(packed))])
+    ends = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
+    return pa.ListArray.from_arrays(ends, values, kind, mask=pa.array(missing, pa.bool_()))
 
 
 def _numbers(code: str, value: Any) -> bytes:
     if not value:
         return b""
     return bytes(value) if code == "b" else struct.pack(f"{len(value)}{code}", *value)
-
-
-def _bitmap(present: list[bool]) -> bytes:
-    bits = sum(1 << place for place, there in enumerate(present) if there)
-    return bits.to_bytes((len(present) + 7) // 8, "little")
 
 
 def _each(kind: str, value: Any) -> Any:
@@ -255,13 +227,9 @@ class TableFile:
 @functools.cache
 def _layout(name: str) -> tuple[pa.Schema, dict[str, Any]]:
     """The schema of a table, and how its columns are written."""
-    schema = arrow_schema(TABLES[name])
-    return schema, _settings(schema)
-
-
-def _settings(schema: pa.Schema) -> dict[str, Any]:
+    schema = arrow_schema(TABLES[name].columns)
     plain = {*UNIQUE, *TOKENS, *TEXTS}
-    return {
+    return schema, {
         "compression": {_leaf(column): "zstd" if _is_compressed(column) else "none" for column in schema},
         "compression_level": {_leaf(column): 1 for column in schema if _is_compressed(column)},
         "use_dictionary": [_leaf(column) for column in schema if column.name not in plain],

@@ -190,7 +190,7 @@ TURNS = Table("turns", "an LLM call of the agent", (
     _figure("itl_mean_ms", "float64", "mean ms between two outputs", number),
     _figure("itl_max_ms", "float64", "longest ms between two outputs", number),
     of_span("host", "string", "the machine that made the call"),
-))  # fmt: skip
+), attrgetter("worded"))  # fmt: skip
 
 SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the reward, the trainer", (
     *OF_ROLLOUT,
@@ -219,7 +219,7 @@ SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the re
     of_span("attributes", "json", "what the list asks to be recorded, and what adapters add", made=json),
     of_span("host", "string", "the machine"),
     of_span("pid", "int64", "the process"),
-))  # fmt: skip
+), attrgetter("spans"))  # fmt: skip
 
 TOKENS = Table("tokens", "an LLM call for whose tokens the trainer's values were recorded, of some trajectories", (
     *OF_ROLLOUT,
@@ -236,4 +236,4 @@ TOKENS = Table("tokens", "an LLM call for whose tokens the trainer's values were
     Column("rollout_is_weights", "list<float32>", "importance weights", attrgetter("span.is_weights")),
     Column("advantages", "list<float32>", "where they differ over the tokens", attrgetter("span.advantages")),
     Column("loss_mask", "list<int8>", "1 where the trainer takes the loss", attrgetter("span.loss_mask")),
-))  # fmt: skip
+), attrgetter("computed"))  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -48,6 +48,12 @@ class Table:
     row: str
     """What a row is."""
     columns: tuple[Column, ...]
+    of: Callable[[Any], Iterable[Any]] = lambda rollout: ()
+    """What ``Column.of`` is asked for each row that a ``Rollout`` has."""
+
+    def rows(self, rollouts: Iterable[Any]) -> list[Any]:
+        """The same of all ``rollouts``."""
+        return [row for rollout in rollouts for row in self.of(rollout)]
 
     def chosen(self, *names: str) -> list[Column]:
         """The columns that are called so. Raises ``KeyError``."""

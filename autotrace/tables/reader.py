@@ -149,7 +149,7 @@ class Reader:
         from autotrace.tables import arrow
 
         rows = asked(self.views.database.sql(f"SELECT {listed} FROM {view}{own}").to_arrow_table)
-        return rows.cast(arrow.arrow_schema(table, names))
+        return rows.cast(arrow.arrow_schema(table.chosen(*names)))
 
     @_asked_again
     def sql(self, query: str) -> Answer:

@@ -132,7 +132,7 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("notes", "list<string>", "what was dropped, cut or torn, in words", lambda one: one.trajectory.notes),
     Column("attributes", "json", "everything that was reported about it at its start",
            lambda one: exact(one.attributes)),
-))  # fmt: skip
+), lambda one: (one,))  # fmt: skip
 HEADED = tuple(column for column in TRAJECTORIES.columns if column.head)
 """Columns that ``autotrace ls`` shows as they are."""
 

@@ -26,7 +26,7 @@ from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commi
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import failed, sync
 from autotrace.tables.rollout import Rollout
-from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS, rows
+from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS
 from autotrace.trajectory.model import Trajectory
 
 MANY, FEW = 32, 2
@@ -154,7 +154,7 @@ class Tables:
         ]  # fmt: skip
         made = {}
         for name, table in OF_TRAJECTORIES.items():
-            asked = rows(table, rollouts if name in WITH_FACTS else whole)
+            asked = table.rows(rollouts if name in WITH_FACTS else whole)
             if asked:
                 made[name] = arrow.from_rows(table.columns, asked)
         size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole))
