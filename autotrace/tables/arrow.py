@@ -3,14 +3,11 @@ column. Never in a traced process: it imports pyarrow."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import struct
 from array import array
-from collections.abc import Callable, Sequence
-from itertools import repeat
-from operator import attrgetter, is_
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,8 +26,6 @@ _SCALARS: dict[str, pa.DataType] = {
 }  # fmt: skip
 _CODES = {"int32": "i", "int8": "b", "float32": "f"}
 """Lists of these types are long: ``struct`` packs them by that code in a sixth of the time of pyarrow's own way."""
-_AT_ONCE = 64
-"""Calls whose fields are read before they are put into columns."""
 _MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError, struct.error)
 
 
@@ -48,66 +43,14 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 def from_rows(columns: Sequence[Column], asked: Sequence[Any]) -> pa.Table:
     """A table of ``columns``, one row for each of ``asked``."""
-    figures: set[str] = set()
-    if any(column.figures for column in columns):
-        figures.update(*(row.figures for row in asked))
-    repeated, fields = _Repeated(asked), _fields(columns, asked)
-    arrays = []
-    for column in columns:
-        if column.figures and figures.isdisjoint(column.figures):
-            arrays.append(pa.nulls(len(asked), arrow_type(column.type)))
-        elif column.of_rollout is not None:
-            arrays.append(repeated.array(column))
-        else:
-            arrays.append(_array(column, asked, None if column.field is None else fields[column.field]))
-    return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
+    return pa.Table.from_arrays([_array(column, asked) for column in columns], schema=arrow_schema(columns))
 
 
-def _fields(columns: Sequence[Column], asked: Sequence[Any]) -> dict[str, list[Any]]:
-    """What the calls ``asked`` have in each field that ``columns`` read; empty where it is None in all. Each
-    call is looked at once, while it is in the processor's cache."""
-    found: dict[str, list[Any]] = {column.field: [] for column in columns if column.field is not None}
-    of_each = attrgetter("span_id", *found)  # of two and more it makes a tuple
-    for start in range(0, len(asked), _AT_ONCE) if found else ():
-        _, *parts = zip(*[of_each(row.span) for row in asked[start : start + _AT_ONCE]], strict=True)
-        for values, part in zip(found.values(), parts, strict=True):
-            values.extend(part)
-    return {name: [] if all(map(is_, values, repeat(None))) else values for name, values in found.items()}
-
-
-class _Repeated:
-    """Columns whose values are those of the rollout that a row is of: made once a rollout, then repeated."""
-
-    def __init__(self, asked: Sequence[Any]) -> None:
-        self._asked = asked
-        self._rollouts: list[Any] = []
-        self._places: pa.Array | None = None
-
-    def array(self, column: Column) -> pa.Array:
-        """The array of ``column``."""
-        if self._places is None:
-            owners = [row.rollout for row in self._asked]
-            self._rollouts = list(dict.fromkeys(owners))
-            place = {rollout: place for place, rollout in enumerate(self._rollouts)}
-            places = array("i", map(place.__getitem__, owners))
-            self._places = pa.Array.from_buffers(pa.int32(), len(places), [None, pa.py_buffer(places)])
-        assert column.of_rollout is not None
-        each = dataclasses.replace(column, of=column.of_rollout)
-        return _array(each, self._rollouts).take(self._places)
-
-
-def _array(column: Column, asked: Sequence[Any], field: Sequence[Any] | None = None) -> pa.Array:
-    """``field``: the values that it reads; empty: nothing is known."""
+def _array(column: Column, asked: Sequence[Any]) -> pa.Array:
     kind = arrow_type(column.type)
     code = _CODES.get(column.type.removeprefix("list<").removesuffix(">")) if column.type.startswith("list<") else None
-    if field is not None and not field:
-        return pa.nulls(len(asked), kind)
     try:
-        if code is not None:
-            return _lists(kind, code, column, asked)
-        if field is None:
-            return pa.array([*map(column.of, asked)], kind)
-        return pa.array(field if column.made is None else [*map(column.made, field)], kind)
+        return pa.array([*map(column.of, asked)], kind) if code is None else _lists(kind, code, column, asked)
     except _MISFITS:  # a host program's own class, half a character: one odd value must not keep its trajectory out
         return pa.array([_each(column.type, column.of(row)) for row in asked], kind)
 
@@ -139,10 +82,8 @@ def _numbers(code: str, value: Any) -> bytes:
 
 def _each(kind: str, value: Any) -> Any:
     """``value`` if it fits into a column of ``kind``, else as it can, else None."""
-    convert: Callable[[Any], Any] = jsonable
     try:
-        plain = convert(value)
-        return pa.array([plain], arrow_type(kind))[0].as_py()
+        return pa.array([jsonable(value)], arrow_type(kind))[0].as_py()
     except _MISFITS:
         return None
 

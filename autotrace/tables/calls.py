@@ -17,7 +17,7 @@ from autotrace.trajectory.span_text import answered_words, asked_words
 
 
 def _figure(name: str, kind: str, meaning: str, convert: Callable[[Any], Any]) -> Column:
-    return Column(name, kind, meaning, lambda call: convert(call.figures.get(name)), figures=(name,))
+    return Column(name, kind, meaning, lambda call: convert(call.figures.get(name)))
 
 
 def _tool_name(call: Call) -> str | None:
@@ -170,7 +170,7 @@ TURNS = Table("turns", "an LLM call of the agent", (
     Column("response_parts", "json", "the response of the whole conversation, divided into the model's parts and the"
            " tools', or the lengths of these in characters", _parts, text=True),
     Column("finish_reason", "string", "why the response ended: `stop`, `length`, ...",
-           lambda call: finish_reason(call.figures), figures=("finish_reason", "stop_reason")),
+           lambda call: finish_reason(call.figures)),
     _figure("weight_version", "int64", "the weights that answered (veRL: the step)", integer),
     _figure("weight_versions", "json", "which weights made which tokens, where the engine says so", json),
     Column("model", "string", "name of the model", _model),
@@ -184,8 +184,7 @@ TURNS = Table("turns", "an LLM call of the agent", (
     _figure("prefill_s", "float64", "s of prefill", number),
     _figure("decode_s", "float64", "s from the first token to the last", number),
     Column("preemptions", "int64", "how often it was removed from the batch",
-           lambda call: integer(call.figures.get("preemptions", call.figures.get("num_preempted"))),
-           figures=("preemptions", "num_preempted")),
+           lambda call: integer(call.figures.get("preemptions", call.figures.get("num_preempted")))),
     _figure("preempted_s", "float64", "s of `decode_s` in which it waited to be resumed", number),
     _figure("itl_mean_ms", "float64", "mean ms between two outputs", number),
     _figure("itl_max_ms", "float64", "longest ms between two outputs", number),
