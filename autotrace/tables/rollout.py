@@ -150,7 +150,7 @@ class Rollout:
     @cached
     def failed(self) -> Span | None:
         """The root if it failed, else the first call that did, leaving out those that were cancelled on purpose."""
-        return next((call.span for call in self.spans if call.span.error and not self._dropped(call.span)), None)
+        return next((span for span in self.trajectory.spans if span.error and not self._dropped(span)), None)
 
     def _dropped(self, span: Span) -> bool:
         return span.status == "CANCELLED" and (self.root.status == "OK" or not (span.error and span.error[1]))
