@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -292,16 +292,11 @@ _decode = msgspec.json.Decoder(dict[str, float]).decode
 
 
 def store_step(state: State, facts: StepFacts) -> None:
-    """Add what was recorded to what is known of the step."""
-    put_step(state, facts.step, facts.name, facts.value)
-
-
-def put_step(state: State, step: int, called: str, given: Mapping[str, float]) -> None:
-    """Add numbers to what is known of the step. Those that are not finite are left out."""
-    key = f"{_KEY}{step}:{text(called)[:100]}"
+    """Add what was recorded to what is known of the step. Numbers that are not finite are left out."""
+    key = f"{_KEY}{facts.step}:{text(facts.name)[:100]}"
     before = state.meta(key)
     known = {} if before is None else _decode(before)
-    known |= {text(name)[:250]: value for name, value in given.items() if math.isfinite(value)}
+    known |= {text(name)[:250]: value for name, value in facts.value.items() if math.isfinite(value)}
     state.put_meta(key, msgspec.json.encode(dict(list(known.items())[:MAX_NUMBERS])).decode())
 
 

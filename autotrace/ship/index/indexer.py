@@ -120,7 +120,7 @@ class Indexer:
     @property
     def has_room(self) -> bool:
         """More traces may be completed before what was completed here is delivered."""
-        return self.loader.room() != 0
+        return self.loader.recent.room() != 0
 
     @property
     def open_groups(self) -> set[str]:
@@ -269,7 +269,7 @@ class Indexer:
 
         ``over``: the run is over, so nothing is waited for any longer.
         """
-        now, ended, room = time.monotonic(), self._processes.has_ended, self.loader.room()
+        now, ended, room = time.monotonic(), self._processes.has_ended, self.loader.recent.room()
         most = ONCE_PER_ROUND if room is None else min(ONCE_PER_ROUND, room)
         verdicts = ((trace, trace.verdict(now, ended, over)) for trace in self._traces.open.values())
         settled = list(islice((each for each in verdicts if each[1] is not None), most))
@@ -295,7 +295,7 @@ class Indexer:
         row.version += 1
         row.complete = True
         if look is not None:
-            fill(row, look, self.loader.settings())
+            fill(row, look, self.loader.about.settings)
             self._state.db.executemany(
                 "INSERT OR IGNORE INTO digests VALUES (?, ?)", ((digest, row.trace_id) for digest in look.digests)
             )
@@ -308,6 +308,6 @@ class Indexer:
             for subscriber in self._subscribers:
                 subscriber.completed(row)
         if not row.kept:  # it waits for its group, or stays in the spool
-            self.loader.drop(row.trace_id)
+            self.loader.recent.drop(row.trace_id)
         self._traces.completed(trace)
         self._state.put_rows([row])
