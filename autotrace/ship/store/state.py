@@ -68,7 +68,7 @@ class State:
             self.db.execute("PRAGMA journal_mode=WAL")
             # Killed processes lose nothing with NORMAL; a power cut may lose the last rounds, which are then read again
             self.db.execute("PRAGMA synchronous=NORMAL")
-            migrations.migrate(self.db, migrations.STATE)
+            migrations.migrate(self.db)
         except BaseException:
             self.db.close()
             raise
@@ -99,7 +99,7 @@ class State:
         try:
             if not shipper_alive(str(run_folder)):  # else it is this machine's own
                 _refuse_shared_pages(state.db, path)
-            if migrations.is_older(state.db, migrations.STATE):
+            if migrations.is_older(state.db):
                 state = state.copy()
         except BaseException:
             state.db.close()
@@ -111,7 +111,7 @@ class State:
         copied = State(":memory:")
         try:
             self.db.backup(copied.db)
-            migrations.migrate(copied.db, migrations.STATE)
+            migrations.migrate(copied.db)
         finally:
             self.close()
         return copied
