@@ -4,6 +4,7 @@ computed once."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from json import dumps, loads
 from typing import Any
 
@@ -276,13 +277,12 @@ class Call:
         self.figures = {**before, **figures, **own}
 
 
+@dataclass(slots=True, eq=False)
 class OwnChain:
     """One chain of a trajectory: a row of ``chains``."""
 
-    __slots__ = ("chain", "rollout")
-
-    def __init__(self, rollout: Rollout, chain: Chain) -> None:
-        self.rollout, self.chain = rollout, chain
+    rollout: Rollout
+    chain: Chain
 
     @property
     def tokens(self) -> int | None:
@@ -319,13 +319,13 @@ class OwnChain:
         return None if count is None else count - (self.count("rejected") or 0)
 
 
+@dataclass(slots=True, eq=False)
 class Known:
     """One fact about a trajectory: a row of ``facts``."""
 
-    __slots__ = ("name", "rollout", "value")
-
-    def __init__(self, rollout: Rollout, name: str, value: Any) -> None:
-        self.rollout, self.name, self.value = rollout, name, value
+    rollout: Rollout
+    name: str
+    value: Any
 
 
 def _below(span: Span, by_id: Mapping[str, Span], calls: Mapping[str, Call]) -> None:
