@@ -83,10 +83,8 @@ class Tables:
         self._acknowledged = acknowledged
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
-        self._versions: dict[str, int] = {}
-        """Trajectories that were committed and may be given once more."""
-        self._given: dict[int, dict[str, int]] = {}
-        """The same by batch."""
+        self._given: dict[str, tuple[int, int]] = {}
+        """Trajectories that were committed and may be given once more -> version, batch."""
         self._written: OrderedDict[str, int] = OrderedDict()
         """Trace id -> digest of its calls."""
         self._removed: dict[str, float] = {}
@@ -101,7 +99,7 @@ class Tables:
         """Commit ``trajectories``; those that are there in this version are passed over. Returns bytes of the files."""
         with self._lock, self._errors():
             self._opened()
-            rollouts = [Rollout(one) for one in trajectories if self._versions.get(one.trace_id, 0) < one.version]
+            rollouts = [Rollout(one) for one in trajectories if not self._has(one)]
             try:
                 return self._write(rollouts) if rollouts else 0
             finally:
@@ -213,7 +211,7 @@ class Tables:
             except FileNotFoundError:
                 text = b""
             found = snapshot(text)
-            self._versions.clear()
+            self._given.clear()
             for commit in found.commits:
                 if commit.batch > self._acknowledged:
                     self._read(commit)
@@ -226,15 +224,15 @@ class Tables:
         """Nobody gives once more what was committed up to ``batch``."""
         with self._lock:
             self._acknowledged = batch
-            for number in [number for number in self._given if number <= batch]:
-                for trace_id, version in self._given.pop(number).items():
-                    if self._versions.get(trace_id) == version:
-                        del self._versions[trace_id]
+            self._given = {trace_id: given for trace_id, given in self._given.items() if given[1] > batch}
+
+    def _has(self, trajectory: Trajectory) -> bool:
+        version, _ = self._given.get(trajectory.trace_id, (0, 0))
+        return version >= trajectory.version
 
     def _know(self, batch: int, versions: Mapping[str, int]) -> None:
-        self._given.setdefault(batch, {}).update(versions)
         for trace_id, version in versions.items():
-            self._versions[trace_id] = max(version, self._versions.get(trace_id, 0))
+            self._given[trace_id] = max((version, batch), self._given.get(trace_id, (0, 0)))
 
     def _read(self, commit: Commit) -> None:
         """Its trajectories may be given once more."""
