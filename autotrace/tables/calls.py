@@ -20,6 +20,18 @@ def _figure(name: str, kind: str, meaning: str, convert: Callable[[Any], Any]) -
     return Column(name, kind, meaning, lambda call: convert(call.figures.get(name)))
 
 
+TRAINED = {
+    "old_log_probs": "old_logprobs", "rollout_log_probs": "trained_logprobs", "entropy": "entropy",
+    "ref_log_prob": "ref_logprobs", "rollout_is_weights": "is_weights", "advantages": "advantages",
+    "loss_mask": "loss_mask",
+}  # fmt: skip
+"""What the trainer computed for tokens, by the trainer's name, which is the column's -> field of ``Span``."""
+
+
+def _trained(name: str, kind: str, meaning: str) -> Column:
+    return of_span(name, kind, meaning, TRAINED[name])
+
+
 def _tool_name(call: Call) -> str | None:
     span = call.span
     named = word(span.attributes.get("tool_name"))
@@ -225,14 +237,12 @@ TOKENS = Table("tokens", "an LLM call for whose tokens the trainer's values were
     Column("turn", "int64", "its row in `turns`; empty: the whole response of an agent whose calls are no pieces of it",
            lambda call: call.turn or None),
     of_span("span_id", "string", "its row in `spans`"),
-    Column("old_log_probs", "list<float32>", "log-probability of each token of the response as the trainer computed it"
-           " before its update; like all of these it may be shorter than the response, where the trainer cut it",
-           attrgetter("span.old_logprobs")),
-    Column("rollout_log_probs", "list<float32>", "as the trainer got it from the engine",
-           attrgetter("span.trained_logprobs")),
-    Column("entropy", "list<float32>", "entropy of the trainer's distribution", attrgetter("span.entropy")),
-    Column("ref_log_prob", "list<float32>", "of the reference model", attrgetter("span.ref_logprobs")),
-    Column("rollout_is_weights", "list<float32>", "importance weights", attrgetter("span.is_weights")),
-    Column("advantages", "list<float32>", "where they differ over the tokens", attrgetter("span.advantages")),
-    Column("loss_mask", "list<int8>", "1 where the trainer takes the loss", attrgetter("span.loss_mask")),
+    _trained("old_log_probs", "list<float32>", "log-probability of each token of the response as the trainer computed"
+             " it before its update; like all of these it may be shorter than the response, where the trainer cut it"),
+    _trained("rollout_log_probs", "list<float32>", "as the trainer got it from the engine"),
+    _trained("entropy", "list<float32>", "entropy of the trainer's distribution"),
+    _trained("ref_log_prob", "list<float32>", "of the reference model"),
+    _trained("rollout_is_weights", "list<float32>", "importance weights"),
+    _trained("advantages", "list<float32>", "where they differ over the tokens"),
+    _trained("loss_mask", "list<int8>", "1 where the trainer takes the loss"),
 ), attrgetter("computed"))  # fmt: skip
