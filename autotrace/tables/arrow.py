@@ -7,9 +7,8 @@ import functools
 import os
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -106,63 +105,42 @@ _COMPRESSED = (pa.types.is_string, pa.types.is_list)
 column that is compressed takes memory that has to be cleared first, which costs more than all the rest of it."""
 
 
-class TableFile:
-    """A context manager; ``part`` is whole when it is left. Raises ``OSError`` and ``pa.ArrowException``."""
+def write_file(part: Path, name: str, run_id: str, tables: Iterable[pa.Table]) -> int:
+    """Write the rows of ``tables``, perhaps of an older release, to a file of the table ``name``; how many there were.
+    Raises ``OSError`` and ``pa.ArrowException``."""
+    schema, settings = _layout(name)
+    schema = schema.with_metadata({"autotrace.schema": str(VERSION), "autotrace.run": run_id})
+    descriptor = files.overwrite(part)
+    try:
+        # not Python's file: each of its many writes would wait for the interpreter's lock. By its number: pyarrow
+        # takes names in UTF-8 only
+        file = pa.OSFile(f"/dev/fd/{descriptor}", "wb")
+    finally:
+        os.close(descriptor)
+    rows, waiting, size = 0, list[pa.Table](), 0
+    with file, pq.ParquetWriter(file, schema, **settings) as writer:
+        for table in tables:
+            waiting.append(_conformed(table, schema))
+            rows += table.num_rows
+            size += table.nbytes
+            if size >= GROUP_BYTES:
+                writer.write_table(pa.concat_tables(waiting))
+                waiting, size = [], 0
+        if waiting:
+            writer.write_table(pa.concat_tables(waiting))
+    return rows
 
-    def __init__(self, part: Path, name: str, run_id: str) -> None:
-        schema, self._settings = _layout(name)
-        self._schema = schema.with_metadata({"autotrace.schema": str(VERSION), "autotrace.run": run_id})
-        self._part = part
-        self._waiting: list[pa.Table] = []
-        self._bytes = 0
-        self._writer: pq.ParquetWriter | None = None
-        self.rows = 0
 
-    def add(self, table: pa.Table) -> None:
-        """Add rows."""
-        self._waiting.append(self._conformed(table))
-        self._bytes += table.nbytes
-        self.rows += table.num_rows
-        if self._bytes >= GROUP_BYTES:
-            self._flush()
-
-    def _conformed(self, table: pa.Table) -> pa.Table:
-        """``table``, perhaps of an older release, with the columns of this one."""
-        if table.schema.equals(self._schema):
-            return table.replace_schema_metadata(self._schema.metadata)
-        names = set(table.column_names)
-        columns = [
-            table[column.name].cast(column.type) if column.name in names else pa.nulls(len(table), column.type)
-            for column in self._schema
-        ]
-        return pa.Table.from_arrays(columns, schema=self._schema)
-
-    def _flush(self) -> None:
-        if self._waiting and self._writer is not None:
-            self._writer.write_table(pa.concat_tables(self._waiting))
-        self._waiting, self._bytes = [], 0
-
-    def __enter__(self) -> TableFile:
-        descriptor = files.overwrite(self._part)
-        try:
-            # not Python's file: each of its many writes would wait for the interpreter's lock. By its number: pyarrow
-            # takes names in UTF-8 only
-            self._file = pa.OSFile(f"/dev/fd/{descriptor}", "wb")
-        finally:
-            os.close(descriptor)
-        self._writer = pq.ParquetWriter(self._file, self._schema, **self._settings)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._flush()
-            if self._writer is not None:
-                self._writer.close()
-        finally:
-            self._file.close()
+def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``table`` with the columns of ``schema``."""
+    if table.schema.equals(schema):
+        return table.replace_schema_metadata(schema.metadata)
+    names = set(table.column_names)
+    columns = [
+        table[column.name].cast(column.type) if column.name in names else pa.nulls(len(table), column.type)
+        for column in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 @functools.cache

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 
 from autotrace.run import files
 from autotrace.tables import arrow, metrics
-from autotrace.tables.arrow import TableFile
 from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commit, Snapshot, snapshot
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import failed, sync
@@ -123,16 +122,10 @@ class Tables:
                 return False
             table, paths = chosen
             name = f"{found.batch + 1:06}.c{SUFFIX}"
-            part = self._part(table, name)
             superseded = {} if table == METRICS.name else found.superseded
-            with TableFile(part, table, self.run_id) as file:
-                for path in paths:
-                    for some in counting(self.folder / path, superseded):
-                        file.add(some)
-            added = {table: self._placed(part, table, name, file.rows)} if file.rows else {}
-            if not file.rows:
-                part.unlink()
-            self._append(Commit(found.batch + 1, time.time_ns(), added, paths))
+            rows = (some for path in paths for some in counting(self.folder / path, superseded))
+            added = self._file(table, name, rows)
+            self._append(Commit(found.batch + 1, time.time_ns(), {table: added} if added.rows else {}, paths))
             self._removed |= dict.fromkeys(paths, time.monotonic())
             return True
 
@@ -166,27 +159,26 @@ class Tables:
 
     def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int) -> int:
         batch = self._opened().batch + 1
-        name, added = f"{batch:06}{SUFFIX}", {}
-        for table, content in made.items():
-            part = self._part(table, name)
-            with TableFile(part, table, self.run_id) as file:
-                file.add(content)
-            added[table] = self._placed(part, table, name, content.num_rows)
+        name = f"{batch:06}{SUFFIX}"
+        added = {table: self._file(table, name, [content]) for table, content in made.items()}
         self._append(Commit(batch, time.time_ns(), added, [], supersedes, count))
         return sum(file.bytes for file in added.values())
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def _part(self, table: str, name: str) -> Path:
-        files.folder(self.folder / table)
-        return self.folder / table / f".{name}.part"
-
-    def _placed(self, part: Path, table: str, name: str, count: int) -> Added:
-        """The part gets its name. It counts once a line names it."""
+    def _file(self, table: str, name: str, rows: Iterable[pa.Table]) -> Added:
+        """A file with ``rows``; without any there is none. It counts once a line names it."""
+        folder = self.folder / table
+        files.folder(folder)
+        part = folder / f".{name}.part"
+        count = arrow.write_file(part, table, self.run_id, rows)
+        if not count:
+            part.unlink()
+            return Added(name, 0, 0)
         sync(part)
-        os.replace(part, self.folder / table / name)
-        sync(part.parent)
-        return Added(name, count, (self.folder / table / name).stat().st_size)
+        os.replace(part, folder / name)
+        sync(folder)
+        return Added(name, count, (folder / name).stat().st_size)
 
     def _append(self, commit: Commit) -> None:
         """The commit."""
