@@ -12,7 +12,7 @@ from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.tables import metrics
-from autotrace.tables.commits import FILE, FOLDER, Snapshot, snapshot
+from autotrace.tables.commits import FILE, FOLDER, Snapshot, asked_again, snapshot
 from autotrace.tables.engine import connect, first_line, of_file, read
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-TRIES = 3
-"""Files may be made one of between the look at the lines and at them."""
 _NAME = re.compile(r"\d{6,}(\.c)?\.parquet")
 
 
@@ -37,7 +35,7 @@ class Committed(Source):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.folder = path / FOLDER
-        self._look()
+        self._snapshot, self._files = asked_again(self._look)
 
     @cached_property
     def info(self) -> RunInfo:  # type: ignore[override]  # asked for only where there is no run folder
@@ -53,25 +51,19 @@ class Committed(Source):
         ((run_id, start, count),) = self.asked(sql)
         return run_id, start, count
 
-    def _look(self) -> None:
-        for attempt in range(TRIES):
-            try:
-                text = files.read(self.folder.parent, FOLDER, FILE)
-            except FileNotFoundError:
-                text = b""
-            found = snapshot(text)
-            try:
-                self._files = {table: self._found(found, table) for table in TABLES}
-                self._snapshot = found
-                return
-            except FileNotFoundError:
-                if attempt == TRIES - 1:
-                    raise
+    def _look(self) -> tuple[Snapshot, dict[str, Sequence[str]]]:
+        """What counts now, and the files of each table."""
+        try:
+            text = files.read(self.path, FOLDER, FILE)
+        except FileNotFoundError:
+            text = b""
+        found = snapshot(text)
+        return found, {table: self._found(found, table) for table in TABLES}
 
     def look_again(self) -> bool:
         """See ``Source``: the end of the run makes one of some."""
         before = self._files
-        self._look()
+        self._snapshot, self._files = asked_again(self._look)
         if self._files == before:
             return False
         self.close()

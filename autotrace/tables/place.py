@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autotrace.run import files
-from autotrace.tables.commits import FILE, FOLDER, snapshot
+from autotrace.tables.commits import FILE, FOLDER, asked_again, snapshot
 
 VARIABLE = "AUTOTRACE_PARQUET"
 """Folder or URL (``s3://bucket/folder``) of the Parquet files; default: ``parquet`` in the run directory."""
@@ -259,10 +259,6 @@ _REMEDIES = {
 """Exception -> what a person must do; all others may pass by themselves."""
 
 
-TRIES = 5
-"""Files may be made one of while they are copied: then the lines are read again."""
-
-
 class Copy:
     """Copies the tables of ``run_folder`` to ``folder`` of a place."""
 
@@ -276,16 +272,11 @@ class Copy:
     def update(self) -> int:
         """Copy what was committed since; bytes. Raises ``PlaceError``, or ``OSError`` where the tables cannot be read;
         then it may be tried again."""
-        for attempt in range(TRIES):
-            try:
-                return self._update()
-            except FileNotFoundError:
-                if attempt == TRIES - 1:
-                    raise
-            except BaseException:
-                self._there = None
-                raise
-        raise AssertionError
+        try:
+            return asked_again(self._update)
+        except BaseException:
+            self._there = None
+            raise
 
     def _update(self) -> int:
         text = (self._tables / FILE).read_bytes()

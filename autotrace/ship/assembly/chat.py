@@ -8,7 +8,6 @@ and are never guessed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -155,8 +154,7 @@ def _call(item: Mapping[str, Any], identity: Any) -> Message:
     function = item.get("function") if isinstance(item.get("function"), dict) else item
     assert isinstance(function, dict)
     arguments = next((function[key] for key in ("arguments", "args", "input") if key in function), "")
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return {"id": identity, "type": "function", "function": {"name": function.get("name"), "arguments": text}}
+    return message_parts.tool_call(identity, function.get("name"), arguments)
 
 
 def _content(value: Any) -> Any:

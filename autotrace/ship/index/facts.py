@@ -190,16 +190,12 @@ class FactBook:
         """The latest trajectory of that key which had begun when the fact was reported."""
         if uid is None:
             return None
-        if session is not None:
-            sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ? AND session = ?"
-            values: tuple[Any, ...] = (uid, session)
-        else:
-            sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ?"
-            values = (uid,)
-        candidates = self._state.db.execute(sql, values).fetchall()
+        candidates = self._state.db.execute(
+            "SELECT trace_id, start_ns FROM traces WHERE uid = ? AND (? IS NULL OR session = ?) ORDER BY start_ns",
+            (uid, session, session),
+        ).fetchall()
         if session is None and len(candidates) != 1:
             return None  # the uid alone names a group
-        candidates.sort(key=lambda row: row["start_ns"] or 0)
         begun = [row for row in candidates if (row["start_ns"] or 0) <= at_ns]
         chosen = begun[-1:] or candidates[:1]
         return chosen[0]["trace_id"] if chosen else None
