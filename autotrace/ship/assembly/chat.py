@@ -118,8 +118,8 @@ def _spoken(role: str, item: Mapping[str, Any]) -> list[Message]:
     message: Message = {
         name: value for name, value in item.items() if value is not None and name not in ("type", "role", "content")
     }
-    asked = item.get("tool_calls")
-    calls = [_call(call, call.get("id")) for call in (asked if isinstance(asked, list) else []) if _is_mapping(call)]
+    asked = item["tool_calls"] if isinstance(item.get("tool_calls"), list) else []
+    calls = [_call(call, call.get("id")) for call in asked if isinstance(call, dict)]
     blocks = item.get("content")
     kept, results, thoughts = blocks, [], []
     if isinstance(blocks, list):
@@ -283,7 +283,3 @@ def _rest(span: Span) -> Any:
         told = {"type", "index", "message", "text", "finish_reason", *tokens}
         rest |= {name: value for name, value in choices[0].items() if name not in told and value is not None}
     return rest or None
-
-
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, dict)
