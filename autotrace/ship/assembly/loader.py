@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,6 +142,13 @@ class Loader:
             return self._tables.stored([trace_id]).get(trace_id)
         except (Gone, QueryError) as error:
             raise OSError(str(error)) from error
+
+    def records_of(self, trace_id: str) -> Iterator[tuple[Origin, list[Located]]]:
+        """What was read of a trace before: segments and the records in each; what cannot be read is left out."""
+        offsets_of = self._state.offsets_of(trace_id)
+        for segment, name, origin in self._in_order(offsets_of):
+            with suppress(OSError):
+                yield origin, list(self._read(name, offsets_of[segment]))
 
     def _read(self, name: str, offsets: Sequence[int]) -> Iterator[Located]:
         with opened(self._run_folder, name) as fd:

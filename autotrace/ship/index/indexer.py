@@ -82,7 +82,7 @@ class Indexer:
         self._segments = Segments(state, run_folder, info.run_id)
         self._facts = FactBook(state)
         self._joins = Joins(state)
-        self._traces = Traces(state, self._segments, self._joins)
+        self._traces = Traces(state, self.loader, self._joins)
         self._calls = Calls(self._traces, self._joins, self._processes, self.loader.kept, self._root)
         self._binds = binds_of(state)
         self._clocks: Mapping[str, int] = {}

@@ -8,7 +8,7 @@ import msgspec
 
 from autotrace.ship.index.processes import Processes
 from autotrace.ship.store.state import State
-from autotrace.spool.reader import Located, SegmentFile, SegmentReader, opened, records_at
+from autotrace.spool.reader import Located, SegmentFile, SegmentReader
 from autotrace.spool.records import Define, Header
 from autotrace.trajectory.jsonable import text
 
@@ -43,26 +43,21 @@ class Segments:
         self._run_folder = run_folder
         self._run_id = run_id
         self._segments: dict[str, Segment] = {}
-        self._names: dict[int, str] = {}
         for name, row in state.segments().items():
             header = None if row["header"] is None else msgspec.msgpack.decode(row["header"], type=Header)
             reader = SegmentReader(run_folder, name, row["offset"], header)
             reader.sealed, reader.unusable = row["sealed"], row["unusable"]
-            segment = self._add(row["id"], name, reader)
+            segment = self._segments[name] = Segment(row["id"], name, reader)
             for define in state.db.execute("SELECT * FROM defines WHERE segment = ?", (segment.id,)):
                 segment.targets[define["id"]] = (define["name"], define["role"])
-
-    def _add(self, id: int, name: str, reader: SegmentReader) -> Segment:
-        self._names[id] = name
-        segment = self._segments[name] = Segment(id, name, reader)
-        return segment
 
     def of(self, file: SegmentFile) -> Segment:
         """The segment ``file``, added when it is new."""
         segment = self._segments.get(file.name)
         if segment is None:
             reader = SegmentReader(self._run_folder, file.name)
-            segment = self._add(self._state.add_segment(file.name), file.name, reader)
+            segment = Segment(self._state.add_segment(file.name), file.name, reader)
+            self._segments[file.name] = segment
         return segment
 
     @property
@@ -91,15 +86,3 @@ class Segments:
         """A target is named."""
         segment.targets[define.id] = (define.name, define.role)
         self._state.put_define(segment.id, define)
-
-    def records_of(self, trace_id: str) -> list[tuple[Segment, list[Located]]]:
-        """What was read of a trace before: segments and the records in each; what cannot be read is left out."""
-        records = []
-        for id, offsets in self._state.offsets_of(trace_id).items():
-            name = self._names[id]
-            try:
-                with opened(self._run_folder, name) as fd:
-                    records.append((self._segments[name], list(records_at(fd, offsets))))
-            except OSError:
-                continue
-        return records
