@@ -27,14 +27,10 @@ MAX_ID = 1 << 22
 """Today's vocabularies end far below it; a table of more would be mostly empty."""
 
 
-class TooLarge(Exception):
-    """An id is above ``MAX_ID``."""
-
-
 class ByteLevel:
     """Decodes as ``tokenizer`` does, special tokens kept. ``much``: pyarrow may be imported for it.
 
-    Raises ``TooLarge``.
+    Raises ``ValueError`` for an id above ``MAX_ID``.
     """
 
     joins = True
@@ -48,7 +44,7 @@ class ByteLevel:
         if len(tokens) < len(vocabulary) and hasattr(tokenizer, "id_to_token"):  # two of them have the same id
             tokens = {number: tokenizer.id_to_token(number) for number in tokens}
         if max(tokens, default=-1) > MAX_ID:
-            raise TooLarge
+            raise ValueError(f"it has an id above {MAX_ID}")
         self._bytes: list[Any] = [None] * (max(tokens, default=-1) + 1)
         """By id; None: there is no such token."""
         for number, token in tokens.items():
@@ -91,11 +87,11 @@ def decoder(tokenizer: Any, samples: Iterable[list[int]], *, much: bool = False)
     """What ``tokenizer`` (a ``tokenizers.Tokenizer``) decodes to with special tokens kept, or None where its decoder is
     another one. ``samples``: sequences for which the two are compared."""
     kind = tokenizer.decoder
-    if kind is None or not _is_byte_level(kind):
+    if kind is None or not _is_byte_level(json.loads(kind.__getstate__())):  # to_str() writes the vocabulary
         return None
     try:
         decode = ByteLevel(tokenizer, much=much)
-    except TooLarge:
+    except ValueError:
         return None
     known = [(ids, tokenizer.decode(ids, skip_special_tokens=False)) for ids in samples]
     at_once = decode.each([array("i", ids) for ids, _ in known])
@@ -109,7 +105,7 @@ def of_file(written: bytes, longest: int) -> ByteLevel:
     that is damaged."""
     spec = json.loads(written)
     vocabulary = spec["model"]["vocab"] | {one["content"]: one["id"] for one in spec["added_tokens"]}
-    if [part.get("type") for part in parts(spec["decoder"])] != ["ByteLevel"] or max(map(len, vocabulary)) > longest:
+    if not _is_byte_level(spec["decoder"]) or max(map(len, vocabulary)) > longest:
         raise ValueError("it needs tokenizers, which is not installed")
     return ByteLevel(_Written(vocabulary))
 
@@ -127,8 +123,7 @@ class _Written:
         raise ValueError(f"no such tokens: {ids[:3]}")
 
 
-def _is_byte_level(decoder: Any) -> bool:
-    spec = json.loads(decoder.__getstate__())  # to_str() writes the vocabulary
+def _is_byte_level(spec: Any) -> bool:
     return [part.get("type") for part in parts(spec)] == ["ByteLevel"]
 
 
