@@ -167,7 +167,7 @@ class Tables:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def _file(self, table: str, name: str, rows: Iterable[pa.Table]) -> Added:
-        """A file with ``rows``; without any there is none. It counts once a line names it."""
+        """Write ``rows`` to a file, if there are any. It counts once a line names it."""
         folder = self.folder / table
         files.folder(folder)
         part = folder / f".{name}.part"

@@ -75,7 +75,7 @@ class ByteLevel:
         ends = [*accumulate(map(len, sequences), initial=0)]
         try:
             tokens = self._table.take(pa.Array.from_buffers(pa.uint32(), ends[-1], [None, pa.py_buffer(ids)]))
-        except IndexError:  # an id that is none
+        except IndexError:  # an id without a token
             return None
         if not ids or tokens.null_count:
             return None
