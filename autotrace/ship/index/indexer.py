@@ -21,8 +21,7 @@ from autotrace.ship.index import facts
 from autotrace.ship.index.facts import FactBook
 from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, OpenTrace
-from autotrace.ship.index.processes import Processes
-from autotrace.ship.index.segments import Segment, Segments
+from autotrace.ship.index.processes import Processes, Segment, Segments
 from autotrace.ship.index.summary import add_facts, begin, fill
 from autotrace.ship.index.traces import Calls, Traces
 from autotrace.ship.store.row import Row

@@ -16,8 +16,7 @@ from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.assembly.recent import KeptRecords
 from autotrace.ship.index.joins import Joins
 from autotrace.ship.index.open_traces import MAX_LATE_CALLS, OpenTrace
-from autotrace.ship.index.processes import Processes
-from autotrace.ship.index.segments import Segment
+from autotrace.ship.index.processes import Processes, Segment
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located
