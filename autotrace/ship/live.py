@@ -134,7 +134,7 @@ class Live(Source):
 
     def superseded(self) -> Mapping[str, int]:
         """See ``Source``."""
-        return self._committed.superseded
+        return self._committed.superseded()
 
     def _not_in_tables(self) -> frozenset[str]:
         """The traces that are not in the tables as they are now."""
@@ -211,7 +211,7 @@ class Live(Source):
     def stored(self, trace_ids: Sequence[str]) -> Mapping[str, Trajectory]:
         """See ``Source``."""
         read = self._read
-        found = {} if read is None else self._committed.load([one for one in trace_ids if one not in read])
+        found = {} if read is None else self._committed.stored([one for one in trace_ids if one not in read])
         for one in found.values():
             if any(asked_ids(span) or answered_ids(span) for span in one.llm_spans):
                 self._texts().add_texts(one)  # a tokenizer may have been named since

@@ -29,6 +29,7 @@ from autotrace.spool.reader import SegmentFile, segments
 from autotrace.spool.writer import LOOK_EVERY, REMOVE_ABOVE, REMOVE_TO
 from autotrace.tables.committed import Committed
 from autotrace.tables.engine import read
+from autotrace.tables.rollout import Rollout
 from autotrace.tables.trajectories import TRAJECTORIES
 
 AT_ONCE = 100
@@ -44,10 +45,11 @@ def restore(state: State, run_folder: Path) -> None:
     found = tables.asked(f"SELECT DISTINCT trace_id FROM {read(paths)} ORDER BY trace_id") if paths else []
     with state:
         for start in range(0, len(found), AT_ONCE):
-            for one in tables.load([trace_id for (trace_id,) in found[start : start + AT_ONCE]]).values():
+            for one in tables.stored([trace_id for (trace_id,) in found[start : start + AT_ONCE]]).values():
                 row = Row(one.trace_id, kept=ALL, complete=True, version=one.version, late_spans=one.late_spans)
                 summarise(row, one)
-                row.profile, row.attempt, row.group_key = one.profile, one.attributes.get("attempt", 1), row.group
+                row.profile, row.attempt = one.profile, one.attributes.get("attempt", 1)
+                row.group_key = Rollout(one).group_id
                 state.put_rows([row])
                 state.db.execute("INSERT INTO removed VALUES (?)", (one.trace_id,))
                 state.db.executemany(

@@ -93,7 +93,7 @@ class Shipper:
             for name in self.info.backends:
                 self._outbox.queue.add_missing(name)
                 if once:  # started by the user: a backend may now accept what it rejected before
-                    self._outbox.queue.add_rejected_again(name)
+                    self._outbox.queue.add_again(name, rejected=True)
 
     # -- one round -----------------------------------------------------------------------------------------------------
 

@@ -3,27 +3,21 @@ column. Never in a traced process: it imports pyarrow."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
-from operator import attrgetter, is_
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from autotrace.run import files
-from autotrace.tables.columns import Column, Table
-from autotrace.tables.rollout import Rollout
-from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, VERSION, rows
+from autotrace.tables.columns import Column
+from autotrace.tables.schema import TABLES, VERSION
 from autotrace.trajectory.jsonable import jsonable
-from autotrace.trajectory.model import Trajectory
 
 _SCALARS: dict[str, pa.DataType] = {
     "string": pa.string(), "json": pa.string(), "bool": pa.bool_(), "int64": pa.int64(), "int32": pa.int32(),
@@ -31,8 +25,6 @@ _SCALARS: dict[str, pa.DataType] = {
 }  # fmt: skip
 _CODES = {"int32": "i", "int8": "b", "float32": "f"}
 """Lists of these types are long: ``struct`` packs them by that code in a sixth of the time of pyarrow's own way."""
-_AT_ONCE = 64
-"""Calls whose fields are read before they are put into columns."""
 _MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError, struct.error)
 
 
@@ -43,94 +35,21 @@ def arrow_type(name: str) -> pa.DataType:
     return _SCALARS[name]
 
 
-def arrow_schema(table: Table, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The Arrow schema of ``table``, or of ``columns`` of it in their order. Raises ``KeyError`` for another name."""
-    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in chosen(table, columns)])
-
-
-def chosen(table: Table, columns: Sequence[str] | None) -> list[Column]:
-    """Columns by name, all of them for None. Raises ``KeyError`` for another name."""
-    if columns is None:
-        return list(table.columns)
-    by_name = {column.name: column for column in table.columns}
-    return [by_name[name] for name in columns]
-
-
-def tables(trajectories: Iterable[Trajectory]) -> dict[str, pa.Table]:
-    """The tables of ``trajectories``, by name."""
-    rollouts = [Rollout(trajectory) for trajectory in trajectories]
-    return {name: table_of(table, rollouts) for name, table in OF_TRAJECTORIES.items()}
-
-
-def table_of(table: Table, rollouts: list[Rollout], columns: Sequence[str] | None = None) -> pa.Table:
-    """``table`` (or ``columns`` of it) with the rows of ``rollouts``."""
-    asked = rows(table, rollouts)
-    return from_rows(chosen(table, columns), asked)
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The Arrow schema of a table with ``columns``."""
+    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
 
 def from_rows(columns: Sequence[Column], asked: Sequence[Any]) -> pa.Table:
     """A table of ``columns``, one row for each of ``asked``."""
-    figures: set[str] = set()
-    if any(column.figures for column in columns):
-        figures.update(*(row.figures for row in asked))
-    repeated, fields = _Repeated(asked), _fields(columns, asked)
-    arrays = []
-    for column in columns:
-        if column.figures and figures.isdisjoint(column.figures):
-            arrays.append(pa.nulls(len(asked), arrow_type(column.type)))
-        elif column.of_rollout is not None:
-            arrays.append(repeated.array(column))
-        else:
-            arrays.append(_array(column, asked, None if column.field is None else fields[column.field]))
-    named = [pa.field(column.name, arrow_type(column.type)) for column in columns]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(named))
+    return pa.Table.from_arrays([_array(column, asked) for column in columns], schema=arrow_schema(columns))
 
 
-def _fields(columns: Sequence[Column], asked: Sequence[Any]) -> dict[str, list[Any]]:
-    """What the calls ``asked`` have in each field that ``columns`` read; empty where it is None in all. Each
-    call is looked at once, while it is in the processor's cache."""
-    found: dict[str, list[Any]] = {column.field: [] for column in columns if column.field is not None}
-    of_each = attrgetter("span_id", *found)  # of two and more it makes a tuple
-    for start in range(0, len(asked), _AT_ONCE) if found else ():
-        _, *parts = zip(*[of_each(row.span) for row in asked[start : start + _AT_ONCE]], strict=True)
-        for values, part in zip(found.values(), parts, strict=True):
-            values.extend(part)
-    return {name: [] if all(map(is_, values, repeat(None))) else values for name, values in found.items()}
-
-
-class _Repeated:
-    """Columns whose values are those of the rollout that a row is of: made once a rollout, then repeated."""
-
-    def __init__(self, asked: Sequence[Any]) -> None:
-        self._asked = asked
-        self._rollouts: list[Any] = []
-        self._places: pa.Array | None = None
-
-    def array(self, column: Column) -> pa.Array:
-        """The array of ``column``."""
-        if self._places is None:
-            owners = [row.rollout for row in self._asked]
-            self._rollouts = list(dict.fromkeys(owners))
-            place = {rollout: place for place, rollout in enumerate(self._rollouts)}
-            places = array("i", map(place.__getitem__, owners))
-            self._places = pa.Array.from_buffers(pa.int32(), len(places), [None, pa.py_buffer(places)])
-        assert column.of_rollout is not None
-        each = dataclasses.replace(column, of=column.of_rollout)
-        return _array(each, self._rollouts).take(self._places)
-
-
-def _array(column: Column, asked: Sequence[Any], field: Sequence[Any] | None = None) -> pa.Array:
-    """``field``: the values that it reads; empty: nothing is known."""
+def _array(column: Column, asked: Sequence[Any]) -> pa.Array:
     kind = arrow_type(column.type)
     code = _CODES.get(column.type.removeprefix("list<").removesuffix(">")) if column.type.startswith("list<") else None
-    if field is not None and not field:
-        return pa.nulls(len(asked), kind)
     try:
-        if code is not None:
-            return _lists(kind, code, column, asked)
-        if field is None:
-            return pa.array([*map(column.of, asked)], kind)
-        return pa.array(field if column.made is None else [*map(column.made, field)], kind)
+        return pa.array([*map(column.of, asked)], kind) if code is None else _lists(kind, code, column, asked)
     except _MISFITS:  # a host program's own class, half a character: one odd value must not keep its trajectory out
         return pa.array([_each(column.type, column.of(row)) for row in asked], kind)
 
@@ -139,7 +58,7 @@ def _lists(kind: pa.DataType, code: str, column: Column, asked: Sequence[Any]) -
     """Lists of numbers, None for a list that is not there."""
     width, offsets, end = struct.calcsize(code), array("i", [0]), 0
     packed: list[bytes] = []
-    present: list[bool] = []
+    missing: list[bool] = []
     for row in asked:
         numbers = None if column.packed is None else column.packed(row)
         if numbers is None and (value := column.of(row)) is not None:
@@ -147,11 +66,11 @@ def _lists(kind: pa.DataType, code: str, column: Column, asked: Sequence[Any]) -
         if numbers:
             packed.append(numbers)
             end += len(numbers) // width
-        present.append(numbers is not None)
+        missing.append(numbers is None)
         offsets.append(end)
-    missing = None if all(present) else pa.py_buffer(_bitmap(present))
-    child = pa.Array.from_buffers(kind.value_type, end, [None, pa.py_buffer(b"".join(packed))])
-    return pa.Array.from_buffers(kind, len(present), [missing, pa.py_buffer(offsets)], children=[child])
+    values = pa.Array.from_buffers(kind.value_type, end, [None, pa.py_buffer(b"".join(packed))])
+    ends = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
+    return pa.ListArray.from_arrays(ends, values, kind, mask=pa.array(missing, pa.bool_()))
 
 
 def _numbers(code: str, value: Any) -> bytes:
@@ -160,17 +79,10 @@ def _numbers(code: str, value: Any) -> bytes:
     return bytes(value) if code == "b" else struct.pack(f"{len(value)}{code}", *value)
 
 
-def _bitmap(present: list[bool]) -> bytes:
-    bits = sum(1 << place for place, there in enumerate(present) if there)
-    return bits.to_bytes((len(present) + 7) // 8, "little")
-
-
 def _each(kind: str, value: Any) -> Any:
     """``value`` if it fits into a column of ``kind``, else as it can, else None."""
-    convert: Callable[[Any], Any] = jsonable
     try:
-        plain = convert(value)
-        return pa.array([plain], arrow_type(kind))[0].as_py()
+        return pa.array([jsonable(value)], arrow_type(kind))[0].as_py()
     except _MISFITS:
         return None
 
@@ -193,75 +105,50 @@ _COMPRESSED = (pa.types.is_string, pa.types.is_list)
 column that is compressed takes memory that has to be cleared first, which costs more than all the rest of it."""
 
 
-class TableFile:
-    """A context manager; ``part`` is whole when it is left. Raises ``OSError`` and ``pa.ArrowException``."""
+def write_file(part: Path, name: str, run_id: str, tables: Iterable[pa.Table]) -> int:
+    """Write the rows of ``tables``, perhaps of an older release, to a file of the table ``name``; how many there were.
+    Raises ``OSError`` and ``pa.ArrowException``."""
+    schema, settings = _layout(name)
+    schema = schema.with_metadata({"autotrace.schema": str(VERSION), "autotrace.run": run_id})
+    descriptor = files.overwrite(part)
+    try:
+        # not Python's file: each of its many writes would wait for the interpreter's lock. By its number: pyarrow
+        # takes names in UTF-8 only
+        file = pa.OSFile(f"/dev/fd/{descriptor}", "wb")
+    finally:
+        os.close(descriptor)
+    rows, waiting, size = 0, list[pa.Table](), 0
+    with file, pq.ParquetWriter(file, schema, **settings) as writer:
+        for table in tables:
+            waiting.append(_conformed(table, schema))
+            rows += table.num_rows
+            size += table.nbytes
+            if size >= GROUP_BYTES:
+                writer.write_table(pa.concat_tables(waiting))
+                waiting, size = [], 0
+        if waiting:
+            writer.write_table(pa.concat_tables(waiting))
+    return rows
 
-    def __init__(self, part: Path, name: str, run_id: str) -> None:
-        schema, self._settings = _layout(name)
-        self._schema = schema.with_metadata({"autotrace.schema": str(VERSION), "autotrace.run": run_id})
-        self._part = part
-        self._waiting: list[pa.Table] = []
-        self._bytes = 0
-        self._writer: pq.ParquetWriter | None = None
-        self.rows = 0
 
-    def add(self, table: pa.Table) -> None:
-        """Add rows."""
-        self._waiting.append(self._conformed(table))
-        self._bytes += table.nbytes
-        self.rows += table.num_rows
-        if self._bytes >= GROUP_BYTES:
-            self._flush()
-
-    def _conformed(self, table: pa.Table) -> pa.Table:
-        """``table``, perhaps of an older release, with the columns of this one."""
-        if table.schema.equals(self._schema):
-            return table.replace_schema_metadata(self._schema.metadata)
-        names = set(table.column_names)
-        columns = [
-            table[column.name].cast(column.type) if column.name in names else pa.nulls(len(table), column.type)
-            for column in self._schema
-        ]
-        return pa.Table.from_arrays(columns, schema=self._schema)
-
-    def _flush(self) -> None:
-        if self._waiting and self._writer is not None:
-            self._writer.write_table(pa.concat_tables(self._waiting))
-        self._waiting, self._bytes = [], 0
-
-    def __enter__(self) -> TableFile:
-        descriptor = files.overwrite(self._part)
-        try:
-            # not Python's file: each of its many writes would wait for the interpreter's lock. By its number: pyarrow
-            # takes names in UTF-8 only
-            self._file = pa.OSFile(f"/dev/fd/{descriptor}", "wb")
-        finally:
-            os.close(descriptor)
-        self._writer = pq.ParquetWriter(self._file, self._schema, **self._settings)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._flush()
-            if self._writer is not None:
-                self._writer.close()
-        finally:
-            self._file.close()
+def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """``table`` with the columns of ``schema``."""
+    if table.schema.equals(schema):
+        return table.replace_schema_metadata(schema.metadata)
+    names = set(table.column_names)
+    columns = [
+        table[column.name].cast(column.type) if column.name in names else pa.nulls(len(table), column.type)
+        for column in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 @functools.cache
 def _layout(name: str) -> tuple[pa.Schema, dict[str, Any]]:
     """The schema of a table, and how its columns are written."""
-    schema = arrow_schema(TABLES[name])
-    return schema, _settings(schema)
-
-
-def _settings(schema: pa.Schema) -> dict[str, Any]:
+    schema = arrow_schema(TABLES[name].columns)
     plain = {*UNIQUE, *TOKENS, *TEXTS}
-    return {
+    return schema, {
         "compression": {_leaf(column): "zstd" if _is_compressed(column) else "none" for column in schema},
         "compression_level": {_leaf(column): 1 for column in schema if _is_compressed(column)},
         "use_dictionary": [_leaf(column) for column in schema if column.name not in plain],

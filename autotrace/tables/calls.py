@@ -17,7 +17,19 @@ from autotrace.trajectory.span_text import answered_words, asked_words
 
 
 def _figure(name: str, kind: str, meaning: str, convert: Callable[[Any], Any]) -> Column:
-    return Column(name, kind, meaning, lambda call: convert(call.figures.get(name)), figures=(name,))
+    return Column(name, kind, meaning, lambda call: convert(call.figures.get(name)))
+
+
+TRAINED = {
+    "old_log_probs": "old_logprobs", "rollout_log_probs": "trained_logprobs", "entropy": "entropy",
+    "ref_log_prob": "ref_logprobs", "rollout_is_weights": "is_weights", "advantages": "advantages",
+    "loss_mask": "loss_mask",
+}  # fmt: skip
+"""What the trainer computed for tokens, by the trainer's name, which is the column's -> field of ``Span``."""
+
+
+def _trained(name: str, kind: str, meaning: str) -> Column:
+    return of_span(name, kind, meaning, TRAINED[name])
 
 
 def _tool_name(call: Call) -> str | None:
@@ -170,7 +182,7 @@ TURNS = Table("turns", "an LLM call of the agent", (
     Column("response_parts", "json", "the response of the whole conversation, divided into the model's parts and the"
            " tools', or the lengths of these in characters", _parts, text=True),
     Column("finish_reason", "string", "why the response ended: `stop`, `length`, ...",
-           lambda call: finish_reason(call.figures), figures=("finish_reason", "stop_reason")),
+           lambda call: finish_reason(call.figures)),
     _figure("weight_version", "int64", "the weights that answered (veRL: the step)", integer),
     _figure("weight_versions", "json", "which weights made which tokens, where the engine says so", json),
     Column("model", "string", "name of the model", _model),
@@ -184,13 +196,12 @@ TURNS = Table("turns", "an LLM call of the agent", (
     _figure("prefill_s", "float64", "s of prefill", number),
     _figure("decode_s", "float64", "s from the first token to the last", number),
     Column("preemptions", "int64", "how often it was removed from the batch",
-           lambda call: integer(call.figures.get("preemptions", call.figures.get("num_preempted"))),
-           figures=("preemptions", "num_preempted")),
+           lambda call: integer(call.figures.get("preemptions", call.figures.get("num_preempted")))),
     _figure("preempted_s", "float64", "s of `decode_s` in which it waited to be resumed", number),
     _figure("itl_mean_ms", "float64", "mean ms between two outputs", number),
     _figure("itl_max_ms", "float64", "longest ms between two outputs", number),
     of_span("host", "string", "the machine that made the call"),
-))  # fmt: skip
+), attrgetter("worded"))  # fmt: skip
 
 SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the reward, the trainer", (
     *OF_ROLLOUT,
@@ -219,21 +230,19 @@ SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the re
     of_span("attributes", "json", "what the list asks to be recorded, and what adapters add", made=json),
     of_span("host", "string", "the machine"),
     of_span("pid", "int64", "the process"),
-))  # fmt: skip
+), attrgetter("spans"))  # fmt: skip
 
 TOKENS = Table("tokens", "an LLM call for whose tokens the trainer's values were recorded, of some trajectories", (
     *OF_ROLLOUT,
     Column("turn", "int64", "its row in `turns`; empty: the whole response of an agent whose calls are no pieces of it",
            lambda call: call.turn or None),
     of_span("span_id", "string", "its row in `spans`"),
-    Column("old_log_probs", "list<float32>", "log-probability of each token of the response as the trainer computed it"
-           " before its update; like all of these it may be shorter than the response, where the trainer cut it",
-           attrgetter("span.old_logprobs")),
-    Column("rollout_log_probs", "list<float32>", "as the trainer got it from the engine",
-           attrgetter("span.trained_logprobs")),
-    Column("entropy", "list<float32>", "entropy of the trainer's distribution", attrgetter("span.entropy")),
-    Column("ref_log_prob", "list<float32>", "of the reference model", attrgetter("span.ref_logprobs")),
-    Column("rollout_is_weights", "list<float32>", "importance weights", attrgetter("span.is_weights")),
-    Column("advantages", "list<float32>", "where they differ over the tokens", attrgetter("span.advantages")),
-    Column("loss_mask", "list<int8>", "1 where the trainer takes the loss", attrgetter("span.loss_mask")),
-))  # fmt: skip
+    _trained("old_log_probs", "list<float32>", "log-probability of each token of the response as the trainer computed"
+             " it before its update; like all of these it may be shorter than the response, where the trainer cut it"),
+    _trained("rollout_log_probs", "list<float32>", "as the trainer got it from the engine"),
+    _trained("entropy", "list<float32>", "entropy of the trainer's distribution"),
+    _trained("ref_log_prob", "list<float32>", "of the reference model"),
+    _trained("rollout_is_weights", "list<float32>", "importance weights"),
+    _trained("advantages", "list<float32>", "where they differ over the tokens"),
+    _trained("loss_mask", "list<int8>", "1 where the trainer takes the loss"),
+), attrgetter("computed"))  # fmt: skip

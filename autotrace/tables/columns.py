@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -24,15 +24,6 @@ class Column:
     """Needs the tokens decoded."""
     packed: Callable[[Any], bytes | None] | None = None
     """Of a list of numbers: the same as an array of them has it, where that is at hand; None: ask ``of``."""
-    figures: tuple[str, ...] = ()
-    """What is asked of a call, or of a trajectory's calls: nothing is known where no call has any of these."""
-    field: str | None = None
-    """The one field of a call's span that it is made of, by ``made``; nothing is known where that is None. None: more
-    is."""
-    made: Callable[[Any], Any] | None = None
-    """None: the field is the value."""
-    of_rollout: Callable[[Any], Any] | None = None
-    """The same for all rows of a rollout: its value, of the rollout."""
     head: str = ""
     """Of a trajectory's: its head in ``autotrace ls``, which shows it where a trajectory has a value. Empty: not shown,
     or shown in a way of its own."""
@@ -48,6 +39,12 @@ class Table:
     row: str
     """What a row is."""
     columns: tuple[Column, ...]
+    of: Callable[[Any], Iterable[Any]] = lambda rollout: ()
+    """What ``Column.of`` is asked for each row that a ``Rollout`` has."""
+
+    def rows(self, rollouts: Iterable[Any]) -> list[Any]:
+        """The same of all ``rollouts``."""
+        return [row for rollout in rollouts for row in self.of(rollout)]
 
     def chosen(self, *names: str) -> list[Column]:
         """The columns that are called so. Raises ``KeyError``."""
@@ -64,9 +61,7 @@ IDENTITY = (
     Column("rollout_n", "int64", "number of the rollout in its group", attrgetter("rollout_n"), tag=True),
     Column("validate", "bool", "whether it is of a validation", attrgetter("validate"), tag=True),
 )
-OF_ROLLOUT = tuple(
-    dataclasses.replace(column, of=attrgetter(f"rollout.{column.name}"), of_rollout=column.of) for column in IDENTITY
-)
+OF_ROLLOUT = tuple(dataclasses.replace(column, of=attrgetter(f"rollout.{column.name}")) for column in IDENTITY)
 
 
 def of_span(
@@ -80,9 +75,7 @@ def of_span(
 ) -> Column:
     """A column that is made of one field of a call's span: of the one that is called the same, as it is."""
     of = attrgetter(f"span.{field or name}")
-    return Column(
-        name, kind, meaning, of if made is None else lambda call: made(of(call)), text, field=field or name, made=made
-    )
+    return Column(name, kind, meaning, of if made is None else lambda call: made(of(call)), text)
 
 
 def duration(start_ns: int, end_ns: int | None) -> float | None:

@@ -7,9 +7,12 @@ has a snapshot: files never change, and one that is taken away stays on the disk
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -18,6 +21,19 @@ SUFFIX = ".parquet"
 _FILE = re.compile(r"[a-z_]+/[0-9A-Za-z][0-9A-Za-z._-]*\.parquet")
 LINGERS = 60.0
 """Seconds for which a file that was taken away can still be read."""
+
+
+TRIES = 5
+T = TypeVar("T")
+
+
+def asked_again(ask: Callable[[], T]) -> T:
+    """``ask``, which reads the lines and then files that they name, until these are there: files may be made one
+    between the two. Raises ``FileNotFoundError``."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(FileNotFoundError):
+            return ask()
+    return ask()
 
 
 class Added(msgspec.Struct, array_like=True):

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotrace.run import files, layout
+from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.tables import metrics
-from autotrace.tables.commits import FILE, FOLDER, Snapshot, snapshot
+from autotrace.tables.commits import FILE, FOLDER, Snapshot, asked_again, snapshot
 from autotrace.tables.engine import connect, first_line, of_file, read
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
@@ -24,38 +25,45 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-TRIES = 3
-"""Files may be made one of between the look at the lines and at them."""
 _NAME = re.compile(r"\d{6,}(\.c)?\.parquet")
 
 
-class Committed:
-    """The tables in ``folder``, which may be a stranger's: no link in it is followed. Raises ``OSError``."""
+class Committed(Source):
+    """The tables in the folder of a run, or in a copy that has nothing else of it. The folder may be a stranger's: no
+    link in it is followed. Raises ``OSError``."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / FOLDER
-        self._look()
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.folder = path / FOLDER
+        self._snapshot, self._files = asked_again(self._look)
 
-    def _look(self) -> None:
-        for attempt in range(TRIES):
-            try:
-                text = files.read(self.folder.parent, FOLDER, FILE)
-            except FileNotFoundError:
-                text = b""
-            found = snapshot(text)
-            try:
-                self._files = {table: self._found(found, table) for table in TABLES}
-                self._snapshot = found
-                return
-            except FileNotFoundError:
-                if attempt == TRIES - 1:
-                    raise
+    @cached_property
+    def info(self) -> RunInfo:  # type: ignore[override]  # asked for only where there is no run folder
+        """See ``Source``: as far as the tables say it."""
+        run_id, start, _ = self._run
+        return stored_info(run_id or self.path.name, start)
+
+    @cached_property
+    def _run(self) -> tuple[str, int, int]:
+        """Id of the run, its start, and how many trajectories there are."""
+        paths = self.files(TRAJECTORIES.name)
+        sql = f"SELECT any_value(run_id), min(start_ns), count(*) FROM {read(paths)}" if paths else "SELECT '', 0, 0"
+        ((run_id, start, count),) = self.asked(sql)
+        return run_id, start, count
+
+    def _look(self) -> tuple[Snapshot, dict[str, Sequence[str]]]:
+        """What counts now, and the files of each table."""
+        try:
+            text = files.read(self.path, FOLDER, FILE)
+        except FileNotFoundError:
+            text = b""
+        found = snapshot(text)
+        return found, {table: self._found(found, table) for table in TABLES}
 
     def look_again(self) -> bool:
-        """Whether there are other files by now: the end of the run makes one of some. Raises ``OSError``,
-        ``QueryError``."""
+        """See ``Source``: the end of the run makes one of some."""
         before = self._files
-        self._look()
+        self._snapshot, self._files = asked_again(self._look)
         if self._files == before:
             return False
         self.close()
@@ -65,13 +73,12 @@ class Committed:
         """There is something."""
         return bool(self._snapshot.commits)
 
-    @property
     def superseded(self) -> Mapping[str, int]:
-        """Trace id -> version: rows with a smaller one do not count."""
+        """See ``Source``."""
         return self._snapshot.superseded
 
     def files(self, table: str) -> Sequence[str]:
-        """Of ``table``, oldest first."""
+        """See ``Source``; oldest first."""
         return self._files[table]
 
     def _found(self, found: Snapshot, table: str) -> Sequence[str]:
@@ -81,8 +88,19 @@ class Committed:
         linked = (self.folder / table).is_symlink()
         return [str(path) for path in paths if not linked and files.is_ours(path.lstat())]
 
-    def load(self, trace_ids: Sequence[str]) -> dict[str, Trajectory]:
-        """Whole trajectories by id, those that are there. Raises ``Gone``."""
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines:
+        """See ``Source``: everything is in files."""
+        return iter(())
+
+    def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
+        """See ``Source``."""
+        found = self.stored([trace_id])
+        if trace_id not in found:
+            raise Gone(f"trace {trace_id} is gone from {self.path}")
+        return found[trace_id]
+
+    def stored(self, trace_ids: Sequence[str]) -> Mapping[str, Trajectory]:
+        """See ``Source``. Raises ``Gone``."""
         try:
             return self._load(trace_ids)
         except Gone:
@@ -136,7 +154,7 @@ class Committed:
         return self._database.sql(sql, params={"ids": list(trace_ids)}).to_arrow_table()
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
-        """Step -> what the trainer logged about it."""
+        """See ``Source``."""
         paths = self.files(METRICS.name)
         if not paths:
             return {}
@@ -160,72 +178,26 @@ class Committed:
     def _database(self) -> duckdb.DuckDBPyConnection:
         return connect([file for name in TABLES for file in self.files(name)], threads="1")
 
-    def close(self) -> None:
-        """Close what was opened."""
-        if "_database" in self.__dict__:
-            self._database.close()
-            del self._database
-
-
-class TableFolder(Source):
-    """The trajectories of one run of which there are only the tables: an export, or a copy."""
-
-    def __init__(self, path: Path) -> None:
-        self._committed = Committed(path)
-        paths = self._committed.files(TRAJECTORIES.name)
-        sql = f"SELECT any_value(run_id), min(start_ns), count(*) FROM {read(paths)}" if paths else "SELECT '', 0, 0"
-        ((run_id, start, self._count),) = self._committed.asked(sql)
-        super().__init__(path, stored_info(run_id or path.name, start))
-
-    def files(self, table: str) -> Sequence[str]:
-        """See ``Source``."""
-        return self._committed.files(table)
-
-    def look_again(self) -> bool:
-        """See ``Source``."""
-        return self._committed.look_again()
-
-    def superseded(self) -> Mapping[str, int]:
-        """See ``Source``."""
-        return self._committed.superseded
-
-    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines:
-        """See ``Source``: everything is in files."""
-        return iter(())
-
-    def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
-        """See ``Source``."""
-        found = self._committed.load([trace_id])
-        if trace_id not in found:
-            raise Gone(f"trace {trace_id} is gone from {self.path}")
-        return found[trace_id]
-
-    def stored(self, trace_ids: Sequence[str]) -> Mapping[str, Trajectory]:
-        """See ``Source``."""
-        return self._committed.load(trace_ids)
-
-    def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
-        """See ``Source``."""
-        return self._committed.step_facts(step)
-
     def status(self) -> Status:
         """See ``Source``."""
-        return Status(STORED, self.info.run_id, trajectories=self._count)
+        return Status(STORED, self.info.run_id, trajectories=self._run[2])
 
     def fingerprint(self) -> object:
         """See ``Source``."""
-        lines = self._committed.folder / FILE
+        lines = self.folder / FILE
         return lines.stat().st_size if lines.exists() else None
 
     def close(self) -> None:
         """See ``Source``."""
-        self._committed.close()
+        if "_database" in self.__dict__:
+            self._database.close()
+            del self._database
 
 
 def table_folders(path: Path) -> list[Source]:
     """The runs of which ``path`` has the tables alone: itself, those in it, and those by project in it."""
     found = [path, *(path.glob("*/")), *path.glob("*/*/")] if path.is_dir() else []
     return [
-        TableFolder(folder) for folder in sorted(found)
+        Committed(folder) for folder in sorted(found)
         if (folder / FOLDER / FILE).is_file() and not (folder / layout.RUN_JSON).exists()
     ]  # fmt: skip

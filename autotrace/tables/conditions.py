@@ -16,7 +16,7 @@ names are looked up, values are bound.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,9 +42,15 @@ class Condition:
     """The columns of ``trajectories`` that it reads."""
 
     def __and__(self, other: Condition) -> Condition:
-        if "true" in (self.sql, other.sql):
-            return other if self.sql == "true" else self
-        return Condition(f"({self.sql}) AND ({other.sql})", self.values + other.values, self.columns | other.columns)
+        return _joined("AND", [self, other])
+
+
+def _joined(keyword: str, parts: Sequence[Condition]) -> Condition:
+    return Condition(
+        f" {keyword} ".join(f"({each.sql})" for each in parts),
+        tuple(value for each in parts for value in each.values),
+        frozenset().union(*(each.columns for each in parts)),
+    )
 
 
 _TOKEN = re.compile(
@@ -140,13 +146,7 @@ class _Parser:
         while self._keyword(keyword):
             parts.append(part())
         self._depth -= 1
-        if len(parts) == 1:
-            return parts[0]
-        return Condition(
-            f" {keyword.upper()} ".join(f"({each.sql})" for each in parts),
-            tuple(value for each in parts for value in each.values),
-            frozenset().union(*(each.columns for each in parts)),
-        )
+        return parts[0] if len(parts) == 1 else _joined(keyword.upper(), parts)
 
     def _one(self) -> Condition:
         negations = 0

@@ -20,7 +20,7 @@ from autotrace.tables.errors import QueryError
 from autotrace.tables.labels import Label
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout
 from autotrace.tables.rollout import json as to_json
-from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS, rows
+from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS
 from autotrace.tables.sources import Source, Steps, assembled
 from autotrace.tables.trajectories import TRAJECTORIES
 
@@ -320,7 +320,7 @@ class Views:
             trajectories = (one for source in sources for one in assembled(source, steps, texts))
             count = 0
             while chunk := [Rollout(one) for one in islice(trajectories, IN_MEMORY)]:
-                parts.append(arrow.from_rows(columns, rows(table, chunk)))
+                parts.append(arrow.from_rows(columns, table.rows(chunk)))
                 count += len(chunk)
                 if self.progress is not None:
                     self.progress(count, total)

@@ -11,12 +11,13 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from autotrace.run import files
-from autotrace.tables.commits import FILE, FOLDER, snapshot
+from autotrace.tables.commits import FILE, FOLDER, asked_again, snapshot
 
 VARIABLE = "AUTOTRACE_PARQUET"
 """Folder or URL (``s3://bucket/folder``) of the Parquet files; default: ``parquet`` in the run directory."""
@@ -120,12 +121,9 @@ class LocalPlace:
 
     def read(self, path: str) -> bytes | None:
         """See ``Place``."""
-        try:
+        with _errors(self.root), contextlib.suppress(FileNotFoundError):
             return self._at(path).read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise failed(self.root, error) from error
+        return None
 
     def put(self, path: str, source: Path) -> None:
         """See ``Place``. The part is in the same folder: a rename does not leave a file system."""
@@ -148,24 +146,19 @@ class LocalPlace:
 
     def remove(self, path: str) -> None:
         """See ``Place``."""
-        try:
+        with _errors(self.root):
             self._at(path).unlink(missing_ok=True)
-        except OSError as error:
-            raise failed(self.root, error) from error
 
     def names(self, folder: str) -> list[str]:
         """See ``Place``. Parts that a killed process left are removed."""
-        try:
+        with _errors(self.root), contextlib.suppress(FileNotFoundError):
             with os.scandir(self._at(folder)) as entries:
                 found = list(entries)
             for entry in found:
                 if entry.name.endswith(PART) and time.time() - entry.stat().st_mtime > ABANDONED:
                     os.unlink(entry.path)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise failed(self.root, error) from error
-        return [entry.name for entry in found if not entry.name.endswith(PART)]
+            return [entry.name for entry in found if not entry.name.endswith(PART)]
+        return []
 
 
 class RemotePlace:
@@ -173,70 +166,61 @@ class RemotePlace:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self._filesystem: Any = None
-        self._base = ""
 
-    @property
-    def _fs(self) -> Any:
-        if self._filesystem is None:
-            import fsspec
+    @cached_property
+    def _opened(self) -> tuple[Any, str]:
+        import fsspec
 
-            try:
-                self._filesystem, self._base = fsspec.core.url_to_fs(
-                    self.root, use_listings_cache=False, skip_instance_cache=True
-                )
-            except Exception as error:
-                raise failed(self.root, error) from error
-        return self._filesystem
+        filesystem, base = fsspec.core.url_to_fs(self.root, use_listings_cache=False, skip_instance_cache=True)
+        return filesystem, base
+
+    def _at(self, path: str) -> tuple[Any, str]:
+        """The file system, and ``path`` in it."""
+        filesystem, base = self._opened
+        return filesystem, f"{base}/{path}".rstrip("/")
 
     def read(self, path: str) -> bytes | None:
         """See ``Place``."""
-        try:
-            return bytes(self._fs.cat_file(f"{self._base}/{path}"))
-        except FileNotFoundError:
-            return None
-        except PlaceError:
-            raise
-        except Exception as error:
-            raise failed(self.root, error) from error
+        with _errors(self.root), contextlib.suppress(FileNotFoundError):
+            filesystem, at = self._at(path)
+            return bytes(filesystem.cat_file(at))
+        return None
 
     def put(self, path: str, source: Path) -> None:
         """See ``Place``."""
         os.stat(source)  # what is missing here is not the object store's fault
-        try:
-            self._fs.put_file(str(source), f"{self._base}/{path}")
-        except PlaceError:
-            raise
-        except Exception as error:
-            raise failed(self.root, error) from error
+        with _errors(self.root):
+            filesystem, at = self._at(path)
+            filesystem.put_file(str(source), at)
 
     def remove(self, path: str) -> None:
         """See ``Place``."""
-        try:
-            self._fs.rm_file(f"{self._base}/{path}")
-        except FileNotFoundError:
-            return
-        except PlaceError:
-            raise
-        except Exception as error:
-            raise failed(self.root, error) from error
+        with _errors(self.root), contextlib.suppress(FileNotFoundError):
+            filesystem, at = self._at(path)
+            filesystem.rm_file(at)
 
     def names(self, folder: str) -> list[str]:
         """See ``Place``."""
-        try:
-            found = self._fs.ls(f"{self._base}/{folder}".rstrip("/"), detail=False)
-        except FileNotFoundError:
-            return []
-        except PlaceError:
-            raise
-        except Exception as error:
-            raise failed(self.root, error) from error
-        return [name.rstrip("/").rpartition("/")[2] for name in found]
+        with _errors(self.root), contextlib.suppress(FileNotFoundError):
+            filesystem, at = self._at(folder)
+            return [name.rstrip("/").rpartition("/")[2] for name in filesystem.ls(at, detail=False)]
+        return []
 
 
 def place(root: str) -> Place:
     """The place that ``root`` names."""
     return RemotePlace(root) if is_url(root) else LocalPlace(root)
+
+
+@contextlib.contextmanager
+def _errors(root: str) -> Iterator[None]:
+    """Raises ``PlaceError`` for everything that is raised within."""
+    try:
+        yield
+    except PlaceError:
+        raise
+    except Exception as error:
+        raise failed(root, error) from error
 
 
 def failed(root: str, error: BaseException) -> PlaceError:
@@ -275,10 +259,6 @@ _REMEDIES = {
 """Exception -> what a person must do; all others may pass by themselves."""
 
 
-TRIES = 5
-"""Files may be made one of while they are copied: then the lines are read again."""
-
-
 class Copy:
     """Copies the tables of ``run_folder`` to ``folder`` of a place."""
 
@@ -292,16 +272,11 @@ class Copy:
     def update(self) -> int:
         """Copy what was committed since; bytes. Raises ``PlaceError``, or ``OSError`` where the tables cannot be read;
         then it may be tried again."""
-        for attempt in range(TRIES):
-            try:
-                return self._update()
-            except FileNotFoundError:
-                if attempt == TRIES - 1:
-                    raise
-            except BaseException:
-                self._there = None
-                raise
-        raise AssertionError
+        try:
+            return asked_again(self._update)
+        except BaseException:
+            self._there = None
+            raise
 
     def _update(self) -> int:
         text = (self._tables / FILE).read_bytes()

@@ -143,13 +143,11 @@ class Reader:
         """A table as Arrow. Raises ``QueryError``."""
         table = known(name, columns)
         names = [column.name for column in table.columns] if columns is None else list(columns)
-        view = self.views.provide(table, names, None if step is None else (step, step))
-        own = f" WHERE {OWN[name]}" if name in OWN else ""
-        listed = ", ".join(f'"{column}"' for column in names)
+        sql = self._meant(name, names, None if step is None else (step, step))
         from autotrace.tables import arrow
 
-        rows = asked(self.views.database.sql(f"SELECT {listed} FROM {view}{own}").to_arrow_table)
-        return rows.cast(arrow.arrow_schema(table, names))
+        rows = asked(self.views.database.sql(sql).to_arrow_table)
+        return rows.cast(arrow.arrow_schema(table.chosen(*names)))
 
     @_asked_again
     def sql(self, query: str) -> Answer:
@@ -159,11 +157,14 @@ class Reader:
     def _views(self, needs: Mapping[str, Sequence[str]]) -> duckdb.DuckDBPyConnection:
         """The database with these columns of the tables by their names."""
         for name, columns in needs.items():
-            view = self.views.provide(TABLES[name], columns, None)
-            listed = ", ".join(f'"{column}"' for column in columns)
-            own = f" WHERE {OWN[name]}" if name in OWN else ""
-            self.views.database.execute(f"CREATE OR REPLACE VIEW {name} AS SELECT {listed} FROM {view}{own}")
+            self.views.database.execute(f"CREATE OR REPLACE VIEW {name} AS {self._meant(name, columns)}")
         return self.views.database
+
+    def _meant(self, name: str, columns: Sequence[str], steps: Steps | None = None) -> str:
+        """SQL for these columns of the rows that people mean."""
+        view = self.views.provide(TABLES[name], columns, steps)
+        listed = ", ".join(f'"{column}"' for column in columns)
+        return f"SELECT {listed} FROM {view} WHERE {OWN.get(name, 'true')}"
 
     @_asked_again
     def computed(self, of: Mapping[str, Word], condition: Condition = EVERY) -> pa.Table:

@@ -10,6 +10,7 @@ import msgspec
 
 from autotrace.insight.profile import Mark, decode, encode
 from autotrace.spool.records import MEASURED
+from autotrace.tables.calls import TRAINED
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, exactly
 from autotrace.trajectory.deferred import Continued, Deferred, Packed
 from autotrace.trajectory.model import Allowance, Span, Trajectory, flattened
@@ -26,23 +27,37 @@ def connected(spans: list[Span]) -> list[Span]:
     for span in spans:
         new = span.new_prompt_ids
         if new is not None and span.prompt_keep >= 0 and allowance.take(span.prompt_keep + len(new)):
-            span.prompt_ids = Deferred(lambda span=span: _repeated(span, by_id))  # type: ignore[misc]
+            span.prompt_ids = _followed(span, by_id)
     entitle(spans)
     return spans
 
 
-def _repeated(span: Span, by_id: dict[str, Span]) -> list[int] | None:
-    """Turn by turn back to the first one, from each what is still missing."""
+class _Followed(Deferred[list[int]]):
+    """A prompt that follows from an earlier call's."""
+
+
+def _followed(span: Span, by_id: Mapping[str, Span]) -> _Followed:
+    return _Followed(lambda: _prompt(span, by_id))
+
+
+def _prompt(span: Span, by_id: Mapping[str, Span]) -> list[int] | None:
+    """Turn by turn back to the first one, or to one whose prompt is there as a whole, from each what is still
+    missing."""
     pieces, missing, at, hops = [span.new_prompt_ids or []], span.prompt_keep, span, 0
     while missing > 0:
         base = by_id.get(at.prompt_base or "")
-        if base is None or base.new_prompt_ids is None or hops > len(by_id):
+        if base is None or hops > len(by_id):
             return None
-        added = [*base.new_prompt_ids, *(base.response_ids or ())]
-        if missing > base.prompt_keep + len(added):
+        whole = vars(base).get("_prompt_ids")
+        follows = whole is None or isinstance(whole, _Followed)
+        prompt, keep = (base.new_prompt_ids, base.prompt_keep) if follows else (base.prompt_ids, 0)
+        if prompt is None:
             return None
-        pieces.append(added[: max(0, missing - base.prompt_keep)])
-        missing, at, hops = min(missing, base.prompt_keep), base, hops + 1
+        added = [*prompt, *(base.response_ids or ())]
+        if missing > keep + len(added):
+            return None
+        pieces.append(added[: max(0, missing - keep)])
+        missing, at, hops = min(missing, keep), base, hops + 1
     return [id for piece in reversed(pieces) for id in piece]
 
 
@@ -55,13 +70,6 @@ def as_error(parts: Sequence[Any] | None) -> tuple[str, str, str] | None:
 
 
 _PACKED = {"int32": "i", "float32": "f"}
-_OF_TOKENS = {
-    "old_log_probs": "old_logprobs", "rollout_log_probs": "trained_logprobs", "entropy": "entropy",
-    "ref_log_prob": "ref_logprobs", "rollout_is_weights": "is_weights", "advantages": "advantages",
-    "loss_mask": "loss_mask",
-}  # fmt: skip
-"""Column of ``tokens`` -> field of ``Span``."""
-
 Row = dict[str, Any]
 
 
@@ -125,7 +133,7 @@ def _trajectory(row: Row, spans: list[Row], turns: list[Row], tokens: list[Row],
     )  # fmt: skip
     _join(turns, made, Rollout(trajectory))
     for of in tokens:
-        for column, name in _OF_TOKENS.items():
+        for column, name in TRAINED.items():
             value = of[column]
             setattr(made[of["span_id"]], name, value.make() if isinstance(value, Packed) else value)
     return trajectory
@@ -178,7 +186,7 @@ def _continue(span: Span, row: Row, spans: Mapping[str, Span]) -> None:
     if row["prompt_ids"] is not None:
         span.prompt_ids = row["prompt_ids"]
     elif row["prompt_known"]:
-        span.prompt_ids = _Followed(lambda: _prompt(span, spans))
+        span.prompt_ids = _followed(span, spans)
     if row["text_base"] is not None:
         span.prompt_text = Continued(lambda: _text(span, spans), row["text_base"] or None)
     elif row["prompt_of"] is not None:
@@ -188,29 +196,12 @@ def _continue(span: Span, row: Row, spans: Mapping[str, Span]) -> None:
         span.prompt_text = row["whole_prompt_text"]
 
 
-class _Followed(Deferred[list[int]]):
-    """A prompt that follows from an earlier call's."""
-
-
-def _prompt(span: Span, spans: Mapping[str, Span]) -> list[int]:
-    """Turn by turn from the first one on: a chain of a thousand turns would be too deep to recurse."""
-    chain: list[Span] = []
-    above: Span | None = span
-    while above is not None and isinstance(vars(above)["_prompt_ids"], _Followed):
-        chain.append(above)
-        above = spans.get(above.prompt_base or "")
-    before = [] if above is None else [*(above.prompt_ids or ()), *(above.response_ids or ())]
-    prompt: list[int] = []
-    for each in reversed(chain):
-        prompt = [*before[: each.prompt_keep], *(each.new_prompt_ids or ())]
-        before = [*prompt, *(each.response_ids or ())]
-    return prompt
-
-
 def _text(span: Span, spans: Mapping[str, Span]) -> str:
     parts = [span.new_prompt_text or ""]
     prompt = vars(span)["_prompt_text"]
-    while isinstance(prompt, Continued) and prompt.base is not None:
+    for _ in spans:  # tables of a stranger's may go in circles
+        if not isinstance(prompt, Continued) or prompt.base is None:
+            break
         base = spans[prompt.base]
         prompt = vars(base)["_prompt_text"]
         parts += [base.response_text or "", (base.new_prompt_text or "") if isinstance(prompt, Continued) else ""]

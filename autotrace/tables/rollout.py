@@ -4,6 +4,7 @@ computed once."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from json import dumps, loads
 from typing import Any
 
@@ -151,7 +152,7 @@ class Rollout:
     @cached
     def failed(self) -> Span | None:
         """The root if it failed, else the first call that did, leaving out those that were cancelled on purpose."""
-        return next((call.span for call in self.spans if call.span.error and not self._dropped(call.span)), None)
+        return next((span for span in self.trajectory.spans if span.error and not self._dropped(span)), None)
 
     def _dropped(self, span: Span) -> bool:
         return span.status == "CANCELLED" and (self.root.status == "OK" or not (span.error and span.error[1]))
@@ -271,13 +272,12 @@ class Call:
         return tree_of(self.rollout.trajectory).of[self.turn] if self.turn else None
 
 
+@dataclass(slots=True, eq=False)
 class OwnChain:
     """One chain of a trajectory: a row of ``chains``."""
 
-    __slots__ = ("chain", "rollout")
-
-    def __init__(self, rollout: Rollout, chain: Chain) -> None:
-        self.rollout, self.chain = rollout, chain
+    rollout: Rollout
+    chain: Chain
 
     @property
     def tokens(self) -> int | None:
@@ -314,10 +314,10 @@ class OwnChain:
         return None if count is None else count - (self.count("rejected") or 0)
 
 
+@dataclass(slots=True, eq=False)
 class Known:
     """One fact about a trajectory: a row of ``facts``."""
 
-    __slots__ = ("name", "rollout", "value")
-
-    def __init__(self, rollout: Rollout, name: str, value: Any) -> None:
-        self.rollout, self.name, self.value = rollout, name, value
+    rollout: Rollout
+    name: str
+    value: Any

@@ -11,7 +11,7 @@ from operator import attrgetter
 from autotrace.tables.calls import SPANS, TOKENS, TURNS
 from autotrace.tables.columns import OF_ROLLOUT, Column, Table
 from autotrace.tables.metrics import METRICS
-from autotrace.tables.rollout import Call, Known, OwnChain, Rollout, exact
+from autotrace.tables.rollout import Rollout, exact
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.jsonable import number
 
@@ -24,7 +24,7 @@ FACTS = Table("facts", "something that became known about a trajectory later", (
            attrgetter("name")),
     Column("number", "float64", "the value, if it is a number", lambda known: number(known.value)),
     Column("value", "json", "the value", lambda known: exact(known.value)),
-))  # fmt: skip
+), Rollout.known)  # fmt: skip
 
 CHAINS = Table("chains", "a path through the turns of a trajectory: one, or several where it branches", (
     *OF_ROLLOUT,
@@ -48,28 +48,13 @@ CHAINS = Table("chains", "a path through the turns of a trajectory: one, or seve
            lambda one: number(one.fact("reward")) if number(one.fact("reward")) is not None
            else number(one.rollout.facts.get("reward"))),
     Column("advantage", "float64", "of that row", lambda one: number(one.fact("advantage"))),
-))  # fmt: skip
+), Rollout.chains)  # fmt: skip
 
 OF_TRAJECTORIES: dict[str, Table] = {table.name: table for table in (TRAJECTORIES, TURNS, SPANS, FACTS, TOKENS, CHAINS)}
 """Those whose rows belong to one trajectory each."""
 WITH_FACTS = (FACTS.name, CHAINS.name)
 """They are written again whenever more becomes known about a trajectory: the rows of its newest version count."""
 TABLES: dict[str, Table] = {**OF_TRAJECTORIES, METRICS.name: METRICS}
-
-
-def rows(table: Table, rollouts: list[Rollout]) -> list[Rollout] | list[Call] | list[Known] | list[OwnChain]:
-    """What ``Column.of`` is asked for each row of ``table``, one of ``OF_TRAJECTORIES``."""
-    if table is TRAJECTORIES:
-        return rollouts
-    if table is TURNS:
-        return [call for rollout in rollouts for call in rollout.worded]
-    if table is SPANS:
-        return [call for rollout in rollouts for call in rollout.spans]
-    if table is TOKENS:
-        return [call for rollout in rollouts for call in rollout.computed]
-    if table is CHAINS:
-        return [chain for rollout in rollouts for chain in rollout.chains()]
-    return [known for rollout in rollouts for known in rollout.known()]
 
 
 def markdown() -> str:

@@ -29,12 +29,12 @@ def _ground_truth(rollout: Rollout) -> str | None:
 
 
 def _generated(rollout: Rollout) -> int | None:
-    counts = [count for call in rollout.turns if (count := call.span.response_tokens) is not None]
+    counts = [count for span in rollout.trajectory.llm_spans if (count := span.response_tokens) is not None]
     return sum(counts) if counts else None
 
 
 def _first_prompt(rollout: Rollout) -> int | None:
-    return next((count for call in rollout.turns if (count := call.span.prompt_tokens) is not None), None)
+    return next((span.prompt_tokens for span in rollout.trajectory.llm_spans if span.prompt_tokens is not None), None)
 
 
 TRAJECTORIES = Table("trajectories", "a trajectory", (
@@ -77,11 +77,11 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("label", "string", "what somebody called it with `autotrace label`", _fact("label", word), head="label"),
     Column("label_why", "string", "the reason for the label", _fact("label_why", word)),
     Column("num_turns", "int64", "turns as the agent loop counts them (veRL: messages)", _fact("num_turns", integer)),
-    Column("llm_calls", "int64", "rows in `turns`", lambda one: len(one.turns)),
+    Column("llm_calls", "int64", "rows in `turns`", lambda one: one.trajectory.turns),
     Column("chains", "int64", "rows in `chains`, where it branches; empty: it is one chain",
            lambda one: len(chains) if len(chains := tree_of(one.trajectory).chains) > 1 else None, head="chains"),
     Column("tool_calls", "int64", "calls of tools", attrgetter("tool_calls")),
-    Column("spans", "int64", "rows in `spans`", lambda one: len(one.spans)),
+    Column("spans", "int64", "rows in `spans`", lambda one: len(one.trajectory.spans)),
     Column("late_spans", "int64", "calls that began after it had ended", lambda one: one.trajectory.late_spans),
     Column("prompt_tokens", "int64", "tokens of the first prompt", _first_prompt),
     Column("response_tokens", "int64", "tokens generated over all turns", _generated),
@@ -132,7 +132,7 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("notes", "list<string>", "what was dropped, cut or torn, in words", lambda one: one.trajectory.notes),
     Column("attributes", "json", "everything that was reported about it at its start",
            lambda one: exact(one.attributes)),
-))  # fmt: skip
+), lambda one: (one,))  # fmt: skip
 HEADED = tuple(column for column in TRAJECTORIES.columns if column.head)
 """Columns that ``autotrace ls`` shows as they are."""
 

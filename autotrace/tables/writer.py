@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -21,12 +21,11 @@ import pyarrow.parquet as pq
 
 from autotrace.run import files
 from autotrace.tables import arrow, metrics
-from autotrace.tables.arrow import TableFile
 from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commit, Snapshot, snapshot
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import failed, sync
 from autotrace.tables.rollout import Rollout
-from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS, rows
+from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS
 from autotrace.trajectory.model import Trajectory
 
 MANY, FEW = 32, 2
@@ -83,10 +82,8 @@ class Tables:
         self._acknowledged = acknowledged
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
-        self._versions: dict[str, int] = {}
-        """Trajectories that were committed and may be given once more."""
-        self._given: dict[int, dict[str, int]] = {}
-        """The same by batch."""
+        self._given: dict[str, tuple[int, int]] = {}
+        """Trajectories that were committed and may be given once more -> version, batch."""
         self._written: OrderedDict[str, int] = OrderedDict()
         """Trace id -> digest of its calls."""
         self._removed: dict[str, float] = {}
@@ -101,7 +98,7 @@ class Tables:
         """Commit ``trajectories``; those that are there in this version are passed over. Returns bytes of the files."""
         with self._lock, self._errors():
             self._opened()
-            rollouts = [Rollout(one) for one in trajectories if self._versions.get(one.trace_id, 0) < one.version]
+            rollouts = [Rollout(one) for one in trajectories if not self._has(one)]
             try:
                 return self._write(rollouts) if rollouts else 0
             finally:
@@ -125,16 +122,10 @@ class Tables:
                 return False
             table, paths = chosen
             name = f"{found.batch + 1:06}.c{SUFFIX}"
-            part = self._part(table, name)
             superseded = {} if table == METRICS.name else found.superseded
-            with TableFile(part, table, self.run_id) as file:
-                for path in paths:
-                    for some in counting(self.folder / path, superseded):
-                        file.add(some)
-            added = {table: self._placed(part, table, name, file.rows)} if file.rows else {}
-            if not file.rows:
-                part.unlink()
-            self._append(Commit(found.batch + 1, time.time_ns(), added, paths))
+            rows = (some for path in paths for some in counting(self.folder / path, superseded))
+            added = self._file(table, name, rows)
+            self._append(Commit(found.batch + 1, time.time_ns(), {table: added} if added.rows else {}, paths))
             self._removed |= dict.fromkeys(paths, time.monotonic())
             return True
 
@@ -154,7 +145,7 @@ class Tables:
         ]  # fmt: skip
         made = {}
         for name, table in OF_TRAJECTORIES.items():
-            asked = rows(table, rollouts if name in WITH_FACTS else whole)
+            asked = table.rows(rollouts if name in WITH_FACTS else whole)
             if asked:
                 made[name] = arrow.from_rows(table.columns, asked)
         size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole))
@@ -168,27 +159,26 @@ class Tables:
 
     def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int) -> int:
         batch = self._opened().batch + 1
-        name, added = f"{batch:06}{SUFFIX}", {}
-        for table, content in made.items():
-            part = self._part(table, name)
-            with TableFile(part, table, self.run_id) as file:
-                file.add(content)
-            added[table] = self._placed(part, table, name, content.num_rows)
+        name = f"{batch:06}{SUFFIX}"
+        added = {table: self._file(table, name, [content]) for table, content in made.items()}
         self._append(Commit(batch, time.time_ns(), added, [], supersedes, count))
         return sum(file.bytes for file in added.values())
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def _part(self, table: str, name: str) -> Path:
-        files.folder(self.folder / table)
-        return self.folder / table / f".{name}.part"
-
-    def _placed(self, part: Path, table: str, name: str, count: int) -> Added:
-        """The part gets its name. It counts once a line names it."""
+    def _file(self, table: str, name: str, rows: Iterable[pa.Table]) -> Added:
+        """Write ``rows`` to a file, if there are any. It counts once a line names it."""
+        folder = self.folder / table
+        files.folder(folder)
+        part = folder / f".{name}.part"
+        count = arrow.write_file(part, table, self.run_id, rows)
+        if not count:
+            part.unlink()
+            return Added(name, 0, 0)
         sync(part)
-        os.replace(part, self.folder / table / name)
-        sync(part.parent)
-        return Added(name, count, (self.folder / table / name).stat().st_size)
+        os.replace(part, folder / name)
+        sync(folder)
+        return Added(name, count, (folder / name).stat().st_size)
 
     def _append(self, commit: Commit) -> None:
         """The commit."""
@@ -213,7 +203,7 @@ class Tables:
             except FileNotFoundError:
                 text = b""
             found = snapshot(text)
-            self._versions.clear()
+            self._given.clear()
             for commit in found.commits:
                 if commit.batch > self._acknowledged:
                     self._read(commit)
@@ -226,15 +216,15 @@ class Tables:
         """Nobody gives once more what was committed up to ``batch``."""
         with self._lock:
             self._acknowledged = batch
-            for number in [number for number in self._given if number <= batch]:
-                for trace_id, version in self._given.pop(number).items():
-                    if self._versions.get(trace_id) == version:
-                        del self._versions[trace_id]
+            self._given = {trace_id: given for trace_id, given in self._given.items() if given[1] > batch}
+
+    def _has(self, trajectory: Trajectory) -> bool:
+        version, _ = self._given.get(trajectory.trace_id, (0, 0))
+        return version >= trajectory.version
 
     def _know(self, batch: int, versions: Mapping[str, int]) -> None:
-        self._given.setdefault(batch, {}).update(versions)
         for trace_id, version in versions.items():
-            self._versions[trace_id] = max(version, self._versions.get(trace_id, 0))
+            self._given[trace_id] = max((version, batch), self._given.get(trace_id, (0, 0)))
 
     def _read(self, commit: Commit) -> None:
         """Its trajectories may be given once more."""

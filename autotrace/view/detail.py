@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autotrace.insight.words import of_turns
+from autotrace.tables.columns import OF_ROLLOUT
 from autotrace.tables.conditions import Condition
 from autotrace.tables.reader import Reader
 from autotrace.tables.rollout import Rollout
@@ -65,7 +66,7 @@ def detail(trajectory: Trajectory) -> dict[str, Any]:
 
 def chains(trajectory: Trajectory) -> list[Item]:
     """The rows of the table ``chains``, each with its own turns and how it begins; none if it does not branch."""
-    tree, own = tree_of(trajectory), [column for column in CHAINS.columns if column.of_rollout is None]
+    tree, own = tree_of(trajectory), CHAINS.columns[len(OF_ROLLOUT) :]
     made = [(one.chain.turns, {column.name: column.of(one) for column in own}) for one in Rollout(trajectory).chains()]
     return [{**row, "own": turns, "words": tree.words(turns[0])} for turns, row in made if len(made) > 1]
 

@@ -131,7 +131,7 @@ def test_spool_limit_makes_room_by_what_was_delivered(tmp_path: Path, start: Sta
     assert refused == 0, "there was room for all of them"  # 201 of 450 without a shipper
     assert most < 1.2 * limit and not status.skipped
     with State.of_run(run) as state:  # what belongs to its MLflow run becomes known late: nothing is sent in pieces
-        DeliveryQueue(state).add_delivered_again("jsonl")
+        DeliveryQueue(state).add_again("jsonl", rejected=False)
     assert ship(run, once=True).state == "done"
     assert at_backend(run) == arrived
     note("--spool-limit, with a shipper", found, f"{most / 1e6:.1f} MB at most of 1.0")

@@ -783,7 +783,7 @@ def _written(folder: Path, mine: Path, change: Callable[[Any], Any] = lambda tab
     top = folder / "p" / "run" / "tables"
 
     for name, table in TABLES.items():
-        schema = arrow.arrow_schema(table)
+        schema = arrow.arrow_schema(table.columns)
         row = {field.name: None for field in schema}
         row |= {
             "trace_id": "ab" * 16, "run_id": "run", "step": 1, "span_id": "01", "name": EVIL, "role": "trajectory",

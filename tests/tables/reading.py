@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from autotrace.tables.arrow import arrow_schema
+from autotrace.tables.arrow import arrow_schema, from_rows
 from autotrace.tables.commits import FILE, FOLDER, Snapshot, snapshot
 from autotrace.tables.rebuild import rebuilt
+from autotrace.tables.rollout import Rollout
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
 from autotrace.trajectory.model import Trajectory
+
+
+def tables(trajectories: Iterable[Trajectory]) -> dict[str, pa.Table]:
+    """The tables of ``trajectories``, by name."""
+    rollouts = [Rollout(one) for one in trajectories]
+    return {name: from_rows(table.columns, table.rows(rollouts)) for name, table in OF_TRAJECTORIES.items()}
 
 
 def committed(folder: Path) -> Snapshot:
@@ -26,7 +34,7 @@ def table(folder: Path, name: str) -> pa.Table:
     found = committed(folder)
     parts = [pq.read_table(folder / FOLDER / path) for path in found.paths(name)]
     rows = pa.concat_tables(
-        [arrow_schema(TABLES[name]).empty_table(), *(part.replace_schema_metadata() for part in parts)]
+        [arrow_schema(TABLES[name].columns).empty_table(), *(part.replace_schema_metadata() for part in parts)]
     )
     if name not in OF_TRAJECTORIES:
         return rows

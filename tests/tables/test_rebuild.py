@@ -19,7 +19,6 @@ from autotrace.redact.redactor import Redactor
 from autotrace.ship.assembly.conversation import Conversation
 from autotrace.ship.readers import of_run
 from autotrace.spool.token_facts import MASK, NUMBERS, SUMMARY, pack_summary
-from autotrace.tables import arrow
 from autotrace.tables.rebuild import rebuilt
 from autotrace.trajectory.model import Span, Trajectory
 from tests.run_folder import recorded
@@ -27,6 +26,7 @@ from tests.ship.assembly.test_conversation import SECRET, Decode, assembled, fil
 from tests.ship.assembly.test_conversation import recorded as calls_recorded
 from tests.ship.spools import Process, attributes, new_run
 from tests.sinks.rollouts import group
+from tests.tables import reading
 
 BYTES = st.binary(max_size=6)
 ODD = st.recursive(
@@ -62,12 +62,12 @@ def plain(value: Any) -> Any:
 
 def check(*trajectories: Trajectory) -> None:
     """They come out of the tables as they went in."""
-    made = rebuilt(arrow.tables(trajectories))
+    made = rebuilt(reading.tables(trajectories))
     assert len(made) == len(trajectories)
     for before, after in zip(trajectories, made, strict=True):
         for name, value in fields(before).items():
             assert fields(after)[name] == value, name
-    again = rebuilt(arrow.tables(made))
+    again = rebuilt(reading.tables(made))
     assert [fields(one) for one in again] == [fields(one) for one in made]
 
 
@@ -125,7 +125,7 @@ def test_a_thousand_turns() -> None:
         calls.append((before, ids(f"{number} ")))
         before = before + ids(f"{number} go on. ")
     made = filled(calls)
-    (after,) = rebuilt(arrow.tables([made]))
+    (after,) = rebuilt(reading.tables([made]))
     first, last = made.llm_spans[-1], after.llm_spans[-1]
     assert (last.prompt_ids, last.prompt_text) == (first.prompt_ids, first.prompt_text)
 

@@ -7,21 +7,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from autotrace.tables import arrow
+from autotrace.tables.arrow import arrow_schema, from_rows
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.schema import TABLES
 from autotrace.trajectory.model import Span, Trajectory
 from tests.sinks.rollouts import group, trajectory
+from tests.tables import reading
 
 
 def row(name: str, one: Trajectory, number: int = 0) -> dict[str, Any]:
-    found: list[dict[str, Any]] = turns(one) if name == "turns" else arrow.tables([one])[name].to_pylist()
+    found: list[dict[str, Any]] = turns(one) if name == "turns" else reading.tables([one])[name].to_pylist()
     return found[number]
 
 
 def turns(one: Trajectory) -> list[dict[str, Any]]:
     """The rows of the agent's own calls."""
-    return [made for made in arrow.tables([one])["turns"].to_pylist() if made["own"]]
+    return [made for made in reading.tables([one])["turns"].to_pylist() if made["own"]]
 
 
 def test_a_trajectory_is_a_row_with_its_identity_reward_and_counts() -> None:
@@ -57,7 +58,7 @@ def test_a_call_has_what_the_trainer_computed_for_its_tokens() -> None:
     first = one.llm_spans[0]
     first.loss_mask, first.advantages = [1] * 59 + [0], [0.5] * 60
     one.facts |= {"mismatch_mean": 0.01, "mismatch_max": 2.5, "entropy": 0.75, "token_facts": {"tokens": 80}}
-    (made,) = arrow.tables([one])["tokens"].to_pylist()
+    (made,) = reading.tables([one])["tokens"].to_pylist()
     assert (made["turn"], made["span_id"], made["uid"]) == (1, first.span_id, "uid-17")
     assert (made["old_log_probs"], made["entropy"]) == ([-0.5] * 60, [0.75] * 60)
     assert (made["loss_mask"], made["advantages"], made["ref_log_prob"]) == ([1] * 59 + [0], [0.5] * 60, None)
@@ -97,13 +98,13 @@ def test_what_the_engine_measured_is_in_the_turn_above() -> None:
 
 def test_facts_are_rows() -> None:
     one = trajectory(reward=0.5)
-    made = {each["name"]: (each["number"], each["value"]) for each in arrow.tables([one])["facts"].to_pylist()}
+    made = {each["name"]: (each["number"], each["value"]) for each in reading.tables([one])["facts"].to_pylist()}
     assert made == {"reward": (0.5, "0.5"), "reward_extra_info": (None, '{"acc":true}'), "num_turns": (4.0, "4")}
 
 
 def test_a_trace_of_the_trainer_or_of_an_engine_is_no_trajectory() -> None:
     traces = [Trajectory("a" * 32, "run", [Span("1" * 16, None, "step", role, "k", 0)]) for role in ("trainer", "llm")]
-    tables = arrow.tables(traces)
+    tables = reading.tables(traces)
     assert {name: table.num_rows for name, table in tables.items()} == {
         "trajectories": 2, "turns": 0, "spans": 2, "facts": 0, "tokens": 0, "chains": 0,
     }  # fmt: skip
@@ -123,7 +124,7 @@ def test_odd_values_leave_their_trajectory_in() -> None:
     call = one.llm_spans[0]
     call.response_text, call.response_ids, call.logprobs = "half \udfff", [1, 2**40], [math.nan, -math.inf]
     call.attributes |= {"weight_version": "default", "cached_tokens": None}
-    tables = arrow.tables([one, trajectory(sample=18, reward=1.0)])
+    tables = reading.tables([one, trajectory(sample=18, reward=1.0)])
     first, second = tables["trajectories"].to_pylist()
     assert (first["step"], first["rollout_n"], first["validate"], first["advantage"]) == (None, None, None, None)
     assert second["step"] == 3 and second["reward"] == 1.0
@@ -134,11 +135,11 @@ def test_odd_values_leave_their_trajectory_in() -> None:
 
 
 def test_tables_are_as_the_schema_says_also_without_rows() -> None:
-    for name, made in arrow.tables([]).items():
-        assert made.num_rows == 0 and made.schema == arrow.arrow_schema(TABLES[name])
-    full = arrow.tables(group())
+    for name, made in reading.tables([]).items():
+        assert made.num_rows == 0 and made.schema == arrow_schema(TABLES[name].columns)
+    full = reading.tables(group())
     for name, table in full.items():
-        assert table.schema == arrow.arrow_schema(TABLES[name])
+        assert table.schema == arrow_schema(TABLES[name].columns)
         table.validate(full=True)
         assert pa.concat_tables([table, table]).num_rows == 2 * table.num_rows
 
@@ -157,6 +158,6 @@ def test_columns_marked_as_text_are_those_that_decoding_fills() -> None:
     with_text, without = Rollout(trajectory(reward=1.0)), Rollout(bare)
     for name in ("turns", "spans", "facts"):
         table = TABLES[name]
-        pair = [arrow.table_of(table, [each]).to_pylist() for each in (with_text, without)]
+        pair = [from_rows(table.columns, table.rows([each])).to_pylist() for each in (with_text, without)]
         differing = {key for a, b in zip(*pair, strict=True) for key in a if a[key] != b[key]}
         assert differing <= {column.name for column in table.columns if column.text}

@@ -15,7 +15,7 @@ import pytest
 
 from autotrace.tables import writer
 from autotrace.tables.commits import FILE, Added, Commit, snapshot
-from autotrace.tables.committed import TableFolder
+from autotrace.tables.committed import Committed
 from autotrace.tables.place import PlaceError
 from autotrace.tables.reader import Reader
 from autotrace.tables.writer import Tables
@@ -297,7 +297,7 @@ def test_many_small_files_become_one_and_readers_of_the_old_ones_go_on(
 def test_who_asks_while_the_files_are_made_one_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables(tmp_path, RUN)
     tables.write([made(sample=0)])
-    reader = Reader([TableFolder(tmp_path)])
+    reader = Reader([Committed(tmp_path)])
     provide, sample = reader.views.provide, 0
 
     def late(*given: Any) -> str:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from autotrace.export.atif import row_of
 from autotrace.ship.assembly.decoding import without_token_ids
-from autotrace.tables import arrow
 from autotrace.tables.rebuild import rebuilt
 from autotrace.trajectory.chains import BEST_OF, COMPACTION, RESTART, RETRY, REWRITE, SUB_AGENT, path, tree_of
 from autotrace.trajectory.divergence import parted
@@ -19,6 +18,7 @@ from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.receipt import answered_path, receipt_of, whole_response, words
 from tests.insight.made import llm, span, trajectory
 from tests.ship.assembly.test_conversation import assembled, ids, recorded
+from tests.tables import reading
 
 SYSTEM, OTHER = {"role": "system", "content": "You are the agent."}, {"role": "system", "content": "You are a helper."}
 
@@ -50,7 +50,7 @@ def histories(draw: st.DrawFn) -> tuple[list[tuple[list[int], list[int]]], list[
 def test_paths_are_recovered_from_what_is_recorded(made: tuple[list[tuple[list[int], list[int]]], list[int]]) -> None:
     calls, befores = made
     one = assembled(recorded(calls))
-    (stored,) = rebuilt(arrow.tables([one]))
+    (stored,) = rebuilt(reading.tables([one]))
     agent = span("agent", None)
     bare = trajectory(agent, *(llm(agent.span_id, 2 * n, *call) for n, call in enumerate(calls, 1)))
     for each in (one, stored, bare):  # the last one: nothing says which prompt goes on from which
@@ -60,7 +60,7 @@ def test_paths_are_recovered_from_what_is_recorded(made: tuple[list[tuple[list[i
         assert {path(tree_of(each).chains, chain)[-1] for chain in tree_of(each).chains} == leaves
         kinds = [chain.kind for chain in tree_of(each).chains]
         assert kinds[0] is None and {*kinds[1:]} <= {REWRITE, RESTART}
-    rows = arrow.tables([one])
+    rows = reading.tables([one])
     assert [tuple(row[name] for name in ("chain", "kind", "turns")) for row in rows["chains"].to_pylist()] == [
         (chain.number, chain.kind, len(chain.turns)) for chain in tree_of(one).chains
     ]
@@ -74,7 +74,7 @@ def test_a_line_is_one_chain_also_without_its_tokens() -> None:
         prompt = prompt + ids(said) + ids("Go on. ")
     one = assembled(recorded(calls))
     assert shape(one) == [(None, 0, [1, 2, 3])]
-    assert arrow.tables([one])["trajectories"]["chains"].to_pylist() == [None]
+    assert reading.tables([one])["trajectories"]["chains"].to_pylist() == [None]
     bare = assembled(recorded(calls))
     without_token_ids(bare)
     assert shape(bare) == shape(one)
@@ -235,7 +235,7 @@ def test_the_receipt_of_training() -> None:
     assert receipt_of(one) is None and words(one) == ""
     one.facts |= {"advantage": 0.5, "token_facts": {"tokens": 47, "rejected": 2, "clipped": 3}}
     assert words(one) == "77 generated, 47 in 1 row, 30 in none (30 rewrite), 3 of the rows' with a clipped weight"
-    first, second = arrow.tables([one])["chains"].to_pylist()
+    first, second = reading.tables([one])["chains"].to_pylist()
     names = ("tokens", "in_rows", "row", "trained", "clipped", "advantage")
     assert [first[name] for name in names] == [60, 30, None, None, None, None]
     assert [second[name] for name in names] == [17, 17, 0, 45, 3, 0.5]
@@ -248,7 +248,7 @@ def test_rows_that_a_call_returned_count_until_the_trainer_reports() -> None:
     one = tokens(FIRST, SECOND, (PROMPT + ANSWER + [9, 9, 9], [7] * 17))
     one.facts |= {"row_tokens": 47, "reward": 0.25, "row_tokens.1": 60, "reward.1": 1.0}
     assert words(one) == "77 generated, 77 in 2 rows"
-    rows = arrow.tables([one])["chains"].to_pylist()
+    rows = reading.tables([one])["chains"].to_pylist()
     assert [(row["row"], row["reward"], row["in_rows"]) for row in rows] == [(1, 1.0, 60), (0, 0.25, 17)]
     one.facts |= {"advantage": 0.5, "token_facts": {"tokens": 47}}
     assert words(one) == "77 generated, 47 in 1 row, 30 in none (30 rewrite)"
@@ -323,7 +323,7 @@ def test_numbers_of_rows_that_are_none_are_no_chain(count: Any) -> None:
 def test_the_receipt_of_a_line() -> None:
     one = tokens(FIRST, SECOND)
     one.facts |= {"advantage": 0.5, "reward": 1.0}
-    (chain,) = arrow.tables([one])["chains"].to_pylist()
+    (chain,) = reading.tables([one])["chains"].to_pylist()
     assert (chain["tokens"], chain["in_rows"], chain["row"], chain["reward"]) == (60, 60, 0, 1.0)
 
 

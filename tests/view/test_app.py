@@ -291,7 +291,7 @@ def test_segments_that_were_removed_are_said(client: TestClient, run: Path) -> N
 
 def test_a_run_of_an_earlier_release_is_read_as_it_is(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its lines are there, also where its segments are gone."""
-    later = [*migrations.STATE, lambda db: db.execute("ALTER TABLE traces ADD COLUMN later TEXT")]
+    later = [*migrations.STATE, ("ALTER TABLE traces ADD COLUMN later TEXT",)]
     monkeypatch.setattr(migrations, "STATE", later)
     shutil.rmtree(run / "spool")
     shutil.rmtree(run / "tables")

@@ -15,47 +15,24 @@ from autotrace.trajectory.jsonable import text
 
 
 class AboutRun:
-    """Read from the state when it is asked for, and once until ``refresh``."""
+    """As the state had it at the last ``refresh``."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._bound = -1
-        self._settings, self._encoded = Settings(), "{}"
+        self.settings, self.encoded_settings = Settings(), "{}"
+        """What is known of its configuration; the same as text."""
         self.refresh()
 
     def refresh(self) -> None:
         """The state may have more by now."""
-        self._is_read = False
-        self._config: dict[str, str] = {}
-        self._drops: dict[str, Counter[str]] = {}
-
-    @property
-    def config(self) -> dict[str, str]:
+        self.config = self._state.metas("config:")
         """Names of the project and the experiment, as the trainer told them."""
-        self._read()
-        return self._config
-
-    @property
-    def settings(self) -> Settings:
-        """What is known of its configuration."""
-        self._read()
-        return self._settings
-
-    @property
-    def encoded_settings(self) -> str:
-        """The same as text."""
-        self._read()
-        return self._encoded
-
-    def _read(self) -> None:
-        if self._is_read:
-            return
-        self._config = self._state.metas("config:")
+        self._drops: dict[str, Counter[str]] = {}
         bound = self._state.count("SELECT max(id) FROM binds")
         if bound != self._bound:
-            self._settings = Settings.of(binds_of(self._state))
-            self._bound, self._encoded = bound, self._settings.encode()
-        self._is_read = True
+            self._bound, self.settings = bound, Settings.of(binds_of(self._state))
+            self.encoded_settings = self.settings.encode()
 
     def losses(self, processes: Iterable[str]) -> Iterator[str]:
         """What the processes of a trace could not record so far, so that its readers in a backend do not take it for

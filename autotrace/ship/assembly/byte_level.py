@@ -6,18 +6,19 @@ other letter, as special tokens may be, is its own text; the bytes of all tokens
 is none.
 
 A vocabulary of 150,000 Python objects fits into no cache, and each token that is looked up waits for memory. Where much
-is decoded the table is therefore one of numpy's as well, where that is installed: a quarter of the time for the tokens
-of a whole trajectory.
+is decoded the table is therefore an Arrow array as well: a third of the time for the tokens of a whole trajectory.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any
+
+from autotrace.tables.lean import arrow_without_pandas
 
 REPLACED = "\ufffd"
 """What stands in a text for bytes that are no character."""
@@ -25,24 +26,11 @@ REPLACED = "\ufffd"
 MAX_ID = 1 << 22
 """Today's vocabularies end far below it; a table of more would be mostly empty."""
 
-SMALL = 8_192
-"""Tokens that are in the cache as they are."""
-_WIDTH = 16
-"""Bytes of a cell: of a hundred tokens one or two are longer."""
-_PADDING, _BORDER, _OTHER = b"\xff", b"\xfe", b"\xfd"
-"""What no UTF-8 has: what fills a cell, what stands between two sequences, and what comes before the id of a token that
-cannot stand in a cell: a longer one, one with such a byte, or none at all."""
-_ID = re.compile(_OTHER + rb"([0-9a-f]{8})")
-
-
-class TooLarge(Exception):
-    """An id is above ``MAX_ID``."""
-
 
 class ByteLevel:
-    """Decodes as ``tokenizer`` does, special tokens kept. ``much``: numpy may be imported for it.
+    """Decodes as ``tokenizer`` does, special tokens kept. ``much``: pyarrow may be imported for it.
 
-    Raises ``TooLarge``.
+    Raises ``ValueError`` for an id above ``MAX_ID``.
     """
 
     joins = True
@@ -56,7 +44,7 @@ class ByteLevel:
         if len(tokens) < len(vocabulary) and hasattr(tokenizer, "id_to_token"):  # two of them have the same id
             tokens = {number: tokenizer.id_to_token(number) for number in tokens}
         if max(tokens, default=-1) > MAX_ID:
-            raise TooLarge
+            raise ValueError(f"it has an id above {MAX_ID}")
         self._bytes: list[Any] = [None] * (max(tokens, default=-1) + 1)
         """By id; None: there is no such token."""
         for number, token in tokens.items():
@@ -64,7 +52,7 @@ class ByteLevel:
                 self._bytes[number] = token.translate(letters).encode("latin-1")
             except UnicodeEncodeError:
                 self._bytes[number] = token.encode()
-        self._cells = _cells(self._bytes) if much else None
+        self._table = _array(self._bytes) if much else None
 
     def __call__(self, ids: Sequence[int]) -> str:
         """The text of ``ids``; of an array of ``int`` it is made most quickly."""
@@ -79,30 +67,31 @@ class ByteLevel:
 
     def each(self, sequences: Sequence[array[int]]) -> list[str] | None:
         """The texts of ``sequences``, which are of ``int``. None: ask for one after the other."""
-        if self._cells is None or not sequences:
+        if self._table is None:
             return None
-        import numpy
+        import pyarrow as pa
 
-        border = array("i", [len(self._bytes)]).tobytes()
+        ids = b"".join(sequences)
+        ends = [*accumulate(map(len, sequences), initial=0)]
         try:
-            cells = self._cells.take(numpy.frombuffer(border.join(sequences), "u4")).tobytes()
-            texts = cells.translate(None, _PADDING).split(_BORDER)
-            if _OTHER in cells:
-                texts = [_ID.sub(lambda found: b"" + self._bytes[int(found[1], 16)], text) for text in texts]
-        except (IndexError, TypeError):  # an id that is none
+            tokens = self._table.take(pa.Array.from_buffers(pa.uint32(), ends[-1], [None, pa.py_buffer(ids)]))
+        except IndexError:  # an id without a token
             return None
-        return [text.decode("utf-8", "replace") for text in texts] if len(texts) == len(sequences) else None
+        if not ids or tokens.null_count:
+            return None
+        borders, text = memoryview(tokens.buffers()[1]).cast("i"), memoryview(tokens.buffers()[2])
+        return [str(text[borders[begin] : borders[end]], "utf-8", "replace") for begin, end in pairwise(ends)]
 
 
 def decoder(tokenizer: Any, samples: Iterable[list[int]], *, much: bool = False) -> ByteLevel | None:
     """What ``tokenizer`` (a ``tokenizers.Tokenizer``) decodes to with special tokens kept, or None where its decoder is
     another one. ``samples``: sequences for which the two are compared."""
     kind = tokenizer.decoder
-    if kind is None or not _is_byte_level(kind):
+    if kind is None or not _is_byte_level(json.loads(kind.__getstate__())):  # to_str() writes the vocabulary
         return None
     try:
         decode = ByteLevel(tokenizer, much=much)
-    except TooLarge:
+    except ValueError:
         return None
     known = [(ids, tokenizer.decode(ids, skip_special_tokens=False)) for ids in samples]
     at_once = decode.each([array("i", ids) for ids, _ in known])
@@ -116,7 +105,7 @@ def of_file(written: bytes, longest: int) -> ByteLevel:
     that is damaged."""
     spec = json.loads(written)
     vocabulary = spec["model"]["vocab"] | {one["content"]: one["id"] for one in spec["added_tokens"]}
-    if [part.get("type") for part in parts(spec["decoder"])] != ["ByteLevel"] or max(map(len, vocabulary)) > longest:
+    if not _is_byte_level(spec["decoder"]) or max(map(len, vocabulary)) > longest:
         raise ValueError("it needs tokenizers, which is not installed")
     return ByteLevel(_Written(vocabulary))
 
@@ -134,8 +123,7 @@ class _Written:
         raise ValueError(f"no such tokens: {ids[:3]}")
 
 
-def _is_byte_level(decoder: Any) -> bool:
-    spec = json.loads(decoder.__getstate__())  # to_str() writes the vocabulary
+def _is_byte_level(spec: Any) -> bool:
     return [part.get("type") for part in parts(spec)] == ["ByteLevel"]
 
 
@@ -157,25 +145,9 @@ def _bytes_of_letters() -> dict[int, int]:
     return none | {byte: byte for byte in visible} | {256 + place: byte for place, byte in enumerate(others)}
 
 
-def _cells(tokens: Sequence[bytes | None]) -> Any:
-    """By id: the token and ``_PADDING``; behind them a cell of ``_BORDER``. None where they would be no quicker, and
-    without numpy."""
-    if len(tokens) < SMALL or tokens.count(None) > len(tokens) // 2:
-        return None
-    cells = [
-        token.ljust(_WIDTH, _PADDING) if token is not None and token.isascii() and len(token) <= _WIDTH
-        else _cell(number, token).ljust(_WIDTH, _PADDING)
-        for number, token in enumerate(tokens)
-    ]  # fmt: skip
-    try:
-        import numpy
+def _array(tokens: Sequence[bytes | None]) -> Any:
+    """The same as an Arrow array."""
+    arrow_without_pandas()
+    import pyarrow as pa
 
-        return numpy.frombuffer(b"".join([*cells, _BORDER.ljust(_WIDTH, _PADDING)]), f"V{_WIDTH}")
-    except Exception:  # none, one that does not start with these libraries, or a folder that is called so
-        return None
-
-
-def _cell(number: int, token: bytes | None) -> bytes:
-    if token is None or len(token) > _WIDTH or token.translate(None, _PADDING + _BORDER + _OTHER) != token:
-        return _OTHER + b"%08x" % number
-    return token
+    return pa.array(tokens, pa.binary())

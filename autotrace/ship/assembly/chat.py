@@ -8,7 +8,6 @@ and are never guessed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -119,8 +118,8 @@ def _spoken(role: str, item: Mapping[str, Any]) -> list[Message]:
     message: Message = {
         name: value for name, value in item.items() if value is not None and name not in ("type", "role", "content")
     }
-    asked = item.get("tool_calls")
-    calls = [_call(call, call.get("id")) for call in (asked if isinstance(asked, list) else []) if _is_mapping(call)]
+    asked = item["tool_calls"] if isinstance(item.get("tool_calls"), list) else []
+    calls = [_call(call, call.get("id")) for call in asked if isinstance(call, dict)]
     blocks = item.get("content")
     kept, results, thoughts = blocks, [], []
     if isinstance(blocks, list):
@@ -155,8 +154,7 @@ def _call(item: Mapping[str, Any], identity: Any) -> Message:
     function = item.get("function") if isinstance(item.get("function"), dict) else item
     assert isinstance(function, dict)
     arguments = next((function[key] for key in ("arguments", "args", "input") if key in function), "")
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return {"id": identity, "type": "function", "function": {"name": function.get("name"), "arguments": text}}
+    return message_parts.tool_call(identity, function.get("name"), arguments)
 
 
 def _content(value: Any) -> Any:
@@ -285,7 +283,3 @@ def _rest(span: Span) -> Any:
         told = {"type", "index", "message", "text", "finish_reason", *tokens}
         rest |= {name: value for name, value in choices[0].items() if name not in told and value is not None}
     return rest or None
-
-
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, dict)

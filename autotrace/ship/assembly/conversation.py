@@ -10,7 +10,7 @@ import itertools
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from autotrace.redact.credentials import ORDINARY
 from autotrace.redact.redactor import Redactor
@@ -28,28 +28,20 @@ Signs = frozenset[str] | None
 """What stands in a text that secrets have (``Redactor.signs``)."""
 
 
-class _Asked(NamedTuple):
+@dataclass(slots=True)
+class _Call:
     """A call with tokens."""
 
     span: Span
     ids: Sequence[int] | None
     """What is new of its prompt."""
-    new: Sequence[int] | None
-    """The same, where it continues another call."""
+    continues: bool
+    """It continues another call."""
     answer: Sequence[int] | None
-
-
-class _Decoded(NamedTuple):
-    """A call whose tokens are text now."""
-
-    span: Span
-    ids: Sequence[int] | None
-    """What is new of its prompt."""
-    new: str | None
-    """The same as text, where it continues another call."""
-    answered: int
-    """Tokens of its answer."""
-    response: str | None
+    new: str | None = None
+    """What is new of its prompt as text, where it continues another call."""
+    response: str | None = None
+    """Its answer as text."""
 
 
 @dataclass(slots=True)
@@ -107,13 +99,16 @@ class Conversation:
 
     def fill(self) -> None:
         """Fill them. Raises what the tokenizer raises; what was filled until then is redacted."""
-        spans, decoded = self._calls, list[_Decoded]()
+        spans, decoded = self._calls, list[_Call]()
         try:
             try:
                 asked = self._asked(spans)
-                made = self._texts([ids for call in asked for ids in (call.new, call.answer) if ids is not None])
+                parts = [ids for call in asked for ids in (call.ids if call.continues else None, call.answer)]
+                made = self._texts([ids for ids in parts if ids is not None])
                 for call in asked:
-                    decoded.append(_decoded(call, made))
+                    call.new = next(made) if call.continues else None
+                    call.response = None if call.answer is None else next(made)
+                    decoded.append(call)
             finally:
                 texts = [text for each in decoded for text in (each.new, each.response) if text is not None]
                 self._signs = self._redactor.signs_of_each(texts)
@@ -142,7 +137,7 @@ class Conversation:
             if isinstance(prompt, Continued):
                 span.prompt_text = Deferred(prompt.make)
 
-    def _asked(self, spans: Sequence[Span]) -> list[_Asked]:
+    def _asked(self, spans: Sequence[Span]) -> list[_Call]:
         """Those of ``spans`` that have tokens."""
         asked = []
         for span in spans:
@@ -150,7 +145,7 @@ class Conversation:
             if span.has_tokens:
                 ids = span.new_prompt_ids if (packed := _numbers(span.packed_prompt)) is None else packed
                 answer = span.response_ids if (packed := _numbers(span.packed_response)) is None else packed
-                asked.append(_Asked(span, ids, ids if span.prompt_base in self._spans else None, answer))
+                asked.append(_Call(span, ids, ids is not None and span.prompt_base in self._spans, answer))
         return asked
 
     def _texts(self, sequences: list[Sequence[int]]) -> Iterator[str]:
@@ -159,7 +154,7 @@ class Conversation:
         made = None if at_once is None or not all(isinstance(ids, array) for ids in sequences) else at_once(sequences)
         return map(self._decode, sequences) if made is None else iter(made)
 
-    def _call(self, decoded: _Decoded, of_new: Signs, of_response: Signs) -> None:
+    def _call(self, decoded: _Call, of_new: Signs, of_response: Signs) -> None:
         """``of_new``, ``of_response``: the signs of its texts."""
         span, response, redacted, said = decoded.span, decoded.response, False, None
         if decoded.ids is not None:
@@ -180,7 +175,7 @@ class Conversation:
         if redacted and span.messages is not None:
             span.messages = self._redactor.clean("messages", span.messages)
 
-    def _prompt(self, decoded: _Decoded, ids: Sequence[int], shared: SharedPrompt | None) -> _Said:
+    def _prompt(self, decoded: _Call, ids: Sequence[int], shared: SharedPrompt | None) -> _Said:
         """What a call read, ``ids`` of it anew: the continuation of an earlier call where that is decoded, else
         ``shared``."""
         span, new, response, redacted, messages = decoded.span, decoded.new, decoded.response, False, None
@@ -212,7 +207,7 @@ class Conversation:
         said = self._said[span.span_id] = _Said(pieces, count, count, "", tokens, response is not None, redacted)
         if response is not None:
             pieces.append(response)
-            said.end, said.tokens = count + 1, tokens + decoded.answered
+            said.end, said.tokens = count + 1, tokens + len(decoded.answer or ())
         said.tail = matters(tail + (response or ""))
         make = _redacted_text(self._redactor, said)
         follows = shared is not None or continued is not None
@@ -288,14 +283,6 @@ class Conversation:
     def _mark(self, span: Span, redacted: bool) -> None:
         if redacted:
             self._redacted.add(span.span_id)
-
-
-def _decoded(asked: _Asked, texts: Iterator[str]) -> _Decoded:
-    """``texts``: of what it asks for, then of what others do."""
-    return _Decoded(
-        asked.span, asked.ids, None if asked.new is None else next(texts),
-        len(asked.answer or ()), None if asked.answer is None else next(texts),
-    )  # fmt: skip
 
 
 def _numbers(packed: bytes | None) -> array[int] | None:

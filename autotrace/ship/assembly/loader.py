@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from autotrace.insight.settings import Settings
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.about_run import AboutRun
 from autotrace.ship.assembly.assembler import Assembly, Origin, Target
@@ -51,8 +51,9 @@ class Loader:
         self._state = state
         self._run_folder = run_folder
         self._info = info
-        self._about = AboutRun(state)
-        self._recent = Recent(ahead)
+        self.about = AboutRun(state)
+        self.recent = Recent(ahead)
+        """What was looked at and will be loaded."""
         self._some_removed = True
         self._tables: Committed | None = None
         """What traces are read from whose records were removed."""
@@ -64,7 +65,7 @@ class Loader:
     def refresh(self) -> None:
         """More may be known of the run by now. To be called before traces are looked at or loaded, any number of them:
         what is known of the run alone is then read once for all."""
-        self._about.refresh()
+        self.about.refresh()
         self._some_removed = bool(self._state.count("SELECT EXISTS (SELECT 1 FROM removed)"))
         if self._tables is not None:
             self._tables.close()
@@ -91,26 +92,14 @@ class Loader:
         assembled = self._assembled(trace_id, offsets_of, final)
         if assembled is None:
             return None
-        self._recent.put(trace_id, extent, assembled)
+        self.recent.put(trace_id, extent, assembled)
         records = assembled.bytes if assembled.lasting else None
         return Look(self._described(trace_id, assembled), assembled.digests, records)
 
     def _taken(self, trace_id: str, final: bool) -> Assembled | None:
         """As it was when it was looked at, if no more of it was read since."""
         extent, offsets_of = self._state.places(trace_id)
-        return self._recent.take(trace_id, extent) or self._assembled(trace_id, offsets_of, final)
-
-    def settings(self) -> Settings:
-        """What is known of the run's configuration by now."""
-        return self._about.settings
-
-    def room(self) -> int | None:
-        """How many more may be looked at and loaded afterwards without being read again; None: none at all."""
-        return self._recent.room()
-
-    def drop(self, trace_id: str) -> None:
-        """A trace that was looked at will not be loaded now."""
-        self._recent.drop(trace_id)
+        return self.recent.take(trace_id, extent) or self._assembled(trace_id, offsets_of, final)
 
     def _assembled(self, trace_id: str, offsets_of: OffsetsOf, final: bool) -> Assembled | None:
         before = None
@@ -150,9 +139,16 @@ class Loader:
         """As it is in the tables. Raises ``OSError`` while they cannot be read."""
         try:
             self._tables = self._tables or Committed(Path(self._run_folder))
-            return self._tables.load([trace_id]).get(trace_id)
+            return self._tables.stored([trace_id]).get(trace_id)
         except (Gone, QueryError) as error:
             raise OSError(str(error)) from error
+
+    def records_of(self, trace_id: str) -> Iterator[tuple[Origin, list[Located]]]:
+        """What was read of a trace before: segments and the records in each; what cannot be read is left out."""
+        offsets_of = self._state.offsets_of(trace_id)
+        for segment, name, origin in self._in_order(offsets_of):
+            with suppress(OSError):
+                yield origin, list(self._read(name, offsets_of[segment]))
 
     def _read(self, name: str, offsets: Sequence[int]) -> Iterator[Located]:
         with opened(self._run_folder, name) as fd:
@@ -167,7 +163,7 @@ class Loader:
             tokenizer=None if before is None else before.tokenizer,
         )  # fmt: skip
         self._describe(trajectory)
-        trajectory.notes += self._about.losses(assembled.processes)
+        trajectory.notes += self.about.losses(assembled.processes)
         return trajectory
 
     def _in_order(self, segments: Iterable[int]) -> list[tuple[int, str, Origin]]:
@@ -210,7 +206,7 @@ class Loader:
 
     def _describe(self, trajectory: Trajectory) -> None:
         attributes = trajectory.attributes
-        config = self._about.config
+        config = self.about.config
         for name, given in (("project_name", self._info.project), ("experiment_name", self._info.experiment)):
             if given:
                 attributes[name] = given
@@ -224,7 +220,7 @@ class Loader:
         if late:
             trajectory.notes.append(f"{late} late calls: they began after the trajectory had ended")
         trajectory.facts = facts_of(self._state, trajectory.trace_id)
-        trajectory.settings = self._about.encoded_settings
+        trajectory.settings = self.about.encoded_settings
         add_columns(trajectory, self._state, self._run_folder)
 
 

@@ -54,18 +54,18 @@ def _answer(parts: Sequence[Mapping[str, Any]]) -> Message:
     answer: Message = {"role": "assistant", "content": "\n".join(texts("text")) or None}
     if thought := texts("thinking"):
         answer["reasoning_content"] = "\n".join(thought)
-    calls = [_call(part) for part in parts if part.get("part_kind") == "tool-call"]
+    calls = [
+        tool_call(part.get("tool_call_id"), part.get("tool_name"), {} if part.get("args") is None else part["args"])
+        for part in parts
+        if part.get("part_kind") == "tool-call"
+    ]
     return {**answer, "tool_calls": calls} if calls else answer
 
 
-def _call(part: Mapping[str, Any]) -> Message:
-    given = part.get("args")
-    text = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False, default=str)
-    return {
-        "id": part.get("tool_call_id"),
-        "type": "function",
-        "function": {"name": part.get("tool_name"), "arguments": text},
-    }
+def tool_call(id: Any, name: Any, arguments: Any) -> Message:
+    """A tool call in the form of chat completions."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
 def read_tool_results(spans: Iterable[Span]) -> None:

@@ -19,6 +19,7 @@ from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import opened, records_at
 from autotrace.spool.records import TokenFacts, Tokens
+from autotrace.tables.calls import TRAINED
 from autotrace.trajectory.deferred import Deferred
 from autotrace.trajectory.model import TOO_MANY, Allowance, Trajectory
 from autotrace.trajectory.receipt import Piece, own_pieces, whole_response
@@ -114,18 +115,6 @@ def _continued(base: TokenList, keep: int, new: array[int], span: int) -> TokenL
     return TokenList(ids, keep + len(new), hasher, span)
 
 
-FIELDS = {
-    "old_log_probs": "old_logprobs",
-    "rollout_log_probs": "trained_logprobs",
-    "entropy": "entropy",
-    "ref_log_prob": "ref_logprobs",
-    "rollout_is_weights": "is_weights",
-    "advantages": "advantages",
-    token_facts.MASK: "loss_mask",
-}
-"""Column -> field of ``Span``."""
-
-
 def add_columns(trajectory: Trajectory, state: State, run_folder: str | Path) -> None:
     """Fill the fields of its spans; nothing where none were recorded, or where their segment was removed. Raises
     ``OSError`` while it cannot be read."""
@@ -143,7 +132,7 @@ def add_columns(trajectory: Trajectory, state: State, run_folder: str | Path) ->
     for column, values in columns.items():
         for span_id, (start, count) in places.items():
             if part := values[start : start + count]:
-                setattr(owners[span_id], FIELDS[column], part)
+                setattr(owners[span_id], TRAINED[column], part)
 
 
 def _columns(trace_id: str, state: State, run_folder: str | Path) -> dict[str, list[Any]]:

@@ -63,7 +63,7 @@ class Outbox:
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
         """Something was reported about the run after its start. Inside the transaction that stores it."""
         for backend in registry.linked_by(name, self._backends):  # with the link to the trainer's run
-            self.queue.add_delivered_again(backend)
+            self.queue.add_again(backend, rejected=False)
 
     def recorded(self, step: int) -> None:
         """See ``index.indexer.Subscriber``: no trajectory changes by it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,16 +190,12 @@ class FactBook:
         """The latest trajectory of that key which had begun when the fact was reported."""
         if uid is None:
             return None
-        if session is not None:
-            sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ? AND session = ?"
-            values: tuple[Any, ...] = (uid, session)
-        else:
-            sql = "SELECT trace_id, start_ns FROM traces WHERE uid = ?"
-            values = (uid,)
-        candidates = self._state.db.execute(sql, values).fetchall()
+        candidates = self._state.db.execute(
+            "SELECT trace_id, start_ns FROM traces WHERE uid = ? AND (? IS NULL OR session = ?) ORDER BY start_ns",
+            (uid, session, session),
+        ).fetchall()
         if session is None and len(candidates) != 1:
             return None  # the uid alone names a group
-        candidates.sort(key=lambda row: row["start_ns"] or 0)
         begun = [row for row in candidates if (row["start_ns"] or 0) <= at_ns]
         chosen = begun[-1:] or candidates[:1]
         return chosen[0]["trace_id"] if chosen else None
@@ -292,16 +288,11 @@ _decode = msgspec.json.Decoder(dict[str, float]).decode
 
 
 def store_step(state: State, facts: StepFacts) -> None:
-    """Add what was recorded to what is known of the step."""
-    put_step(state, facts.step, facts.name, facts.value)
-
-
-def put_step(state: State, step: int, called: str, given: Mapping[str, float]) -> None:
-    """Add numbers to what is known of the step. Those that are not finite are left out."""
-    key = f"{_KEY}{step}:{text(called)[:100]}"
+    """Add what was recorded to what is known of the step. Numbers that are not finite are left out."""
+    key = f"{_KEY}{facts.step}:{text(facts.name)[:100]}"
     before = state.meta(key)
     known = {} if before is None else _decode(before)
-    known |= {text(name)[:250]: value for name, value in given.items() if math.isfinite(value)}
+    known |= {text(name)[:250]: value for name, value in facts.value.items() if math.isfinite(value)}
     state.put_meta(key, msgspec.json.encode(dict(list(known.items())[:MAX_NUMBERS])).decode())
 
 

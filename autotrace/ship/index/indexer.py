@@ -21,8 +21,7 @@ from autotrace.ship.index import facts
 from autotrace.ship.index.facts import FactBook
 from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, OpenTrace
-from autotrace.ship.index.processes import Processes
-from autotrace.ship.index.segments import Segment, Segments
+from autotrace.ship.index.processes import Processes, Segment, Segments
 from autotrace.ship.index.summary import add_facts, begin, fill
 from autotrace.ship.index.traces import Calls, Traces
 from autotrace.ship.store.row import Row
@@ -82,7 +81,7 @@ class Indexer:
         self._segments = Segments(state, run_folder, info.run_id)
         self._facts = FactBook(state)
         self._joins = Joins(state)
-        self._traces = Traces(state, self._segments, self._joins)
+        self._traces = Traces(state, self.loader, self._joins)
         self._calls = Calls(self._traces, self._joins, self._processes, self.loader.kept, self._root)
         self._binds = binds_of(state)
         self._clocks: Mapping[str, int] = {}
@@ -120,7 +119,7 @@ class Indexer:
     @property
     def has_room(self) -> bool:
         """More traces may be completed before what was completed here is delivered."""
-        return self.loader.room() != 0
+        return self.loader.recent.room() != 0
 
     @property
     def open_groups(self) -> set[str]:
@@ -272,7 +271,7 @@ class Indexer:
 
         ``over``: the run is over, so nothing is waited for any longer.
         """
-        now, ended, room = time.monotonic(), self._processes.has_ended, self.loader.room()
+        now, ended, room = time.monotonic(), self._processes.has_ended, self.loader.recent.room()
         most = ONCE_PER_ROUND if room is None else min(ONCE_PER_ROUND, room)
         verdicts = ((trace, trace.verdict(now, ended, over)) for trace in self._traces.open.values())
         settled = list(islice((each for each in verdicts if each[1] is not None), most))
@@ -298,7 +297,7 @@ class Indexer:
         row.version += 1
         row.complete = True
         if look is not None:
-            fill(row, look, self.loader.settings())
+            fill(row, look, self.loader.about.settings)
             self._state.db.executemany(
                 "INSERT OR IGNORE INTO digests VALUES (?, ?)", ((digest, row.trace_id) for digest in look.digests)
             )
@@ -311,6 +310,6 @@ class Indexer:
             for subscriber in self._subscribers:
                 subscriber.completed(row)
         if not row.kept:  # it waits for its group, or stays in the spool
-            self.loader.drop(row.trace_id)
+            self.loader.recent.drop(row.trace_id)
         self._traces.completed(trace)
         self._state.put_rows([row])

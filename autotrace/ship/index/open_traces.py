@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from autotrace.ship.store.row import Row
@@ -40,51 +41,40 @@ def _host(process: str) -> str:
     return process.rsplit("-", 2)[0]
 
 
+@dataclass(slots=True, eq=False)
 class OpenTrace:
     """What must be in memory about a trace: a few hundred bytes."""
 
-    __slots__ = (
-        "dirty",
-        "is_part",
-        "late_writers",
-        "news_at",
-        "open",
-        "opened_at",
-        "root",
-        "root_end_ns",
-        "root_ended_at",
-        "root_host",
-        "row",
-        "stored",
-        "tools",
-        "touched",
-    )
+    row: Row
+    open: dict[int, str] = field(default_factory=dict)
+    """Open spans and the process that writes each."""
+    tools: set[int] = field(default_factory=set)
+    """Tool calls among them."""
+    root: int | None = None
+    """The root span while it is open."""
+    root_host: str | None = None
+    """The node of the root's process, where the root was read by this shipper."""
+    opened_at: float = field(default_factory=time.monotonic)
+    touched: float = 0.0
+    """When something of it was read."""
+    root_ended_at: float | None = None
+    """When the root's end was read (of a trace that was delivered before: when there was more of it)."""
+    root_end_ns: int | None = None
+    """Wall-clock time of the root's end."""
+    late_writers: set[str] = field(default_factory=set)
+    """Processes that began late calls since this version was opened."""
+    news_at: float | None = None
+    """When something else than a late call was last read of a trace that was delivered before."""
+    dirty: bool = True
+    is_part: bool = False
+    """It belongs to another trajectory, whose id was not read yet."""
+    stored: bool = False
+    """``row`` is in the state but for its counts (``State.put_counts``)."""
 
-    def __init__(self, row: Row) -> None:
-        self.row = row
-        self.open: dict[int, str] = {}
-        """Open spans and the process that writes each."""
-        self.tools: set[int] = set()
-        """Tool calls among them."""
-        self.root: int | None = None
-        """The root span while it is open."""
-        self.root_host: str | None = None
-        """The node of the root's process, where the root was read by this shipper."""
-        self.touched = self.opened_at = time.monotonic()
-        ended = row.status != "OPEN" and row.root_read  # else it was delivered without its root
-        self.root_ended_at: float | None = self.opened_at if ended else None
-        """When the root's end was read (of a trace that was delivered before: when there was more of it)."""
-        self.root_end_ns = row.end_ns if self.root_ended_at is not None else None
-        """Wall-clock time of the root's end."""
-        self.late_writers: set[str] = set()
-        """Processes that began late calls since this version was opened."""
-        self.news_at: float | None = None
-        """When something else than a late call was last read of a trace that was delivered before."""
-        self.dirty = True
-        self.is_part = False
-        """It belongs to another trajectory, whose id was not read yet."""
-        self.stored = False
-        """``row`` is in the state but for its counts (``State.put_counts``)."""
+    def __post_init__(self) -> None:
+        self.touched = self.opened_at
+        if self.row.status != "OPEN" and self.row.root_read:  # else it was delivered without its root
+            self.root_ended_at, self.root_end_ns = self.opened_at, self.row.end_ns
 
     def touch(self) -> float:
         """Something was read; when."""

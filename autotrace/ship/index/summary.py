@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,11 +15,13 @@ from autotrace.insight.profile import Profile, decode, encode
 from autotrace.insight.records import Record
 from autotrace.insight.settings import Settings
 from autotrace.ship.assembly.loader import Look
-from autotrace.ship.store.row import Row, identity
+from autotrace.ship.store.row import Row
+from autotrace.tables.columns import Column
+from autotrace.tables.rollout import Rollout
+from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.durations import times
 from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.tool_calls import tool_calls
 
 
 def record(row: Row, known: Profile) -> Record:
@@ -51,41 +54,41 @@ def _basis(look: Look) -> str:
     return hashlib.blake2b(msgspec.json.encode(made_of), digest_size=8).hexdigest()
 
 
+_OF_BEGIN = TRAJECTORIES.chosen(
+    "name", "role", "start_ns", "step", "sample_index", "rollout_n", "validate", "uid", "data_source",
+    "experiment_name", "project_name",
+)  # fmt: skip
+_OF_WHOLE = _OF_BEGIN + TRAJECTORIES.chosen(
+    "status", "end_ns", "spans", "tool_calls", "prompt_tokens", "response_tokens", "error"
+)
+"""Columns of ``trajectories`` that a line has, too."""
+
+
 def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, Any]) -> None:
     """Fill ``row`` from the root's beginning."""
-    row.name, row.role, row.start_ns = name, role, start_ns
-    for column, value in identity(attributes).items():
-        setattr(row, column, value)
-    row.attributes = msgspec.json.encode(attributes).decode()
-    row.group_key = row.group
+    root = Span("", None, name, role, "", start_ns, attributes=attributes)
+    rollout = Rollout(Trajectory(row.trace_id, "", [root], attributes))
+    _take(row, rollout, _OF_BEGIN)
+    row.group_key = rollout.group_id
 
 
 def summarise(row: Row, trajectory: Trajectory) -> None:
     """Fill the line about a trajectory, but for its profile."""
-    root, calls = trajectory.root, trajectory.llm_spans
-    for column, value in identity(trajectory.attributes).items():
-        setattr(row, column, value)
-    row.name, row.role, row.status = root.name, root.role, root.status
-    row.start_ns, row.end_ns = root.start_ns, root.end_ns
-    row.spans, row.turns = len(trajectory.spans), len(calls)
-    row.tool_calls = len(tool_calls(trajectory))
-    row.prompt_tokens = next((span.prompt_tokens for span in calls if span.prompt_tokens is not None), None)
-    responses = [span.response_tokens for span in calls if span.response_tokens is not None]
-    row.response_tokens = sum(responses) if responses else None
+    _take(row, Rollout(trajectory), _OF_WHOLE)
+    row.turns = trajectory.turns
     add_facts(row, trajectory.facts)
-    errors = [span.error_text for span in trajectory.spans if span.error_text and not _dropped(span, root)]
-    row.error = errors[0][:500] if errors else None
-    row.attributes = msgspec.json.encode(trajectory.attributes).decode()
     row.times = msgspec.json.encode(times(trajectory).measured()).decode()
+
+
+def _take(row: Row, rollout: Rollout, columns: Iterable[Column]) -> None:
+    for column in columns:
+        setattr(row, column.name, column.of(rollout))
+    session = rollout.attributes.get("session_id", rollout.attributes.get("rollout_n"))
+    row.session = None if session is None else str(session)[:1000]
+    row.attributes = msgspec.json.encode(rollout.attributes).decode()
 
 
 def add_facts(row: Row, facts: dict[str, Any]) -> None:
     """All that is known about the trajectory from elsewhere."""
     row.reward = number(facts.get("reward"))
     row.facts = msgspec.json.encode(facts).decode()
-
-
-def _dropped(span: Span, root: Span) -> bool:
-    """Cancelled, and that is no error: its caller went on without it (an early ``break`` out of a stream), or it was
-    cancelled without a reason, which the status says already."""
-    return span.status == "CANCELLED" and (root.status == "OK" or not (span.error and span.error[1]))

@@ -12,12 +12,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from autotrace.ship.assembly.loader import anchor
+from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.assembly.recent import KeptRecords
 from autotrace.ship.index.joins import Joins
 from autotrace.ship.index.open_traces import MAX_LATE_CALLS, OpenTrace
-from autotrace.ship.index.processes import Processes
-from autotrace.ship.index.segments import Segment, Segments
+from autotrace.ship.index.processes import Processes, Segment
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located
@@ -28,9 +27,9 @@ from autotrace.trajectory.jsonable import text
 class Traces:
     """Those that are open, or of which something new was read."""
 
-    def __init__(self, state: State, segments: Segments, joins: Joins) -> None:
+    def __init__(self, state: State, loader: Loader, joins: Joins) -> None:
         self._state = state
-        self._segments = segments
+        self._loader = loader
         self._joins = joins
         self.open: dict[str, OpenTrace] = {}
         """By id."""
@@ -43,10 +42,8 @@ class Traces:
         """A trace of which records were read before; its open calls are derived from them."""
         trace = self.open[row.trace_id] = OpenTrace(row)
         trace.is_part = OF in msgspec.json.decode(row.attributes)
-        for segment, records in self._segments.records_of(row.trace_id):
-            header = segment.reader.header
-            shift = 0 if header is None else anchor(self._state, segment.process, header)
-            trace.replay(segment.process, (self._joins.attached(located.record) for located in records), shift)
+        for origin, records in self._loader.records_of(row.trace_id):
+            trace.replay(origin.process, (self._joins.attached(located.record) for located in records), origin.shift)
         return trace
 
     def growing(self, trace_id: str, record: Open | Close, at_ns: int) -> OpenTrace | None:

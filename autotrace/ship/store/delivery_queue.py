@@ -53,20 +53,12 @@ class DeliveryQueue:
             (backend, backend),
         )
 
-    def add_delivered_again(self, backend: str) -> None:
-        """Queue everything that ``backend`` has once more (the trainer's run it belongs to was reported)."""
+    def add_again(self, backend: str, *, rejected: bool) -> None:
+        """Queue everything once more that ``backend`` has, or has rejected."""
         self._db.execute(
             "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
-            "WHERE backend = ? AND rejected IS NULL",
-            (backend, backend),
-        )
-
-    def add_rejected_again(self, backend: str) -> None:
-        """Queue what ``backend`` rejected once more."""
-        self._db.execute(
-            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
-            "WHERE backend = ? AND rejected IS NOT NULL",
-            (backend, backend),
+            "WHERE backend = ? AND (rejected IS NOT NULL) = ?",
+            (backend, backend, rejected),
         )
 
     def keep_only(self, backends: Sequence[str]) -> None:

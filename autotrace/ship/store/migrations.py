@@ -9,34 +9,41 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Callable, Sequence
-
-Migration = Callable[[sqlite3.Connection], None]
 
 
 class NewerDatabase(sqlite3.DatabaseError):
     """A database was written by a newer autotrace; the message says so and what to do."""
 
 
-def migrate(db: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+def migrate(db: sqlite3.Connection) -> None:
     """Bring ``db`` (in autocommit mode) to the newest version. Raises ``NewerDatabase``, or ``sqlite3.Error`` when it
     cannot be written; then it is as it was."""
-    if _version(db, migrations) == len(migrations):
+    if not is_older(db):
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for migration in migrations[_version(db, migrations) :]:  # read again: another process may have migrated
-            migration(db)
-        db.execute(f"PRAGMA user_version = {len(migrations)}")
+        for statements in STATE[_version(db) :]:  # read again: another process may have migrated
+            for statement in statements:
+                _apply(db, statement)
+        db.execute(f"PRAGMA user_version = {len(STATE)}")
         db.execute("COMMIT")
     except BaseException:
         roll_back(db)
         raise
 
 
-def is_older(db: sqlite3.Connection, migrations: Sequence[Migration]) -> bool:
+def _apply(db: sqlite3.Connection, statement: str) -> None:
+    """A column that is there already stays: databases of before 0.1.0 had no version."""
+    try:
+        db.execute(statement)
+    except sqlite3.OperationalError as error:
+        if "duplicate column name" not in str(error):
+            raise
+
+
+def is_older(db: sqlite3.Connection) -> bool:
     """Whether an earlier release wrote ``db``. Raises ``NewerDatabase``."""
-    return _version(db, migrations) < len(migrations)
+    return _version(db) < len(STATE)
 
 
 def roll_back(db: sqlite3.Connection) -> None:
@@ -47,12 +54,12 @@ def roll_back(db: sqlite3.Connection) -> None:
             db.execute("ROLLBACK")
 
 
-def _version(db: sqlite3.Connection, migrations: Sequence[Migration]) -> int:
+def _version(db: sqlite3.Connection) -> int:
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if version > len(migrations):
+    if version > len(STATE):
         raise NewerDatabase(
             f"the database was written by a newer version of autotrace (schema version {version}, this autotrace knows "
-            f"{len(migrations)}); upgrade autotrace"
+            f"{len(STATE)}); upgrade autotrace"
         )
     for kind, sql in db.execute("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL"):
         if kind not in ("table", "index") or _COMPUTES.search(sql) or (kind == "index" and sql.count("(") > 1):
@@ -63,17 +70,7 @@ def _version(db: sqlite3.Connection, migrations: Sequence[Migration]) -> int:
 _COMPUTES = re.compile(r"\b(?:AS|CHECK|GENERATED|VIRTUAL|COLLATE|REFERENCES)\b|\bDEFAULT\s*\(|/\*|--", re.IGNORECASE)
 """What in the definition of a table makes SQLite run something when it is read or written."""
 
-
-def _first_tables(db: sqlite3.Connection) -> None:
-    """The tables of 0.1.0. Its databases had no version and made some tables only when they were needed: what is there
-    stays, what is missing is added."""
-    for statement in _TABLES:
-        db.execute(statement)
-    if "score" not in {column[1] for column in db.execute("PRAGMA table_info(facts)")}:
-        db.execute("ALTER TABLE facts ADD COLUMN score REAL")
-
-
-_TABLES = (
+_FIRST = (
     "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     # How far each segment was read
     "CREATE TABLE IF NOT EXISTS segments (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, offset INTEGER NOT NULL,"
@@ -117,24 +114,14 @@ _TABLES = (
     " bytes INTEGER, PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS admitted_groups ON admitted (backend, group_key)",
 )
+"""The tables of 0.1.0. Earlier databases made some tables only when they were needed: what is there stays."""
 
-
-def _late_spans(db: sqlite3.Connection) -> None:
-    db.execute("ALTER TABLE traces ADD COLUMN late_spans INTEGER NOT NULL DEFAULT 0")
-
-
-def _profile(db: sqlite3.Connection) -> None:
-    db.execute("ALTER TABLE traces ADD COLUMN profile TEXT NOT NULL DEFAULT '{}'")
-
-
-def _facts_by_id(db: sqlite3.Connection) -> None:
-    db.execute("ALTER TABLE facts ADD COLUMN named TEXT")
-    db.execute("CREATE INDEX IF NOT EXISTS facts_named ON facts (named) WHERE trace_id IS NULL")
-
-
-def _facts_by_digest(db: sqlite3.Connection) -> None:
-    db.execute("CREATE INDEX IF NOT EXISTS facts_digest ON facts (digest) WHERE uid IS NULL")
-
-
-STATE: tuple[Migration, ...] = (_first_tables, _late_spans, _profile, _facts_by_id, _facts_by_digest)
-"""``state.db`` of a run."""
+STATE: tuple[tuple[str, ...], ...] = (
+    (*_FIRST, "ALTER TABLE facts ADD COLUMN score REAL"),
+    ("ALTER TABLE traces ADD COLUMN late_spans INTEGER NOT NULL DEFAULT 0",),
+    ("ALTER TABLE traces ADD COLUMN profile TEXT NOT NULL DEFAULT '{}'",),
+    ("ALTER TABLE facts ADD COLUMN named TEXT", "CREATE INDEX IF NOT EXISTS facts_named ON facts (named)"
+     " WHERE trace_id IS NULL"),
+    ("CREATE INDEX IF NOT EXISTS facts_digest ON facts (digest) WHERE uid IS NULL",),
+)  # fmt: skip
+"""``state.db`` of a run: the statements that bring it from each version to the next."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-
-from autotrace.trajectory.jsonable import integer
 
 ALL, LOCAL = "all", ""
 """``Row.kept`` where no rule has a say, and of a trajectory that stays in the run folder."""
@@ -58,7 +56,7 @@ class Row(msgspec.Struct):
     profile: str = "{}"
     """What findings need to know of it (``insight.profile``), once the trace is complete; ``{}``: not examined."""
     group_key: str | None = None
-    """What the rollouts of one prompt in one step share (``group``); set once the root was read."""
+    """What the rollouts of one prompt in one step share (``tables.rollout``); set once the root was read."""
     kept: str | None = None
     """Why the keep-rules let it be delivered (``all``: there are none); empty: it stays in the spool; None:
     undecided."""
@@ -68,15 +66,8 @@ class Row(msgspec.Struct):
 
     @property
     def group(self) -> str:
-        """What the rollouts of one prompt in one step share. Without a ``uid``: project, step, sample and validate; a
-        trajectory without a sample either is a group of its own."""
-        if self.uid is not None:
-            return f"{self.step}/{self.uid}"
-        if self.sample_index is None:
-            return self.trace_id
-        # datasets number their samples each from 0
-        parts = (self.project_name, self.step, self.data_source, self.sample_index, self.validate)
-        return "/".join("" if part is None else str(part) for part in parts)
+        """What the rollouts of one prompt in one step share."""
+        return self.group_key or self.trace_id
 
     @property
     def root_read(self) -> bool:
@@ -97,31 +88,5 @@ class Row(msgspec.Struct):
         return msgspec.structs.astuple(self)
 
 
-def _kind(annotation: str) -> str:
-    return annotation.removesuffix(" | None")
-
-
-COLUMNS: dict[str, str] = {name: _kind(kind) for name, kind in Row.__annotations__.items()}
-"""Field -> type name, in order."""
-
-
-def identity(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that are filled from a root's attributes."""
-
-    def word(name: str) -> str | None:
-        value = attributes.get(name)
-        return None if value is None or isinstance(value, (dict, list)) else str(value)[:1000]
-
-    session = attributes.get("session_id", attributes.get("rollout_n"))
-    validate = attributes.get("validate")
-    return {
-        "step": integer(attributes.get("step")),
-        "sample_index": word("sample_index"),
-        "rollout_n": integer(attributes.get("rollout_n", attributes.get("session_id"))),
-        "validate": validate if isinstance(validate, bool) else None,
-        "uid": word("uid"),
-        "session": None if session is None else str(session)[:1000],
-        "data_source": word("data_source"),
-        "experiment_name": word("experiment_name"),
-        "project_name": word("project_name"),
-    }
+COLUMNS = Row.__struct_fields__
+"""Its fields, in order."""

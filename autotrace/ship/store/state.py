@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import sqlite3
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections import UserDict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class State:
             self.db.execute("PRAGMA journal_mode=WAL")
             # Killed processes lose nothing with NORMAL; a power cut may lose the last rounds, which are then read again
             self.db.execute("PRAGMA synchronous=NORMAL")
-            migrations.migrate(self.db, migrations.STATE)
+            migrations.migrate(self.db)
         except BaseException:
             self.db.close()
             raise
@@ -99,7 +100,7 @@ class State:
         try:
             if not shipper_alive(str(run_folder)):  # else it is this machine's own
                 _refuse_shared_pages(state.db, path)
-            if migrations.is_older(state.db, migrations.STATE):
+            if migrations.is_older(state.db):
                 state = state.copy()
         except BaseException:
             state.db.close()
@@ -111,7 +112,7 @@ class State:
         copied = State(":memory:")
         try:
             self.db.backup(copied.db)
-            migrations.migrate(copied.db, migrations.STATE)
+            migrations.migrate(copied.db)
         finally:
             self.close()
         return copied
@@ -273,38 +274,27 @@ class State:
         return int(self.db.execute(sql, values).fetchone()[0] or 0)
 
 
-class Memory(MutableMapping[str, str]):
+class Memory(UserDict[str, str]):
     """What a sink must remember for the next process: text by name, stored at once.
 
     Used in the sink's thread, so each change is a connection of its own; there are a handful in a run.
     """
 
     def __init__(self, state: State, prefix: str) -> None:
-        self._values = state.metas(prefix)
+        super().__init__()
+        self.data = state.metas(prefix)
         self._path = str(state.db.execute("PRAGMA database_list").fetchone()["file"])
         self._prefix = prefix
 
-    def __getitem__(self, key: str) -> str:
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
     def __setitem__(self, key: str, value: str) -> None:
-        if self._values.get(key) == value:
+        if self.get(key) == value:
             return
         self._store("INSERT OR REPLACE INTO meta VALUES (?, ?)", self._prefix + key, value)
-        self._values[key] = value
+        super().__setitem__(key, value)
 
     def __delitem__(self, key: str) -> None:
-        del self._values[key]
+        super().__delitem__(key)
         self._store("DELETE FROM meta WHERE key = ?", self._prefix + key)
-
-    def __repr__(self) -> str:
-        return f"Memory({self._values!r})"
 
     def _store(self, sql: str, *values: str) -> None:
         db = sqlite3.connect(self._path, timeout=20.0, isolation_level=None)

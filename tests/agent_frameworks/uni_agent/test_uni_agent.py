@@ -14,11 +14,11 @@ import pytest
 
 from autotrace.insight.examine import examine
 from autotrace.insight.settings import Settings
-from autotrace.tables import arrow
 from autotrace.trajectory.chains import BEST_OF, COMPACTION, REWRITE, SUB_AGENT, path, tree_of
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.receipt import words
 from tests.agent_frameworks.tracing import run_program, trajectories_of
+from tests.tables import reading
 
 Told = tuple[dict[tuple[str, int, int], dict[str, Any]], dict[tuple[str, int], Trajectory]]
 
@@ -67,7 +67,7 @@ def test_histories_come_back_as_trees(told: Told) -> None:
 
 def test_each_chain_is_the_row_that_the_trainer_has(told: Told) -> None:
     rows, sessions = told
-    made = [row for row in arrow.tables([*sessions.values()])["chains"].to_pylist() if row["row"] is not None]
+    made = [row for row in reading.tables([*sessions.values()])["chains"].to_pylist() if row["row"] is not None]
     assert len(made) == len(rows)
     for row in made:
         expected = rows[row["uid"], row["rollout_n"], row["row"]]

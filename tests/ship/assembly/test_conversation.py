@@ -131,7 +131,7 @@ def test_each_token_is_decoded_once() -> None:
 
 
 class AtOnce(Decode):
-    """As ``ByteLevel`` with a table of numpy's: many sequences in one call."""
+    """As ``ByteLevel`` with a table of Arrow's: many sequences in one call."""
 
     def __init__(self) -> None:
         super().__init__()

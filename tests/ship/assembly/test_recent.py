@@ -91,5 +91,5 @@ def test_arguments_and_results_take_room_too(tmp_path: Path) -> None:
     reader = of_run(run)
     loader = Loader(State.of_run(run), run, reader.run.info, 8 << 20)
     ids = [row.trace_id for row in reader.select(roots=True)]
-    looked = [trace_id for trace_id in ids if loader.room() and loader.look(trace_id, final=True)]
+    looked = [trace_id for trace_id in ids if loader.recent.room() and loader.look(trace_id, final=True)]
     assert 15 <= len(looked) <= 25, "of 200 kB each, which may take twice as much"

@@ -46,8 +46,9 @@ def test_a_group_is_delivered_whole_or_stays_until_it_is_asked_for(tmp_path: Pat
     assert sorted(uids(run)) == ["alone", "flat", "flat", "mixed", "mixed"]
 
 
-def test_rollouts_without_a_uid_are_kept_by_what_differs_between_them(tmp_path: Path) -> None:
-    run = new_run(tmp_path, keep=["spread"])
+@pytest.mark.parametrize("project", [None, "named for the run"])
+def test_rollouts_without_a_uid_are_kept_by_what_differs_between_them(tmp_path: Path, project: str | None) -> None:
+    run = new_run(tmp_path, keep=["spread"], project=project)
     process = Process(run)
     for sample, values in {1: (1.0, 1.0), 2: (0.0, 1.0)}.items():
         for rollout, reward in enumerate(values):

@@ -24,7 +24,7 @@ OLD = Path(__file__).parents[1] / "folders" / "before_layers" / "verl_agent"
 
 DIES = """
 import os, sqlite3, sys
-from autotrace.ship.store.migrations import STATE, migrate
+from autotrace.ship.store.migrations import migrate
 left = int(sys.argv[2])
 
 def statement(sql):
@@ -35,7 +35,7 @@ def statement(sql):
 
 db = sqlite3.connect(sys.argv[1], isolation_level=None)
 db.set_trace_callback(statement)
-migrate(db, STATE)
+migrate(db)
 """
 
 
@@ -92,20 +92,19 @@ def test_lines_of_traces_that_end_together_are_on_the_same_pages(tmp_path: Path)
 def test_a_migration_killed_at_any_statement_leaves_the_old_state(tmp_path: Path) -> None:
     path = tmp_path / layout.STATE_DB
     shutil.copy(OLD / layout.STATE_DB, path)
-    with sqlite3.connect(path, isolation_level=None) as db:
-        statements: list[str] = []
-        db.set_trace_callback(statements.append)
-        db.execute("BEGIN")
-        for migration in STATE:
-            migration(db)
-        db.execute("ROLLBACK")
+    statements: list[str] = []
+    db = sqlite3.connect(shutil.copy(path, tmp_path / "another"), isolation_level=None)
+    db.set_trace_callback(statements.append)
+    migrate(db)
+    db.close()
+    assert statements[-1] == "COMMIT"
     before = content(path)
-    for number in (3, len(statements) // 2, len(statements), len(statements) + 2):
+    for number in (3, len(statements) // 2, len(statements) - 1, len(statements)):
         done = subprocess.run([sys.executable, "-c", DIES, str(path), str(number)], check=False, timeout=DEADLINE)
         assert done.returncode == 9
         assert content(path) == before
     db = sqlite3.connect(path, isolation_level=None)
-    migrate(db, STATE)
+    migrate(db)
     assert db.execute("PRAGMA user_version").fetchone()[0] == len(STATE)
     db.close()
 

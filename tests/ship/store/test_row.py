@@ -6,15 +6,24 @@ from typing import Any
 
 import pytest
 
+from autotrace.ship.index.summary import begin
 from autotrace.ship.store.row import Row
 
 
-def row(**fields: Any) -> Row:
-    return Row("trace", **{"step": 3, "sample_index": "17", "validate": False, "project_name": "maths", **fields})
+def group(trace_id: str = "trace", **attributes: Any) -> str:
+    """Of a trajectory that begins with these attributes."""
+    row = Row(trace_id)
+    begin(row, "solve", "trajectory", 0, attributes)
+    return row.group
+
+
+def sample(**attributes: Any) -> str:
+    """The same, of one sample."""
+    return group(**{"step": 3, "sample_index": "17", "validate": False, "project_name": "maths", **attributes})
 
 
 def test_rollouts_without_a_uid_are_one_group_by_project_step_sample_and_validate() -> None:
-    assert row(rollout_n=0).group == row(rollout_n=1).group
+    assert sample(rollout_n=0) == sample(rollout_n=1)
 
 
 @pytest.mark.parametrize(
@@ -23,9 +32,10 @@ def test_rollouts_without_a_uid_are_one_group_by_project_step_sample_and_validat
     ids=lambda other: next(iter(other)),
 )
 def test_another_prompt_is_another_group(other: dict[str, Any]) -> None:
-    assert row().group != row(**other).group
+    assert sample() != sample(**other)
 
 
 def test_a_uid_decides_alone_and_without_a_sample_there_is_no_group() -> None:
-    assert row(uid="u", sample_index="1").group == row(uid="u", sample_index="2").group
+    assert sample(uid="u", sample_index="1") == sample(uid="u", sample_index="2")
+    assert group("a", step=1) != group("b", step=1)
     assert Row("a", step=1).group != Row("b", step=1).group
