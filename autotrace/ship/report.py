@@ -16,8 +16,8 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Status, Summary, TargetStatus
-from autotrace.ship.delivery.admission import OVER_BUDGET, forecast, sent_key
-from autotrace.ship.delivery.couriers import Courier
+from autotrace.ship.delivery.courier import Courier
+from autotrace.ship.delivery.packing import OVER_BUDGET
 from autotrace.ship.pace import Pace
 from autotrace.ship.store.state import State
 from autotrace.sinks import registry
@@ -50,6 +50,9 @@ _log = logging.getLogger("autotrace.ship")
 
 _SHOWN = 20
 _MINUTE = 60
+SECONDS_A_DAY = 86_400
+SHORTEST = 600.0
+"""Seconds that a run must have taken before it says anything about a day."""
 
 
 class _Counters(msgspec.Struct):
@@ -144,7 +147,7 @@ def _backend(state: State, name: str, info: RunInfo, since: int) -> BackendStatu
         "SELECT trace_id, rejected FROM deliveries WHERE backend = ? AND rejected != ? LIMIT ?",
         (name, OVER_BUDGET, _SHOWN),
     )
-    sent = int(state.meta(sent_key(name)) or 0)
+    sent, seconds = int(remembered.get("sent", 0)), _seconds(state, name)
     return BackendStatus(
         name,
         delivered=state.count("SELECT count(*) FROM deliveries WHERE backend = ? AND rejected IS NULL", (name,)),
@@ -156,7 +159,7 @@ def _backend(state: State, name: str, info: RunInfo, since: int) -> BackendStatu
             "SELECT count(*) FROM deliveries WHERE backend = ? AND rejected != ?", (name, OVER_BUDGET)
         ),
         sent_bytes=sent,
-        gb_a_day=forecast(sent, _seconds(state, name)),
+        gb_a_day=sent / seconds * SECONDS_A_DAY / 1e9 if seconds >= SHORTEST else 0.0,
         step_budget=info.step_budget,
         over_budget=state.count(
             "SELECT count(*) FROM deliveries WHERE backend = ? AND rejected = ?", (name, OVER_BUDGET)
