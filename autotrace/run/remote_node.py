@@ -118,9 +118,8 @@ def start_relay(folder: str) -> None:
         or shipper_alive(folder)
     ):
         return
-    variables = {**os.environ, env.AUTOTRACE: "0", "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
-    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), package]))
+    from autotrace.run.shipper_process import variables
+
     try:
         subprocess.run(
             [
@@ -129,7 +128,7 @@ def start_relay(folder: str) -> None:
                 'nohup "$0" "$@" >/dev/null &',
                 *python("autotrace.run.guard", "autotrace.ship.cluster.relay", folder),
             ],
-            env=variables,
+            env=variables(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,

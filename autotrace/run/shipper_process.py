@@ -92,7 +92,7 @@ def _could_not_start(error: OSError) -> None:
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the shipper: the caller's credentials and proxies, no tracing, no GPU."""
+    """The environment of a shipper or relay: the caller's credentials and proxies, no tracing, no GPU."""
     own = with_package(environ)
     own[env.AUTOTRACE] = "0"
     own["PYTHONSAFEPATH"] = "1"  # a user's ./mlflow or ./httpx.py must not become ours (3.11 and newer)

@@ -250,7 +250,6 @@ class Shipper:
         self._couriers.close()
         self._reporting.close()
         self._listening.close()
-        self._main.close()
         self._state.close()
 
 
