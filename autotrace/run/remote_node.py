@@ -10,7 +10,6 @@ import errno
 import hashlib
 import json
 import os
-import subprocess
 import tempfile
 import time
 import zlib
@@ -109,32 +108,10 @@ def _ask_to_listen(folder: str, towards: str) -> None:
 def start_relay(folder: str) -> None:
     """Start this node's relay if the run's collector is on another one; the lock lets one live. Raises ``OSError``.
 
-    ``sh`` puts it into the background and ends, so the relay is nobody's child and leaves no zombie. It keeps this
-    process's stderr for a moment, in case the collector cannot be reached.
+    It keeps this process's stderr for a moment, in case the collector cannot be reached.
     """
-    if (
-        env.COLLECTOR not in os.environ
-        or os.path.exists(os.path.join(folder, layout.RUN_JSON))
-        or shipper_alive(folder)
-    ):
-        return
-    from autotrace.run.shipper_process import variables
+    on_another_node = env.COLLECTOR in os.environ and not os.path.exists(os.path.join(folder, layout.RUN_JSON))
+    if on_another_node and not shipper_alive(folder):
+        from autotrace.run.shipper_process import detach
 
-    try:
-        subprocess.run(
-            [
-                "/bin/sh",
-                "-c",
-                'nohup "$0" "$@" >/dev/null &',
-                *python("autotrace.run.guard", "autotrace.ship.cluster.relay", folder),
-            ],
-            env=variables(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            close_fds=True,
-            timeout=10,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"the relay was not started within {error.timeout:g} seconds") from error
+        detach(python("autotrace.run.guard", "autotrace.ship.cluster.relay", folder), os.environ)
