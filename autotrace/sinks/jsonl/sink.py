@@ -115,13 +115,13 @@ SMALL = 4 << 20
 _BEGIN = re.compile(rb'{"trace_id":"(\w+)"', re.ASCII)
 
 
-def _ids(file: BinaryIO) -> Iterator[tuple[str, int]]:
+def _ids(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
     """Trace id and length of each whole line: the writer of the last one may have been killed. A line without an id is
     its own."""
     for line in file:
         if line.endswith(b"\n"):
             found = _BEGIN.match(line)
-            yield (found[1] if found else line).decode(errors="replace"), len(line)
+            yield found[1] if found else line, len(line)
 
 
 class JsonlSink(Sink):
@@ -133,14 +133,14 @@ class JsonlSink(Sink):
         self.sent = 0
         self._path = run_folder / FILE
         self._lock = run_folder / LOCK
-        self._lengths: dict[str, int] = {}
+        self._lengths: dict[bytes, int] = {}
         """Trace id -> length of its last line. No other process writes about a trajectory of this one."""
         self._was_read = False
         memory["place"] = str(self._path)
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Append their lines, and take out earlier ones where it is time (atomically)."""
-        lines = {trajectory.trace_id: encoded(trajectory) for trajectory in trajectories}
+        lines = {trajectory.trace_id.encode(): encoded(trajectory) for trajectory in trajectories}
         try:
             with self._locked() as lock:
                 replaced = self._replaced(lock)
