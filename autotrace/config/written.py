@@ -1,7 +1,7 @@
 """What a person writes after an option: sizes (``500MB``), a tokenizer (a folder, or a name on the Hugging Face hub),
 and keep-rules (``--keep errors,random=0.1``): which groups of trajectories are delivered.
 
-What the rules decide, group by group: ``ship.delivery.admission``."""
+What the rules decide, group by group: ``ship.delivery.outbox``."""
 
 from __future__ import annotations
 

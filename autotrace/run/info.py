@@ -37,7 +37,7 @@ class RunInfo(msgspec.Struct):
     MLFLOW_TRACKING_URI``."""
 
     keep: list[str] = []
-    """Keep-rules as given (``ship.delivery.tail_sampling``); empty: everything is delivered."""
+    """Keep-rules as given (``ship.delivery.outbox``); empty: everything is delivered."""
     step_budget: int | None = None
     """Bytes that may be delivered per training step to each backend."""
 

@@ -10,7 +10,6 @@ import errno
 import hashlib
 import json
 import os
-import subprocess
 import tempfile
 import time
 import zlib
@@ -109,33 +108,10 @@ def _ask_to_listen(folder: str, towards: str) -> None:
 def start_relay(folder: str) -> None:
     """Start this node's relay if the run's collector is on another one; the lock lets one live. Raises ``OSError``.
 
-    ``sh`` puts it into the background and ends, so the relay is nobody's child and leaves no zombie. It keeps this
-    process's stderr for a moment, in case the collector cannot be reached.
+    It keeps this process's stderr for a moment, in case the collector cannot be reached.
     """
-    if (
-        env.COLLECTOR not in os.environ
-        or os.path.exists(os.path.join(folder, layout.RUN_JSON))
-        or shipper_alive(folder)
-    ):
-        return
-    variables = {**os.environ, env.AUTOTRACE: "0", "PYTHONSAFEPATH": "1", "CUDA_VISIBLE_DEVICES": ""}
-    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    variables["PYTHONPATH"] = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), package]))
-    try:
-        subprocess.run(
-            [
-                "/bin/sh",
-                "-c",
-                'nohup "$0" "$@" >/dev/null &',
-                *python("autotrace.run.guard", "autotrace.ship.cluster.relay", folder),
-            ],
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-            close_fds=True,
-            timeout=10,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"the relay was not started within {error.timeout:g} seconds") from error
+    on_another_node = env.COLLECTOR in os.environ and not os.path.exists(os.path.join(folder, layout.RUN_JSON))
+    if on_another_node and not shipper_alive(folder):
+        from autotrace.run.shipper_process import detach
+
+        detach(python("autotrace.run.guard", "autotrace.ship.cluster.relay", folder), os.environ)

@@ -53,12 +53,6 @@ class BackendStatus(msgspec.Struct):
     step_budget: int | None = None
     over_budget: int = 0
     """Trajectories that stay in the run folder because a budget was spent."""
-    rate_in: float = 0.0
-    """Traces for it that the run makes a second, over the last minute; 0 while that is too short to say."""
-    rate_out: float = 0.0
-    """Traces that it took a second, over the same time."""
-    full_in: float | None = None
-    """Seconds until the disk, or ``--spool-limit``, is full at this rate; None: it does not fill."""
     behind: str | None = None
     """That it does not keep up, in one sentence with what would help."""
     place: str | None = None

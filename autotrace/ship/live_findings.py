@@ -12,6 +12,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -24,7 +25,6 @@ from autotrace.insight.settings import Settings
 from autotrace.insight.step_lines import line
 from autotrace.insight.words import metrics, page, worst
 from autotrace.run.status import Summary
-from autotrace.ship.delivery.carrier import Binds
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.reporting import Report
 from autotrace.ship.index import facts
@@ -113,7 +113,12 @@ class LiveFindings:
             self._summary = Summary(len(findings), *worst(findings), self._diagnosis.trajectories)
         return self._summary
 
-    def settle(self, open_traces: Callable[[], Mapping[str, int | None]], binds: Binds, over: bool) -> bool:
+    def settle(
+        self,
+        open_traces: Callable[[], Mapping[str, int | None]],
+        binds: Sequence[tuple[str, Mapping[str, Any]]],
+        over: bool,
+    ) -> bool:
         """Look at one step, if it is a step's turn; whether it was. ``open_traces``: those that may still grow, with
         their steps. ``over``: the run has ended."""
         now = time.monotonic()

@@ -12,8 +12,8 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Status
@@ -33,8 +33,7 @@ AGAIN = 600.0
 """Seconds between two lines of the log about one backend."""
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """What there was at one moment. Unread bytes count as the traces that they will become."""
 
     at: float
@@ -59,40 +58,50 @@ class Pace:
         self._run_folder = run_folder
         self._spool_limit = spool_limit(run_folder)
         self._samples: dict[str, deque[Sample]] = {}
+        """Since the backend took something."""
         self._taken_before: dict[str, int] = {}
         """What each backend had taken when this was first asked."""
         self._logged: dict[str, float] = {}
 
     def look(self, status: Status, now: float | None = None) -> None:
-        """Fill ``rate_in``, ``rate_out``, ``full_in`` and ``behind`` of each backend. ``now``: monotonic seconds."""
+        """Fill ``behind`` of each backend. ``now``: monotonic seconds."""
         now = time.monotonic() if now is None else now
-        unread = status.unread_bytes / max(1.0, _bytes_a_trace(status))
+        bytes_a_trace = status.read_bytes / max(1, status.traces + status.open)
+        unread = status.unread_bytes / max(1.0, bytes_a_trace)
         for name, backend in status.backends.items():
-            samples = self._samples.setdefault(name, deque())
-            made = backend.delivered + backend.rejected_count + backend.over_budget + backend.pending + unread
             taken = backend.delivered + backend.rejected_count + backend.over_budget
-            samples.append(Sample(now, made, taken, status.spool_bytes))
+            if taken == self._taken_before.setdefault(name, taken):
+                continue
+            samples = self._samples.setdefault(name, deque())
+            samples.append(Sample(now, taken + backend.pending + unread, taken, status.spool_bytes))
             while now - samples[0].at > WINDOW:
                 samples.popleft()
-            if _rates(backend, samples):
-                growth = max(0.0, (samples[-1].spool_bytes - samples[0].spool_bytes) / (now - samples[0].at))
-                backend.full_in = self._room(status) / growth if growth else None
-            before = self._taken_before.setdefault(name, taken)
-            self._judge(backend, [sample for sample in samples if sample.taken > before], status)
+            if backend.state == "ok" and status.state == "running":  # a backend that fails says so
+                backend.behind = self._behind(backend, samples, status)
+            if backend.behind and now - self._logged.get(name, -AGAIN) >= AGAIN:
+                self._logged[name] = now
+                _log.warning("%s", backend.behind)
 
-    def _judge(self, backend: BackendStatus, samples: Sequence[Sample], status: Status) -> None:
-        """``samples``: those since the backend took something."""
-        if not _rates(backend, samples):
-            return
-        last, middle = samples[-1], samples[len(samples) // 2]
-        late = backend.rate_out < KEEPS_UP * backend.rate_in and last.waiting > BACKLOG * backend.rate_in
-        grows = 1 <= middle.waiting <= last.waiting - 1
-        if backend.state != "ok" or status.state != "running" or not (late and grows):  # a backend that fails says so
-            return
-        backend.behind = sentence(backend, self._info, bool(self._spool_limit), status.shippers)
-        if last.at - self._logged.get(backend.name, -AGAIN) >= AGAIN:
-            self._logged[backend.name] = last.at
-            _log.warning("%s", backend.behind)
+    def _behind(self, backend: BackendStatus, samples: Sequence[Sample], status: Status) -> str | None:
+        first, middle, last = samples[0], samples[len(samples) // 2], samples[-1]
+        seconds = last.at - first.at
+        if seconds < SHORTEST:
+            return None
+        rate_in = max(0.0, (last.made - first.made) / seconds)
+        rate_out = max(0.0, (last.taken - first.taken) / seconds)
+        late = rate_out < KEEPS_UP * rate_in and last.waiting > BACKLOG * rate_in
+        if not late or not 1 <= middle.waiting <= last.waiting - 1:
+            return None
+        full, growth = "", (last.spool_bytes - first.spool_bytes) / seconds
+        if growth > 0:
+            what = "--spool-limit is reached" if self._spool_limit else "the disk of the run folder is full"
+            full = f", and {what} in {duration(self._room(status) / growth)} at this rate"
+        remedies = _remedies(backend, self._info, status.shippers, rate_out / rate_in)
+        return (
+            f"{backend.name} does not keep up: the run makes {rate_in:.3g} traces a second, {backend.name} takes "
+            f"{rate_out:.3g}, {rate_in - rate_out:.3g} a second wait in the run folder (the run does not){full}; what "
+            f"helps: {', or '.join(remedies)}"
+        )
 
     def _room(self, status: Status) -> float:
         """Bytes that may still be written."""
@@ -104,41 +113,13 @@ class Pace:
             return 0.0
 
 
-def _rates(backend: BackendStatus, samples: Sequence[Sample]) -> bool:
-    """Fill ``rate_in`` and ``rate_out``; False: there are too few ``samples`` to say."""
-    seconds = samples[-1].at - samples[0].at if samples else 0.0
-    if seconds < SHORTEST:
-        return False
-    backend.rate_in = max(0.0, (samples[-1].made - samples[0].made) / seconds)
-    backend.rate_out = max(0.0, (samples[-1].taken - samples[0].taken) / seconds)
-    return True
-
-
-def _bytes_a_trace(status: Status) -> float:
-    """On average, of those that were read."""
-    return status.read_bytes / max(1, status.traces + status.open)
-
-
 def warnings(status: Status) -> list[str]:
     """The sentences about backends that do not keep up."""
     return [backend.behind for backend in status.backends.values() if backend.behind]
 
 
-def sentence(backend: BackendStatus, info: RunInfo, limited: bool, shippers: int) -> str:
-    """What a person is told, with what would help first."""
-    left = max(0.0, backend.rate_in - backend.rate_out)
-    full = ""
-    if backend.full_in is not None:
-        what = "--spool-limit is reached" if limited else "the disk of the run folder is full"
-        full = f", and {what} in {duration(backend.full_in)} at this rate"
-    return (
-        f"{backend.name} does not keep up: the run makes {backend.rate_in:.3g} traces a second, {backend.name} takes "
-        f"{backend.rate_out:.3g}, {left:.3g} a second wait in the run folder (the run does not){full}; what helps: "
-        f"{', or '.join(_remedies(backend, info, shippers))}"
-    )
-
-
-def _remedies(backend: BackendStatus, info: RunInfo, shippers: int) -> list[str]:
+def _remedies(backend: BackendStatus, info: RunInfo, shippers: int, share: float) -> list[str]:
+    """What would help, first what costs least. ``share`` of what is made the backend takes."""
     remedies = []
     place = backend.place or info.tracking_uri or ""
     if backend.name == "mlflow" and place.startswith("http"):
@@ -147,7 +128,6 @@ def _remedies(backend: BackendStatus, info: RunInfo, shippers: int) -> list[str]
         )
     elif info.step_budget is None and not place.startswith("sqlite"):  # one SQLite file has one writer
         remedies.append(f"more delivery processes (--shippers {max(2, 2 * shippers)})")
-    share = backend.rate_out / backend.rate_in if backend.rate_in else 0.0
     remedies.append(f"record as many as arrive (--sample-rate {max(0.01, share):.2f})")
     if not info.keep:
         remedies.append("deliver only what is worth looking at (--keep errors,spread,random=0.1)")

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import logging
 import os
-import select
 import signal
 import time
 from collections.abc import Set
@@ -56,33 +55,14 @@ class MainProcess:
 
     def __init__(self, pid: int, host: str) -> None:
         self._pid = pid
-        self._fd = -1
-        self._started = ""
+        self._started = _start_time(pid) if host == os.uname().nodename and pid > 0 else ""
         self._gone_at: float | None = None
-        if host != os.uname().nodename or pid <= 0:
-            self._gone_at = time.monotonic()
-            return
-        self._started = _start_time(pid)
-        if not self._started:
-            self._gone_at = time.monotonic()
-            return
-        try:
-            self._fd = os.pidfd_open(pid)
-        except (OSError, AttributeError):  # an old kernel, a sandbox
-            self._fd = -1
 
     def gone_for(self) -> float:
         """Seconds since it was first seen gone; 0.0 while it lives."""
-        if self._gone_at is None and not self._lives():
+        if self._gone_at is None and (not self._started or _start_time(self._pid) != self._started):
             self._gone_at = time.monotonic()
         return 0.0 if self._gone_at is None else max(1e-9, time.monotonic() - self._gone_at)
-
-    def _lives(self) -> bool:
-        if self._fd >= 0:
-            poll = select.poll()  # select.select fails for descriptors above 1023
-            poll.register(self._fd, select.POLLIN)
-            return not poll.poll(0)
-        return _start_time(self._pid) == self._started
 
     def terminate(self, recorded: Set[int]) -> None:
         """Ask it to end, as ``kill`` does. ``recorded``: process ids of traced processes on this machine. Those below
@@ -105,12 +85,6 @@ class MainProcess:
             if above == self._pid != _parent(pid):
                 found.add(pid)
         return found
-
-    def close(self) -> None:
-        """Let go of it."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
 
 def _terminate(pid: int) -> None:

@@ -16,8 +16,8 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Status, Summary, TargetStatus
-from autotrace.ship.delivery.admission import OVER_BUDGET, forecast, sent_key
-from autotrace.ship.delivery.couriers import Courier
+from autotrace.ship.delivery.courier import Courier
+from autotrace.ship.delivery.packing import OVER_BUDGET
 from autotrace.ship.pace import Pace
 from autotrace.ship.store.state import State
 from autotrace.sinks import registry
@@ -50,6 +50,9 @@ _log = logging.getLogger("autotrace.ship")
 
 _SHOWN = 20
 _MINUTE = 60
+SECONDS_A_DAY = 86_400
+SHORTEST = 600.0
+"""Seconds that a run must have taken before it says anything about a day."""
 
 
 class _Counters(msgspec.Struct):
@@ -62,17 +65,13 @@ class _Counters(msgspec.Struct):
 def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str) -> Status:
     """The status of a run with ``verdict`` as its state; delivery errors are the caller's to add."""
     status = Status(verdict, info.run_id, os.getpid(), os.uname().nodename, time.time_ns())
-    for row in state.db.execute(
-        "SELECT complete, role = 'trajectory' AS whole, count(*) AS n FROM traces GROUP BY 1, 2"
+    for complete, whole, count, kept_here in state.db.execute(
+        "SELECT complete, role = 'trajectory', count(*), sum(kept IS '') FROM traces GROUP BY 1, 2"
     ):
-        if row["complete"]:
-            status.traces += row["n"]
-            status.trajectories += row["n"] if row["whole"] else 0
-        else:
-            status.open += row["n"]
-    status.kept_here = state.count(
-        "SELECT count(*) FROM traces WHERE complete = 1 AND role = 'trajectory' AND kept = ''"
-    )
+        status.open += 0 if complete else count
+        status.traces += count if complete else 0
+        status.trajectories += count if complete and whole else 0
+        status.kept_here += kept_here if complete and whole else 0
     status.facts_waiting = state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
     sizes = {file.name: file.size for file in segments(run_folder)}
     status.spool_bytes = sum(sizes.values())
@@ -140,27 +139,27 @@ class StatusFile:
 
 def _backend(state: State, name: str, info: RunInfo, since: int) -> BackendStatus:
     remembered = state.metas(f"backend:{name}:")
-    rejected = state.db.execute(
+    delivered, lately, rejected, over = state.db.execute(
+        "SELECT count(*) - count(rejected), sum(delivered_ns > ?), count(rejected), sum(rejected = ?) FROM deliveries "
+        "WHERE backend = ?",
+        (since, OVER_BUDGET, name),
+    ).fetchone()
+    reasons = state.db.execute(
         "SELECT trace_id, rejected FROM deliveries WHERE backend = ? AND rejected != ? LIMIT ?",
         (name, OVER_BUDGET, _SHOWN),
     )
-    sent = int(state.meta(sent_key(name)) or 0)
+    sent, seconds = int(remembered.get("sent", 0)), _seconds(state, name)
     return BackendStatus(
         name,
-        delivered=state.count("SELECT count(*) FROM deliveries WHERE backend = ? AND rejected IS NULL", (name,)),
-        rate=state.count("SELECT count(*) FROM deliveries WHERE backend = ? AND delivered_ns > ?", (name, since))
-        / _MINUTE,
+        delivered=delivered,
+        rate=(lately or 0) / _MINUTE,
         pending=state.count("SELECT count(*) FROM queue WHERE backend = ?", (name,)),
-        rejected=dict(rejected.fetchall()),
-        rejected_count=state.count(
-            "SELECT count(*) FROM deliveries WHERE backend = ? AND rejected != ?", (name, OVER_BUDGET)
-        ),
+        rejected=dict(reasons.fetchall()),
+        rejected_count=rejected - (over or 0),
         sent_bytes=sent,
-        gb_a_day=forecast(sent, _seconds(state, name)),
+        gb_a_day=sent / seconds * SECONDS_A_DAY / 1e9 if seconds >= SHORTEST else 0.0,
         step_budget=info.step_budget,
-        over_budget=state.count(
-            "SELECT count(*) FROM deliveries WHERE backend = ? AND rejected = ?", (name, OVER_BUDGET)
-        ),
+        over_budget=over or 0,
         place=remembered.get("place"),
         open_with=remembered.get("open_with"),
     )

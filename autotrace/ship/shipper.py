@@ -21,7 +21,7 @@ from autotrace.ship.alerts import Alerts
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.cluster.receiver import Listening
-from autotrace.ship.delivery.crew import Crew
+from autotrace.ship.delivery.couriers import Couriers
 from autotrace.ship.delivery.into_tables import open_tables
 from autotrace.ship.delivery.outbox import QUIET, Outbox
 from autotrace.ship.delivery.reporting import Reporting
@@ -73,11 +73,10 @@ class Shipper:
         )
         self._decoder = Decoder(self.run_folder, much=True)
         self._retention = Retention(self._state, self.run_folder, self._indexer.has_news)
-        self._crew = Crew(
+        self._couriers = Couriers(
             self._state, self.run_folder, self.info, self._outbox, self._indexer, self._decoder, tables,
-            given=shippers or self.info.shippers or 1, unlimited=everything,
+            processes=shippers or self.info.shippers or 1, unlimited=everything,
         )  # fmt: skip
-        self._couriers = self._crew.couriers
         self._listening = Listening(self.run_folder)
         self._unusable_choice = ""
         """Why veRL's choice of a backend could not be followed."""
@@ -111,7 +110,6 @@ class Shipper:
         self._hand_on_binds()
         living = self._indexer.living
         over = self._run_is_over(gone_for, waited_for) and not read
-        self._crew.relieve()
         settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
         looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
         coming = self._indexer.open_traces > 0 and self._indexer.has_room
@@ -162,7 +160,7 @@ class Shipper:
             return False
         remember_backend(self.info, backend, settings)
         self.info.write(self.run_folder)
-        self._crew.restart()
+        self._couriers.restart()
         return True
 
     def _verdict(self, draining: bool, living: bool, over: bool) -> str:
@@ -192,7 +190,7 @@ class Shipper:
         while not self.stopped:
             state, moved = self.step()
             if self._indexer.open_traces:
-                self._crew.warm_up()
+                self._couriers.warm_up()
             gone_for = self._main.gone_for()
             if self._run_is_over(gone_for):
                 gave_up = gone_for > self.info.drain_timeout + LAST_TRIES
@@ -200,13 +198,13 @@ class Shipper:
                     self._end(state)
                     return
             if state == "done" and not in_order:  # the first process waits for this word: its files are read next
-                self._crew.put_in_order()
+                self._couriers.put_in_order()
             in_order = state == "done"
             self.write(state)
             process.collect_garbage()
             awaited = self._asked_at is not None and gone_for <= 0
             pause = POLL / 6 if self._couriers.busy or awaited else POLL
-            self._crew.rest(0.0 if moved else pause)
+            self._couriers.rest(0.0 if moved else pause)
         self.write("running")
 
     def deliver_all(self, progress: Callable[[Status], None] | None = None) -> Status:
@@ -222,15 +220,15 @@ class Shipper:
                 return self._end(state, progress)
             waiting = self._indexer.open_traces or self._outbox.undecided
             others = moved or (waiting and self._indexer.quiet_for <= QUIET + IDLE)  # may get more than those given up
-            if unfinished and not others and all(self._couriers.gave_up(courier) for courier in unfinished):
+            if unfinished and not others and all(courier.gave_up for courier in unfinished):
                 return self.write("blocked", progress)
             self.write(state, progress)
-            self._crew.rest(0.0 if moved else POLL / 6)
+            self._couriers.rest(0.0 if moved else POLL / 6)
         return self.write("blocked", progress)
 
     def _end(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Say how it ended. The sinks are closed before: some put their files in order then, which are read next."""
-        self._crew.close()
+        self._couriers.close()
         self._alerts.close()
         if state == "done":
             self._retention.make_room(over=True)
@@ -239,18 +237,19 @@ class Shipper:
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Write ``status.json``, about once a second and whenever the state changes."""
         notes = [note for note in (self._decoder.problem, self._unusable_choice) if note]
-        notes += [*self._crew.notes(), *self._listening.notes(), *self._live.notes, *self._alerts.notes]
-        return self._status.write(state, self.info, notes, self._couriers, progress, self._crew.count, self._found)
+        notes += [*self._couriers.notes(), *self._listening.notes(), *self._live.notes, *self._alerts.notes]
+        return self._status.write(
+            state, self.info, notes, self._couriers, progress, self._couriers.processes, self._found
+        )
 
     def _found(self) -> Summary:
         return msgspec.structs.replace(self._live.summary(), ended_run=self._alerts.stopped_by)
 
     def close(self) -> None:
         """Commit what is on its way and let go."""
-        self._crew.close()
+        self._couriers.close()
         self._reporting.close()
         self._listening.close()
-        self._main.close()
         self._state.close()
 
 

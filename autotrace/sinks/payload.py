@@ -149,10 +149,11 @@ def turn(span: Span) -> Turn:
 
 def usage(span: Span) -> tuple[int, int] | None:
     """``(prompt tokens, completion tokens)`` of one LLM call, if either was recorded."""
-    read = span.prompt_tokens
+    read, written = span.prompt_tokens, span.response_tokens
     if read is None and (prompt := span.prompt_ids) is not None:
         read = len(prompt)
-    written = span.response_tokens if (ids := span.packed_response) is None else len(ids) // 4
+    if written is None and (ids := span.packed_response) is not None:
+        written = len(ids) // 4
     return None if read is None and written is None else (read or 0, written or 0)
 
 

@@ -13,8 +13,8 @@ Whatever else a sink raises counts as ``Unavailable``, and its traceback is in `
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from autotrace.trajectory.model import Trajectory
 
@@ -101,6 +101,25 @@ class Reporter(Protocol):
 
     def close(self) -> None:
         """Release connections; never raises."""
+
+
+_Item = TypeVar("_Item")
+_Error = TypeVar("_Error", bound=Exception)
+
+
+def culprits(
+    batch: Sequence[_Item], send: Callable[[Sequence[_Item]], object], kind: type[_Error]
+) -> Iterator[tuple[_Item, _Error]]:
+    """Send ``batch``, and in halves what is rejected with an error of ``kind``. Yields the single items that are to
+    blame, each with its error."""
+    try:
+        send(batch)
+    except kind as error:
+        if len(batch) == 1:
+            yield batch[0], error
+            return
+        for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
+            yield from culprits(half, send, kind)
 
 
 MOST = 100_000

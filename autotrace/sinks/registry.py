@@ -29,18 +29,6 @@ class BackendError(Exception):
     """A backend cannot be used; the message is one sentence for the user."""
 
 
-class UnknownBackend(BackendError):
-    """No installed package has a backend of this name."""
-
-
-class MissingLibrary(BackendError):
-    """What the backend needs is not installed."""
-
-
-class BrokenBackend(BackendError):
-    """The package that promises the backend does not keep the promise, or two packages promise it."""
-
-
 def names() -> tuple[str, ...]:
     """Every backend that ``get`` knows: built-in ones and others', each group in alphabetical order."""
     built_in = _built_in()
@@ -50,7 +38,7 @@ def names() -> tuple[str, ...]:
 def get(name: str) -> Backend:
     """The descriptor of the backend ``name``. Imports its module, not its library.
 
-    Raises ``UnknownBackend`` or ``BrokenBackend``.
+    Raises ``BackendError``.
     """
     return _loaded(_entry(name))
 
@@ -67,7 +55,7 @@ def usable(name: str) -> Backend:
         try:
             importable = _importable(library)
         except Exception as error:  # a package above a dotted name, which may raise anything when it is imported
-            raise BrokenBackend(
+            raise BackendError(
                 f"the backend {name} needs {library}, which cannot be imported: {type(error).__name__}: {error}"
             ) from error
         if not importable:
@@ -159,10 +147,10 @@ def _entry(name: str) -> EntryPoint:
             _warn_of_others(name)
         return built_in
     if not others:
-        raise UnknownBackend(f"there is no backend {name!r}; choose from {', '.join(names())}")
+        raise BackendError(f"there is no backend {name!r}; choose from {', '.join(names())}")
     if len(others) > 1:
         packages = ", ".join(sorted(f"{_package(entry)} ({entry.value})" for entry in others))
-        raise BrokenBackend(f"several packages have a backend {name!r}: {packages}; uninstall all of them but one")
+        raise BackendError(f"several packages have a backend {name!r}: {packages}; uninstall all of them but one")
     return others[0]
 
 
@@ -177,18 +165,18 @@ def _loaded(entry: EntryPoint) -> Backend:
     try:
         backend = entry.load()
     except Exception as error:  # another's module, which may raise anything
-        raise BrokenBackend(f"the backend {entry.name} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise BackendError(f"the backend {entry.name} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(backend, Backend) or getattr(backend, "name", None) != entry.name:
-        raise BrokenBackend(
+        raise BackendError(
             f"the entry point {entry.name} = {entry.value} does not name an autotrace.sinks.backend.Backend "
             f"whose name is {entry.name!r}"
         )
     return backend
 
 
-def _missing(backend: Backend, library: str) -> MissingLibrary:
+def _missing(backend: Backend, library: str) -> BackendError:
     remedy = backend.install or f"install {library}"
-    return MissingLibrary(
+    return BackendError(
         f"the backend {backend.name} needs {library}, which is not installed beside autotrace: {remedy}"
     )
 

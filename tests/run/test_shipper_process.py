@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
-import subprocess
+import select
 import sys
 from pathlib import Path
 
-import pytest
+from autotrace.run.shipper_process import detach
+from tests.waiting import DEADLINE, until
 
-from tests.waiting import DEADLINE
-
-CLOSES = """
-import os, resource, sys
-from autotrace.run import shipper_process
-listing, high = sys.argv[1], int(sys.argv[2])
-resource.setrlimit(resource.RLIMIT_NOFILE, (high + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-opened = [os.dup(0), os.dup2(0, high)]
-resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-if listing == "unlisted":
-    def none(folder):
-        raise FileNotFoundError(folder)
-    os.listdir = none
-shipper_process._close_from(3)
-for number in [0, 1, 2, *opened]:
-    try:
-        os.fstat(number)
-    except OSError:
-        print("closed")
-    else:
-        print("open")
+SAYS = """
+import json, os
+own = dict(parent=os.getppid(), session=os.getsid(0), pid=os.getpid(), files=os.listdir("/proc/self/fd"))
+print(json.dumps(own | {"autotrace": os.environ["AUTOTRACE"], "input": os.read(0, 1).decode()}), flush=True)
 """
 
 
-@pytest.mark.parametrize("listing", ["listed", "unlisted"])
-def test_every_inherited_descriptor_is_closed_however_high_its_number(listing: str) -> None:
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    high = min(hard if hard > 0 else 1 << 20, 1 << 20) - 1
-    done = subprocess.run(
-        [sys.executable, "-c", CLOSES, listing, str(high)],
-        cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=DEADLINE, check=False,
-        stdin=subprocess.DEVNULL, env={**os.environ, "AUTOTRACE": "0"},
-    )  # fmt: skip
-    assert done.stdout.split() == ["open"] * 3 + ["closed"] * 2, done.stderr
+def test_it_is_nobodys_child_in_a_session_of_its_own_and_holds_no_descriptor(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    high = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 16) - 1
+    reader, writer = os.pipe()
+    log = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(writer, high, inheritable=True)
+    os.set_inheritable(writer, True)
+    try:
+        detach([sys.executable, "-c", SAYS], os.environ, log)
+    finally:
+        for descriptor in (writer, high, log):
+            os.close(descriptor)
+    assert select.select([reader], [], [], DEADLINE)[0] and os.read(reader, 1) == b"", "the pipe ends with its writer"
+    os.close(reader)
+    until(lambda: path.read_text().endswith("\n"))
+    own = json.loads(path.read_text())
+    assert own["parent"] != os.getpid() and own["session"] not in (os.getsid(0), own["pid"])
+    assert own["autotrace"] == "0" and own["input"] == "" and len(own["files"]) == 4, "three, and the folder it reads"

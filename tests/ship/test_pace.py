@@ -65,7 +65,6 @@ def test_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run = new_run(tmp_path)
     monkeypatch.setattr("autotrace.ship.pace.shutil.disk_usage", lambda _: SimpleNamespace(free=3.6e12))
     status = watched(run, made=27.0, taken=6.0, spool=1e8)
-    assert status.backends["mlflow"].full_in == pytest.approx(36_000)
     assert "the disk of the run folder is full in 10 hours at this rate" in warnings(status)[0]
     (run / layout.PLAN_JSON).write_text(Plan(settings=Settings(spool_limit=18_000_000_000), targets=()).dumps())
     status = watched(run, made=27.0, taken=6.0, spool=1e8)

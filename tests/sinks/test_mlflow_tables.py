@@ -257,7 +257,7 @@ def test_postgresql_gets_by_copy_what_it_does_not_have(postgres: Postgres, monke
     uri, copied = postgres.uri("copied"), []
 
     def counted(connection: Any, table: Any, rows: Any) -> None:
-        copied.append(table.name)
+        copied.extend([table.name] if rows else [])
         copy_rows(connection, table, rows)
 
     copy_rows = tables.copy

@@ -25,12 +25,13 @@ from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.config.plan import Plan
 from autotrace.config.stderr import say
-from autotrace.run import files, layout
+from autotrace.run import layout
 from autotrace.run.process import boot_id
 from autotrace.run.remote_node import plan_text
 from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship.cluster.channel import Channel, encrypted
 from autotrace.ship.cluster.receiver import Arrived
+from autotrace.ship.process import log_to_file
 from autotrace.spool.reader import opened, segments, writer_alive
 from autotrace.spool.writer import REMOVE_ABOVE, REMOVE_TO
 
@@ -208,13 +209,7 @@ def main(run_folder: str) -> int:
     set; ``BROKEN``: to be started again."""
     os.environ[env.AUTOTRACE] = "0"
     url, token = os.environ.get(env.COLLECTOR), os.environ.get(env.TOKEN)
-    log = os.path.join(run_folder, layout.SHIPPER_LOG)
-    files.ensure(log)
-    logging.basicConfig(
-        filename=log,
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    log_to_file(Path(run_folder))
     if not url or not token:
         _log.error("no collector: set %s and %s", env.COLLECTOR, env.TOKEN)
         return exit_codes.FAILED

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from autotrace.ship.delivery.admission import Ledger
 from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
 from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
 from autotrace.trajectory.model import Trajectory
@@ -22,8 +21,6 @@ _log = logging.getLogger("autotrace.ship")
 
 Wanted = Sequence[tuple[str, int]]
 """Trace ids and versions that are to be delivered."""
-Binds = Sequence[tuple[str, Mapping[str, Any]]]
-"""What was reported about the run, by name."""
 
 
 class Problem(msgspec.Struct):
@@ -50,8 +47,6 @@ class Receipt(msgspec.Struct):
     problem: Problem | None = None
     given: int = 0
     """Trajectories that the sink was given: as many of the first as fit into a parcel."""
-    remaining: list[str] = []
-    """Of what was wanted, ids of what none of this happened to: it is tried again. The courier knows."""
 
     @property
     def moved(self) -> bool:
@@ -79,12 +74,77 @@ class Carrier(Protocol):
         """Let go of the sink. ``idle``: nothing is on its way; else the sink is left alone."""
 
 
-class _OneThread:
-    """A ``Carrier`` that calls its sink in a thread of its own."""
+class ThreadCarrier:
+    """A ``Carrier`` that loads in the calling thread and delivers in one of its own.
 
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
+    The next parcel is loaded while the backend is at the one before. If that fails, the next is handed back untried.
+    """
+
+    def __init__(self, sink: Sink, packer: Packer, from_tables: bool = False) -> None:
+        """``from_tables``: as in ``Backend``; all that is wanted is in the tables, and nothing is loaded."""
+        self._sink = sink
+        self._packer = packer
+        self._from_tables = from_tables
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"deliver-{sink.name}")
+        self._failures = 0
+
+    @property
+    def capacity(self) -> int:
+        """See ``Carrier``. A budget asks the sink for sizes, and a sink is asked by one thread at a time."""
+        return 1 if self._from_tables or self._packer.limits(self._sink) else 2
+
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
+        """See ``Carrier``."""
+        self._thread.submit(self._bound, name, value)
+
+    def _bound(self, name: str, value: Mapping[str, Any]) -> None:
+        try:
+            self._sink.bind(name, value)
+        except Exception:
+            _log.exception("%s did not take the report %s", self._sink.name, name)
+
+    def send(self, wanted: Wanted) -> Future[Receipt]:
+        """See ``Carrier``."""
+        left_out = LeftOut()
+        parcel: Parcel | None = Parcel([], dict(wanted))
+        if not self._from_tables:
+            parcel, left_out = self._packer.parcel(self._sink, wanted)
+        if parcel is None:
+            nothing: Future[Receipt] = Future()
+            nothing.set_result(Receipt(left_out=left_out))
+            return nothing
+        return self._thread.submit(self._delivered, parcel, left_out, self._failures)
+
+    def _delivered(self, parcel: Parcel, left_out: LeftOut, failures: int) -> Receipt:
+        receipt = Receipt(left_out=left_out)
+        if failures != self._failures:
+            return receipt
+        reasons: Mapping[str, str] = {}
+        before = self._sink.sent
+        receipt.given = len(parcel.versions)
+        try:
+            self._sink.deliver(parcel.trajectories)
+        except Rejected as error:
+            reasons = error.reasons
+        except Exception as error:
+            receipt.problem = _problem(self._sink.name, error)
+            self._failures += 1
+        receipt.sent = self._sink.sent - before
+        if receipt.problem is not None:
+            return receipt
+        pages = {one.trace_id: self._page(one) for one in parcel.trajectories if one.trace_id not in reasons}
+        for trace_id, version in parcel.versions.items():
+            if trace_id in reasons:
+                receipt.rejected.append((trace_id, version, reasons[trace_id]))
+            else:
+                receipt.delivered.append((trace_id, version, pages.get(trace_id)))
+        return receipt
+
+    def _page(self, trajectory: Trajectory) -> str | None:
+        try:
+            return self._sink.page(trajectory)
+        except Exception:
+            return None
 
     def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
         """See ``Carrier``."""
@@ -92,100 +152,9 @@ class _OneThread:
 
     def close(self, idle: bool) -> None:
         """See ``Carrier``."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=idle, cancel_futures=not idle)
         if idle:
-            self.sink.close()
-
-
-class ThreadCarrier(_OneThread):
-    """A ``Carrier`` that loads in the calling thread and delivers in one of its own.
-
-    The next parcel is loaded while the backend is at the one before. If that fails, the next is handed back untried.
-    """
-
-    def __init__(self, sink: Sink, packer: Packer, ledger: Ledger) -> None:
-        super().__init__(sink)
-        self._packer = packer
-        self._ledger = ledger
-        self._binds: list[tuple[str, Mapping[str, Any]]] = []
-        self._failures = 0
-
-    @property
-    def capacity(self) -> int:
-        """See ``Carrier``. A budget asks the sink for sizes, and a sink is asked by one thread at a time."""
-        return 1 if self._ledger.limited else 2
-
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """See ``Carrier``."""
-        self._binds.append((name, value))
-
-    def send(self, wanted: Wanted) -> Future[Receipt]:
-        """See ``Carrier``."""
-        parcel, left_out = self._packer.parcel(self.sink, self._ledger, wanted)
-        if parcel is None:
-            nothing: Future[Receipt] = Future()
-            nothing.set_result(Receipt(left_out=left_out))
-            return nothing
-        binds, self._binds = self._binds, []
-        return self._thread.submit(self._delivered, parcel, left_out, binds, self._failures)
-
-    def _delivered(self, parcel: Parcel, left_out: LeftOut, binds: Binds, failures: int) -> Receipt:
-        receipt = Receipt(left_out=left_out)
-        reasons: Mapping[str, str] = {}
-        before = self.sink.sent
-        try:
-            for name, value in binds:
-                self.sink.bind(name, value)
-            if failures != self._failures:
-                return receipt
-            receipt.given = len(parcel.trajectories)
-            self.sink.deliver(parcel.trajectories)
-        except Rejected as error:
-            reasons = error.reasons
-        except Exception as error:
-            receipt.problem = _problem(self.sink.name, error)
-            self._failures += 1
-        receipt.sent = self.sink.sent - before
-        if receipt.problem is not None:
-            return receipt
-        for trajectory in parcel.trajectories:
-            trace_id, version = trajectory.trace_id, parcel.versions[trajectory.trace_id]
-            if trace_id in reasons:
-                receipt.rejected.append((trace_id, version, reasons[trace_id]))
-            else:
-                receipt.delivered.append((trace_id, version, _page(self.sink, trajectory)))
-        return receipt
-
-
-class TablesCarrier(_OneThread):
-    """A ``Carrier`` to a sink that takes what it needs from the tables (``Backend.from_tables``), where all that is
-    wanted is already."""
-
-    capacity = 1
-
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """See ``Carrier``."""
-        self._thread.submit(self.sink.bind, name, value)
-
-    def send(self, wanted: Wanted) -> Future[Receipt]:
-        """See ``Carrier``."""
-        return self._thread.submit(self._delivered, wanted)
-
-    def _delivered(self, wanted: Wanted) -> Receipt:
-        before = self.sink.sent
-        try:
-            self.sink.deliver(())
-        except Exception as error:
-            return Receipt(problem=_problem(self.sink.name, error), given=len(wanted))
-        delivered: list[tuple[str, int, str | None]] = [(trace_id, version, None) for trace_id, version in wanted]
-        return Receipt(delivered, sent=self.sink.sent - before, given=len(wanted))
-
-
-def _page(sink: Sink, trajectory: Trajectory) -> str | None:
-    try:
-        return sink.page(trajectory)
-    except Exception:
-        return None
+            self._sink.close()
 
 
 def _problem(name: str, error: Exception) -> Problem:

@@ -1,167 +1,85 @@
-"""The couriers of a run. Each delivers to one backend: how much to send at once, and how long to wait after what went
-wrong. Together they are given what waits in the delivery queue, and what came of it is stored."""
+"""All couriers of a run: one into its tables, one to each backend, or one to each of several delivery processes
+(``workers``). They are given what waits in the delivery queue, and what came of it is stored."""
 
 from __future__ import annotations
 
 import logging
-import random
+import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from autotrace.ship.delivery.admission import Ledger
-from autotrace.ship.delivery.carrier import Carrier, Problem, Receipt, Wanted
+from autotrace.run.info import RunInfo
+from autotrace.ship.assembly.decoding import Decoder
+from autotrace.ship.delivery.carrier import Receipt, ThreadCarrier
+from autotrace.ship.delivery.courier import Courier
+from autotrace.ship.delivery.into_tables import GATHER as GATHER_FOR_TABLES
+from autotrace.ship.delivery.into_tables import TablesSink
 from autotrace.ship.delivery.outbox import Outbox
-from autotrace.ship.store.delivery_queue import TABLES, WHOLE, Share
-from autotrace.ship.store.state import State
+from autotrace.ship.delivery.packing import Packer
+from autotrace.ship.delivery.workers import Workers
+from autotrace.ship.index.indexer import Indexer
+from autotrace.ship.store.delivery_queue import TABLES
+from autotrace.ship.store.state import Memory, State
+from autotrace.sinks import registry
 
 _log = logging.getLogger("autotrace.ship")
 
-FIRST_DELAY = 0.5
-LONGEST_DELAY = 30.0
-REFUSED_DELAY = 15.0
-"""Seconds between two tries when a person must act first."""
-FIRST_BATCH, MAX_BATCH = 50, 1_000
-"""Trajectories that a parcel is made of, if so many fit into it. As many as the latest ones held and some more are
-taken from the queue at once: what does not fit goes back to it."""
-GATHERED_BATCH = 200
-"""``FIRST_BATCH`` of a backend to which each delivery is a cost of its own."""
-
-
-class Courier:
-    """Delivers ``share`` of what backend ``name`` is to get, through ``carrier``."""
-
-    def __init__(
-        self, name: str, carrier: Carrier, ledger: Ledger, share: Share = WHOLE, gather: float = 0.0,
-        after: str = "",
-    ) -> None:  # fmt: skip
-        """``gather``: as in ``Backend``. ``after``: as in ``DeliveryQueue.next``."""
-        self.name = name
-        self.ledger = ledger
-        self.share = share
-        self.after = after
-        self.state = "ok"
-        """ok | waiting | blocked"""
-        self.error: str | None = None
-        self.failures = 0
-        """In a row."""
-        self.batch = GATHERED_BATCH if gather else FIRST_BATCH
-        self._carrier = carrier
-        self._not_before = 0.0
-        self._gather = gather
-        self._gathers_since: float | None = None
-        self._running: deque[tuple[Wanted, Future[Receipt]]] = deque()
-
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Hand something to the sink before the next delivery."""
-        self._carrier.bind(name, value)
-        self._not_before = 0.0
-
-    @property
-    def busy(self) -> bool:
-        """A parcel is on its way."""
-        return bool(self._running)
-
-    @property
-    def under_way(self) -> set[str]:
-        """Ids of the traces that are on their way."""
-        return {trace_id for wanted, _ in self._running for trace_id, _ in wanted}
-
-    def ready(self) -> bool:
-        """A parcel may be sent now."""
-        return len(self._running) < self._carrier.capacity and time.monotonic() >= self._not_before
-
-    @property
-    def gathers(self) -> bool:
-        """What waits may be too little for a parcel of its own."""
-        return self._gather > 0.0
-
-    def waits(self, count: int) -> bool:
-        """``count`` trajectories are too few for a parcel and have not waited long; more are to come."""
-        if not count or count >= self.batch * 3 // 4:
-            self._gathers_since = None
-            return False
-        now = time.monotonic()
-        self._gathers_since = self._gathers_since or now
-        return now < self._gathers_since + self._gather
-
-    def send(self, wanted: Wanted) -> None:
-        """Deliver ``wanted`` in the background; ``receipt`` tells what came of it."""
-        self._gathers_since = None
-        self._running.append((wanted, self._carrier.send(wanted)))
-
-    def receipt(self) -> Receipt | None:
-        """What came of a parcel, once; None while all are on their way."""
-        if not self._running or not self._running[0][1].done():
-            return None
-        wanted, future = self._running.popleft()
-        receipt = future.result()
-        settled = {entry[0] for entry in (*receipt.delivered, *receipt.rejected, *receipt.left_out)}
-        receipt.remaining = [trace_id for trace_id, _ in wanted if trace_id not in settled]
-        if receipt.problem is not None:
-            self._failed(receipt.problem, receipt.given)
-        elif receipt.delivered or receipt.rejected:
-            self.state, self.error, self.failures, self._not_before = "ok", None, 0, 0.0
-            fit = receipt.given + len(receipt.left_out)
-            if fit < len(wanted):
-                self.batch = fit + fit // 4 + 1
-            elif fit >= self.batch:
-                self.batch = min(MAX_BATCH, self.batch * 2)
-        return receipt
-
-    def _failed(self, problem: Problem, given: int) -> None:
-        self.failures += 1
-        self.batch = max(1, given // 2)
-        delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(self.failures - 1, 10)) * random.uniform(0.8, 1.2)
-        self.state, self.error = problem.state, problem.text
-        if problem.state == "blocked":
-            delay = REFUSED_DELAY
-        elif problem.retry_after is not None:
-            delay = min(problem.retry_after, 600.0)
-        if self.failures == 1 or self.failures % 20 == 0:
-            _log.warning("%s (try %d)", self.error, self.failures)
-        self._not_before = time.monotonic() + delay
-
-    def close(self, seconds: float) -> list[Receipt]:
-        """Wait at most ``seconds`` for what is on its way, then let go of the sink."""
-        self._carrier.wait([future for _, future in self._running], seconds)
-        receipts = []
-        while (receipt := self.receipt()) is not None:
-            receipts.append(receipt)
-        self._carrier.close(idle=not self._running)
-        return receipts
-
-
-TRIES = 4
-"""In the foreground: failed tries in a row after which a backend is given up."""
-PAGE = 4_000
-"""Traces looked up at once: to find the oldest, the whole queue is sorted."""
+GATHER = 0.02
+"""Seconds in which answers of delivery processes come together, so that each round has several to store. What the
+processes have been given keeps them busy for longer."""
 
 
 class Couriers:
-    """Delivers what is in the outbox. ``make(name)`` makes the couriers of a backend: one, or one for each share."""
+    """Delivers what is in the outbox of a run, and makes other couriers when the backends or the number of processes
+    change."""
 
     def __init__(
-        self, state: State, outbox: Outbox, make: Callable[[str], Sequence[Courier]], backends: Sequence[str]
-    ) -> None:
+        self, state: State, run_folder: Path, info: RunInfo, outbox: Outbox, indexer: Indexer, decoder: Decoder,
+        tables: TablesSink, *, processes: int, unlimited: bool,
+    ) -> None:  # fmt: skip
+        """``processes``: how many deliver; 1: the shipper alone. ``unlimited``: budgets do not count."""
         self._state = state
+        self._run_folder = run_folder
+        self._info = info
         self._outbox = outbox
-        self._queue = outbox.queue
-        self._make = make
-        self._couriers = self._made(backends)
-        self._pages: dict[Courier, deque[str]] = {}
-        """The next of each courier's share."""
-        self._paused = False
+        self._indexer = indexer
+        self._tables = tables
+        budget = None if unlimited else info.step_budget
+        self._packer = Packer(state, indexer.loader, decoder, budget)
+        self._closed = self._warm = self._broken = False
+        self._alone = processes > 1 and budget is not None
+        """One process counts what a budget allows."""
+        self._workers = None if self._alone or processes < 2 else Workers(run_folder, processes)
+        self._couriers = self._made(info.backends)
 
-    def _made(self, backends: Iterable[str]) -> list[Courier]:
-        """One into the tables, which come first: some backends take what they need from there."""
-        return [courier for name in (TABLES, *backends) for courier in self._make(name)]
+    @property
+    def processes(self) -> int:
+        """How many deliver."""
+        return 1 if self._workers is None else self._workers.count
 
     def __iter__(self) -> Iterator[Courier]:
         return iter(self._couriers)
+
+    # -- who delivers --------------------------------------------------------------------------------------------------
+
+    def _made(self, backends: Iterable[str]) -> list[Courier]:
+        """The one into the tables comes first: some backends take what they need from there. Raises
+        ``registry.BackendError``."""
+        loads = 0 if self._workers else sum(not registry.get(name).from_tables for name in backends)
+        self._packer.destinations = 1 + loads
+        into_tables = Courier(TABLES, ThreadCarrier(self._tables, self._packer), gather=GATHER_FOR_TABLES)
+        return [into_tables, *(courier for name in backends for courier in self._to(name))]
+
+    def _to(self, name: str) -> list[Courier]:
+        backend = registry.usable(name)
+        if self._workers is not None and not backend.from_tables:
+            carriers = self._workers.carriers(name, backend.parallel)
+            return [Courier(name, carrier, share, gather=backend.gather) for carrier, share in carriers]
+        sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
+        carrier = ThreadCarrier(sink, self._packer, backend.from_tables)
+        return [Courier(name, carrier, gather=backend.gather, after=TABLES if backend.from_tables else "")]
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Hand something about the run to all backends."""
@@ -172,58 +90,82 @@ class Couriers:
         """Deliver to ``backends`` from now on. Raises ``registry.BackendError`` when one of them cannot be used; then
         nothing has changed."""
         couriers = self._made(backends)
-        self.close()
-        self._couriers, self._pages = couriers, {}
+        self._let_go()
+        self._couriers = couriers
         with self._state:
             self._outbox.deliver_to(backends)
 
-    def pause(self) -> None:
-        """Hand over nothing more until ``remake``."""
-        self._paused = True
+    def restart(self) -> None:
+        """What is known about the run has changed: delivery processes have to read it again."""
+        if self._workers is not None:
+            self._workers.stop()
 
-    def remake(self) -> None:
-        """Make them all anew, for the same backends. Nothing may be on its way."""
-        names = dict.fromkeys(courier.name for courier in self._couriers if courier.name != TABLES)
-        self.close()
-        self._couriers = self._made(names)
-        self._pages, self._paused = {}, False
+    def put_in_order(self) -> None:
+        """Close the sinks and make them anew. Some sinks put their files in order when they are closed. Call it only
+        while nothing is on its way."""
+        if self._workers is None:
+            self._remake()
+        else:  # their sinks are in other processes
+            self._tables.close()
+
+    def _remake(self) -> None:
+        self._let_go()
+        self._couriers = self._made(self._info.backends)
+        for name, value in self._indexer.binds:
+            self.bind(name, value)
+
+    def warm_up(self) -> None:
+        """Have the backends import what they need, in the background; once. Delivery processes import for
+        themselves."""
+        if self._warm or self._workers is not None:
+            return
+        self._warm = True
+        for name in self._info.backends:
+            threading.Thread(target=self._warmed_up, args=(name,), name=f"warm-up-{name}", daemon=True).start()
+
+    def _warmed_up(self, name: str) -> None:
+        try:
+            registry.usable(name).warm_up(self._info)
+        except Exception:  # delivery says it
+            _log.debug("%s could not be warmed up", name, exc_info=True)
+
+    # -- delivery ------------------------------------------------------------------------------------------------------
 
     def deliver(self, sending: bool, coming: bool = False) -> bool:
         """Store what came of earlier parcels and, if ``sending``, hand over new ones; True when something moved.
         ``coming``: there will be more to deliver."""
+        sending = sending and not self._left_to_the_shipper()
         moved = False
         for courier in self._couriers:
             while (receipt := courier.receipt()) is not None:
                 self._store(courier, receipt)
                 moved = moved or receipt.moved
-            while sending and not self._paused and courier.ready() and self._send(courier, coming):
+            while sending and courier.ready() and (wanted := courier.next(self._outbox.queue, coming)):
+                courier.send(wanted)
                 moved = True
         return moved
 
-    def _send(self, courier: Courier, coming: bool) -> bool:
-        page = self._pages.setdefault(courier, deque())
-        if not page or (courier.gathers and len(page) < courier.batch):
-            page.clear()
-            page.extend(
-                id for id, _ in self._queue.next(courier.name, PAGE, courier.share, courier.under_way, courier.after)
-            )
-        if coming and courier.gathers and courier.waits(len(page)):
+    def _left_to_the_shipper(self) -> bool:
+        """Delivery processes that die again and again end, once nothing is on its way; whether that is waited for."""
+        if self._workers is None or not (self._broken or self._workers.broken):
             return False
-        wanted = self._queue.current(courier.name, islice(page, courier.batch))
-        for _ in range(min(courier.batch, len(page))):
-            page.popleft()
-        if wanted:
-            courier.send(wanted)
-        return bool(wanted)
+        if not self._broken:
+            self._broken = True
+            _log.error("the delivery processes die again and again: the shipper delivers alone")
+        if self.busy:
+            return True
+        self._workers.stop()
+        self._workers = None
+        self._remake()
+        return False
 
     def _store(self, courier: Courier, receipt: Receipt) -> None:
         if receipt.moved or receipt.sent:
+            queue, sent = self._outbox.queue, f"backend:{courier.name}:sent"
             with self._state:
-                self._queue.acknowledged(courier.name, receipt.delivered)
-                self._queue.rejected(courier.name, [*receipt.rejected, *receipt.left_out])
-                courier.ledger.sent(receipt.sent)
-        if courier in self._pages:
-            self._pages[courier].extendleft(reversed(receipt.remaining))
+                queue.acknowledged(courier.name, receipt.delivered)
+                queue.rejected(courier.name, [*receipt.rejected, *receipt.left_out])
+                self._state.put_meta(sent, str(int(self._state.meta(sent) or 0) + receipt.sent))
         for trace_id, _, reason in receipt.rejected:
             _log.warning("%s rejected trace %s: %s", courier.name, trace_id, reason)
 
@@ -239,20 +181,42 @@ class Couriers:
 
     def unfinished(self) -> list[Courier]:
         """Those that still have something to deliver, except for those that wait for another one of them."""
-        found = [c for c in self._couriers if c.busy or self._queue.next(c.name, 1, c.share)]
+        queue = self._outbox.queue
+        found = [c for c in self._couriers if c.busy or queue.next(c.name, 1, c.share)]
         names = {c.name for c in found}
         return [
             c for c in found
-            if c.busy or c.after not in names or self._queue.next(c.name, 1, c.share, after=c.after)
+            if c.busy or c.after not in names or queue.next(c.name, 1, c.share, after=c.after)
         ]  # fmt: skip
 
-    @staticmethod
-    def gave_up(courier: Courier) -> bool:
-        """In the foreground this one is not tried any more."""
-        return not courier.busy and (courier.state == "blocked" or courier.failures >= TRIES)
+    def rest(self, seconds: float) -> None:
+        """Nothing is to be done for so long, or until delivery processes answer; 0: there may be at once."""
+        if self._workers is None:
+            time.sleep(seconds)
+        else:
+            time.sleep(GATHER)
+            self._workers.listen(max(0.0, seconds - GATHER))
 
-    def close(self) -> None:
-        """Store what is on its way and let go."""
+    def notes(self) -> Iterator[str]:
+        """Notes for the user."""
+        if self._workers is not None:
+            yield from self._workers.notes()
+        if self._alone:
+            yield "one process counts what --step-budget allows, so the shipper delivers alone"
+        if self._broken:
+            yield "the delivery processes died again and again, so the shipper delivers alone; why: shipper.log"
+
+    def _let_go(self) -> None:
+        """Store what is on its way and let go of the sinks."""
         for courier in self._couriers:
             for receipt in courier.close(seconds=5.0):
                 self._store(courier, receipt)
+
+    def close(self) -> None:
+        """Store what is on its way and let go; once."""
+        if self._closed:
+            return
+        self._closed = True
+        self._let_go()
+        if self._workers is not None:
+            self._workers.stop()

@@ -1,6 +1,9 @@
 """Between "complete" and "to be delivered": puts traces into the backends' queues, with keep-rules or a budget once
 their group has ended.
-"""
+
+Keep-rules decide for a whole group (the rollouts of one prompt in one step): what is interesting about one of its
+rollouts is interesting beside the others. What is not delivered stays in the run folder; ``autotrace ship --all``
+delivers it still."""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from autotrace.config.scalars import fraction
 from autotrace.config.written import KeepRules
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.admission import why_kept
 from autotrace.ship.store.delivery_queue import TABLES, DeliveryQueue
 from autotrace.ship.store.row import ALL, LOCAL, Row
 from autotrace.ship.store.state import State
 from autotrace.sinks import registry
+from autotrace.trajectory.model import OK
 
 QUIET = 2.0
 """Seconds without news of a group, and without an open trajectory in it, after which it is decided on."""
@@ -99,3 +103,13 @@ class Outbox:
     def undecided(self) -> bool:
         """Some group waits for its decision."""
         return bool(self._undecided)
+
+
+def why_kept(rules: KeepRules, seed: str, group: str, rows: Collection[Row]) -> str | None:
+    """Why the group is kept, None when it is not. The random share is the same again for the same ``seed``."""
+    rewards = {row.reward for row in rows if row.reward is not None}
+    if rules.errors and any(row.status != OK for row in rows):
+        return "errors"
+    if rules.spread and len(rewards) > 1:
+        return "spread"
+    return "random" if fraction(seed, group) < rules.random else None

@@ -1,14 +1,18 @@
-"""What goes into a backend's next parcel: loaded, decoded, and within the backend's budget."""
+"""What goes into a backend's next parcel: loaded, decoded, and within the backend's budget.
+
+The byte budget of a training step decides for a whole group (the rollouts of one prompt in one step) once it has ended,
+from what exactly would be sent, and is exceeded only by rollouts that join a group after that. What is not delivered
+stays in the run folder; ``autotrace ship --all`` delivers it still."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.delivery.admission import OVER_BUDGET, Ledger
+from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import State
 from autotrace.sinks.protocol import Sink
 from autotrace.trajectory.model import Trajectory
@@ -17,8 +21,8 @@ _log = logging.getLogger("autotrace.ship")
 
 LeftOut = list[tuple[str, int, str]]
 """Trace id, version, and why it cannot go."""
-
-
+OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
+"""Why a trajectory counts as left out, in the state."""
 MAX_BYTES = 32 << 20
 """The memory that the trajectories of one call of a sink take, about. Two such parcels may be on their way."""
 SHARED_BYTES = 32 << 20
@@ -56,23 +60,29 @@ class _Shared:
 class Packer:
     """Makes parcels of one run. Belongs to the thread of ``state``."""
 
-    def __init__(self, state: State, loader: Loader, decoder: Decoder) -> None:
+    def __init__(self, state: State, loader: Loader, decoder: Decoder, step_budget: int | None = None) -> None:
+        """``step_budget``: bytes that a backend may get of one training step."""
         self._state = state
         self._loader = loader
         self._decoder = decoder
+        self._step_budget = step_budget
         self.destinations = 1
         """How many ask for each trajectory: it is assembled and decoded once for all of them."""
         self._shared: dict[tuple[str, int], _Shared] = {}
         self._bytes = 0
 
-    def parcel(self, sink: Sink, ledger: Ledger, wanted: Sequence[tuple[str, int]]) -> tuple[Parcel | None, LeftOut]:
+    def limits(self, sink: Sink) -> bool:
+        """Whether what ``sink`` gets has a budget."""
+        return self._step_budget is not None and sink.name != TABLES
+
+    def parcel(self, sink: Sink, wanted: Sequence[tuple[str, int]]) -> tuple[Parcel | None, LeftOut]:
         """The first of ``wanted`` (trace ids and versions), None when none of them can be sent, and what never is."""
         parcel, left_out = Parcel([], {}), LeftOut()
         self._loader.refresh()
         for trace_id, version in wanted:
             try:
                 loaded = self._once(trace_id, version)
-                affordable = loaded is None or self._affordable(sink, ledger, loaded[0])
+                affordable = loaded is None or self._affordable(sink, loaded[0])
             except OSError as error:  # the file system fails: nothing is acknowledged, so it is tried again
                 _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
                 break
@@ -114,19 +124,38 @@ class Packer:
             self._decoder.add_texts(loaded[0])
         return loaded
 
-    def _affordable(self, sink: Sink, ledger: Ledger, trajectory: Trajectory) -> bool:
-        if not ledger.limited:
+    def _affordable(self, sink: Sink, trajectory: Trajectory) -> bool:
+        """The first of a group decides for all of it. What is sent again is not counted again."""
+        if not self.limits(sink):
             return True
         own = trajectory.trace_id
         row = self._state.row(own)
-        group = own if row is None else row.group
+        group, step = (own, None) if row is None else (row.group, row.step)
+        sql = "SELECT trace_id, bytes FROM admitted WHERE backend = ? AND group_key = ?"
+        decided: dict[str, int | None] = dict(self._state.db.execute(sql, (sink.name, group)).fetchall())
+        if own in decided:
+            return decided[own] is not None
+        undecided = {id: size for id, size in self._sizes(sink, trajectory, group).items() if id not in decided}
+        if decided:
+            admitted = any(size is not None for size in decided.values())
+        else:
+            admitted = self._fits(sink, step, sum(undecided.values()))
+        self._state.db.executemany(
+            "INSERT OR REPLACE INTO admitted VALUES (?, ?, ?, ?, NULL, ?)",
+            ((sink.name, id, group, step, size if admitted else None) for id, size in undecided.items()),
+        )
+        return admitted
 
-        def sizes() -> dict[str, int]:
-            by_trace = {own: sink.size(trajectory)}
-            for other in self._state.group(group):
-                loaded = self._loaded(other.trace_id) if other.complete and other.trace_id != own else None
-                if loaded is not None:
-                    by_trace[other.trace_id] = sink.size(loaded[0])
-            return by_trace
+    def _fits(self, sink: Sink, step: int | None, size: int) -> bool:
+        sql = "SELECT sum(bytes) FROM admitted WHERE backend = ? AND step IS ?"
+        return self._state.count(sql, (sink.name, step)) + size <= (self._step_budget or 0)
 
-        return ledger.admits(own, group, None if row is None else row.step, sizes)
+    def _sizes(self, sink: Sink, trajectory: Trajectory, group: str) -> Mapping[str, int]:
+        """Trace id -> bytes that ``sink`` would send of it, of ``trajectory`` and the others of its group."""
+        own = trajectory.trace_id
+        sizes = {own: sink.size(trajectory)}
+        for other in self._state.group(group):
+            loaded = self._loaded(other.trace_id) if other.complete and other.trace_id != own else None
+            if loaded is not None:
+                sizes[other.trace_id] = sink.size(loaded[0])
+        return sizes

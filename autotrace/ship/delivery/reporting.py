@@ -98,7 +98,6 @@ class Reporting:
         self._run_folder = run_folder
         self._info = info
         self._tables = tables
-        self._binds: list[tuple[str, Mapping[str, Any]]] = []
         self._recorded: set[int] = set(facts.step_numbers(state))
         """Steps of which something was recorded that may not be everywhere yet."""
         self._posts = self._made(backends)
@@ -120,17 +119,13 @@ class Reporting:
         return posts
 
     def replace(self, backends: Iterable[str]) -> None:
-        """Report to ``backends`` from now on."""
+        """Report to ``backends`` from now on. They are to be handed all that is known about the run."""
         self.close()
         self._posts = self._made(backends)
         self._recorded |= set(facts.step_numbers(self._state))
-        for name, value in self._binds:
-            self.bind(name, value, known=True)
 
-    def bind(self, name: str, value: Mapping[str, Any], known: bool = False) -> None:
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Hand something about the run to all."""
-        if not known:
-            self._binds.append((name, value))
         for post in self._posts:
             post.reporter.bind(name, value)
 

@@ -15,8 +15,8 @@ once in a small file; in a large one when such lines are half of it, and at last
 written for late rewards grows with them, not with the file times their number. Until then the last line of a
 trajectory is the one that counts.
 
-Several processes may write, one at a time: what each one appends, or rewrites, it does under a lock, and it reads first
-what the others have changed."""
+Several processes may write, one at a time: what each one appends, or rewrites, it does under a lock. Each writes about
+trajectories of its own."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ import contextlib
 import fcntl
 import math
 import os
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+import re
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -104,26 +105,23 @@ def _span(span: Span) -> dict[str, Any]:
     return line
 
 
-class _Id(msgspec.Struct):
-    trace_id: str
-
-
-_BEGIN = b'{"trace_id":"'
-
-
-def trace_id_of(line: bytes) -> str:
-    """The trace id on one line of the file."""
-    end = line.find(b'"', len(_BEGIN), len(_BEGIN) + 64)
-    if line.startswith(_BEGIN) and end > 0 and b"\\" not in line[:end]:
-        return line[len(_BEGIN) : end].decode()
-    return msgspec.json.decode(line, type=_Id).trace_id
-
-
 FILE = "trajectories.jsonl"
 LOCK = "trajectories.lock"
-"""Held by who writes; in it, how often the file was rewritten (the number of its inode may be given away again)."""
+"""Held by who writes; in it, how long the file is, and how much of it are lines that a later one replaces."""
 SMALL = 4 << 20
 """Bytes of a file that is rewritten whenever something in it is replaced."""
+
+
+_BEGIN = re.compile(rb'{"trace_id":"(\w+)"', re.ASCII)
+
+
+def _ids(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Trace id and length of each whole line: the writer of the last one may have been killed. A line without an id is
+    its own."""
+    for line in file:
+        if line.endswith(b"\n"):
+            found = _BEGIN.match(line)
+            yield found[1] if found else line, len(line)
 
 
 class JsonlSink(Sink):
@@ -135,28 +133,33 @@ class JsonlSink(Sink):
         self.sent = 0
         self._path = run_folder / FILE
         self._lock = run_folder / LOCK
-        self._lines: dict[str, tuple[int, int]] = {}
-        """Trace id -> offset and length of its last line, in their order, as far as the file was read."""
-        self._replaced = 0
-        """Bytes of lines that a later one replaces."""
-        self._version: tuple[bytes, int] | None = None
-        """How often the file had been rewritten, and its inode, when it was read."""
-        self._end = 0
-        """Bytes that were read."""
+        self._lengths: dict[bytes, int] = {}
+        """Trace id -> length of its last line. No other process writes about a trajectory of this one."""
+        self._was_read = False
         memory["place"] = str(self._path)
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Append their lines, and take out earlier ones where it is time (atomically)."""
-        lines = {trajectory.trace_id: encoded(trajectory) for trajectory in trajectories}
+        lines = {trajectory.trace_id.encode(): encoded(trajectory) for trajectory in trajectories}
         try:
             with self._locked() as lock:
-                self._read_on(lock)
-                self._append(lines)
-                if self._replaced and (self._end <= SMALL or 2 * self._replaced > self._end):
-                    self._rewrite(lock)
+                replaced = self._replaced(lock)
+                with os.fdopen(files.append(self._path), "wb") as file:
+                    file.writelines(lines.values())
+                    file.flush()
+                    os.fsync(file.fileno())
+                    size = file.tell()
+                for trace_id, line in lines.items():
+                    replaced += self._lengths.get(trace_id, 0)
+                    self._lengths[trace_id] = len(line)
+                if size <= SMALL or 2 * replaced > size:
+                    self._rewrite(lock, replaced)
+                else:
+                    _remember(lock, size, replaced)
         except OSError as error:
-            self._version = None
+            self._was_read = False
             raise Unavailable(f"cannot write {self._path}: {error.strerror}") from error
+        self.sent += sum(map(len, lines.values()))
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -167,55 +170,33 @@ class JsonlSink(Sink):
         finally:
             os.close(fd)
 
-    def _read_on(self, lock: int) -> None:
-        """Find the lines that are new; an incomplete last line (its writer was killed) is cut off."""
-        fd = files.append(self._path)
-        try:
-            info = os.fstat(fd)
-            version = (os.pread(lock, 20, 0), info.st_ino)
-            if version != self._version or info.st_size < self._end:
-                self._lines, self._version, self._end, self._replaced = {}, version, 0, 0
-            if info.st_size > self._end:
-                with self._path.open("rb") as file:
-                    file.seek(self._end)
-                    for line in file:
-                        if not line.endswith(b"\n"):
-                            break
-                        self._found(trace_id_of(line), len(line))
-                os.ftruncate(fd, self._end)
-        finally:
-            os.close(fd)
+    def _replaced(self, lock: int) -> int:
+        """Bytes of lines that a later one replaces. Reads the file at first, and where another has not written it to
+        the end: an incomplete last line is cut off."""
+        files.ensure(self._path)
+        words = os.pread(lock, 64, 0).split()
+        if self._was_read and words[:1] == [b"%d" % self._path.stat().st_size]:
+            return int(words[1])
+        with self._path.open("rb") as file:
+            lengths = [*_ids(file)]
+        size, self._lengths = sum(length for _, length in lengths), dict(lengths)
+        os.truncate(self._path, size)
+        self._was_read = True
+        return size - sum(self._lengths.values())
 
-    def _found(self, trace_id: str, length: int) -> None:
-        """A line of the trajectory begins at the end of what was read."""
-        self._replaced += self._lines.pop(trace_id, (0, 0))[1]
-        self._lines[trace_id] = (self._end, length)
-        self._end += length
-
-    def _append(self, lines: Mapping[str, bytes]) -> None:
-        with os.fdopen(files.append(self._path), "wb") as file:
-            for trace_id, line in lines.items():
-                file.write(line)
-                self._found(trace_id, len(line))
-            file.flush()
-            os.fsync(file.fileno())
-        self.sent += sum(map(len, lines.values()))
-
-    def _rewrite(self, lock: int) -> None:
+    def _rewrite(self, lock: int, replaced: int) -> None:
         """Without the lines that were replaced."""
-        part = self._path.with_suffix(".part")
-        kept = {}
-        with self._path.open("rb") as old, os.fdopen(files.overwrite(part), "wb") as new:
-            for trace_id, (at, length) in self._lines.items():
-                old.seek(at)
-                kept[trace_id] = (new.tell(), new.write(old.read(length)))
-            new.flush()
-            os.fsync(new.fileno())
-            end, inode = new.tell(), os.fstat(new.fileno()).st_ino
-        count = b"%d" % (int(os.pread(lock, 20, 0) or 0) + 1)
-        os.pwrite(lock, count, 0)
-        os.replace(part, self._path)
-        self._lines, self._end, self._version, self._replaced = kept, end, (count, inode), 0
+        if replaced:
+            part = self._path.with_suffix(".part")
+            with self._path.open("rb") as old, os.fdopen(files.overwrite(part), "wb") as new:
+                last = {trace_id: number for number, (trace_id, _) in enumerate(_ids(old))}
+                kept = set(last.values())
+                old.seek(0)
+                new.writelines(line for number, line in enumerate(old) if number in kept)
+                new.flush()
+                os.fsync(new.fileno())
+            os.replace(part, self._path)
+        _remember(lock, self._path.stat().st_size, 0)
 
     def size(self, trajectory: Trajectory) -> int:
         """Length of its line."""
@@ -223,8 +204,11 @@ class JsonlSink(Sink):
 
     def close(self) -> None:
         """Take out what was replaced. No file is held open."""
-        if self._replaced:
+        if self._was_read:
             with contextlib.suppress(OSError), self._locked() as lock:
-                self._read_on(lock)
-                if self._replaced:
-                    self._rewrite(lock)
+                self._rewrite(lock, self._replaced(lock))
+
+
+def _remember(lock: int, size: int, replaced: int) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, b"%d %d" % (size, replaced), 0)

@@ -180,10 +180,8 @@ def shown_codes(trajectory: Trajectory) -> list[str]:
 
 def _metadata(trajectory: Trajectory, run_id: str | None) -> dict[str, str]:
     metadata: dict[str, str] = {}
-    usages = [counts for span in trajectory.llm_spans if (counts := usage(span))]
-    if usages:
-        totals = {name: sum(usage_of_call[name] for usage_of_call in usages) for name in usages[0]}
-        metadata[TOKEN_USAGE] = json.dumps(totals)
+    if (total := payload.total_usage(trajectory)) is not None:
+        metadata[TOKEN_USAGE] = json.dumps(usage(total))
     session = session_of(trajectory)
     if session:
         metadata["mlflow.trace.session"] = session

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from autotrace.run import files
 from autotrace.sinks.mlflow.info import TOKEN_USAGE, Issue, TraceDescription
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.protocol import Delivered, Refused, Unavailable
+from autotrace.sinks.protocol import Delivered, Refused, Unavailable, culprits
 
 MAX_BYTES = 4 << 20
 """Bytes of spans in one request, about."""
@@ -87,23 +87,17 @@ class Sender:
 def _written(store: Store, experiment: str, deliveries: list[Delivery], run_id: str | None) -> list[Delivery]:
     """Store what can be stored in one go; those that cannot be, or are rejected there."""
     left: list[Delivery] = []
-    parts = [deliveries]
-    while parts:
-        part = parts.pop()
-        try:
-            left += store.write(experiment, part, run_id)
-        except StoreError:
-            if len(part) == 1:
-                left += part
-            else:
-                parts += [part[: len(part) // 2], part[len(part) // 2 :]]
-    return left
+
+    def write(part: Sequence[Delivery]) -> None:
+        left.extend(store.write(experiment, part, run_id))
+
+    return [*(delivery for delivery, _ in culprits(deliveries, write, StoreError)), *left]
 
 
 def isolate(
     batch: Sequence[Delivery], send: Callable[[Sequence[Delivery]], Any], tries: Counter[str]
 ) -> tuple[dict[str, str], list[Delivery]]:
-    """Send all, halving what is rejected until the culprits stand alone: (trace id -> reason, those that were taken).
+    """Send all, as ``culprits`` does: (trace id -> reason, those that were taken).
 
     Raises ``Unavailable`` when something fails in a way that may pass (``tries``: how often it did so beside others
     that were taken; after ``PATIENCE`` times it is to blame itself), ``Refused`` when everything fails for one reason:
@@ -112,20 +106,16 @@ def isolate(
     rejected: dict[str, str] = {}
     taken: list[Delivery] = []
     passing: dict[str, StoreError] = {}
-    parts = [batch]
-    while parts:
-        part = parts.pop()
-        try:
-            send(part)
-            taken.extend(part)
-        except StoreError as error:
-            if len(part) > 1:
-                parts += [part[: len(part) // 2], part[len(part) // 2 :]]
-                continue
-            if error.passing:
-                passing[part[0].id] = error
-            else:
-                rejected[part[0].id] = str(error)
+
+    def send_part(part: Sequence[Delivery]) -> None:
+        send(part)
+        taken.extend(part)
+
+    for one, error in culprits(batch, send_part, StoreError):
+        if error.passing:
+            passing[one.id] = error
+        else:
+            rejected[one.id] = str(error)
     if taken:
         tries.update(passing.keys())
     rejected.update({id: str(error) for id, error in passing.items() if tries[id] >= PATIENCE})

@@ -35,7 +35,7 @@ RUN_WAIT = 30.0
 
 
 class MlflowSink:
-    """See the module; ``sinks.protocol.Sink`` for what the methods promise."""
+    """See the module; ``sinks.protocol`` for what the methods promise."""
 
     name = "mlflow"
 

@@ -159,9 +159,8 @@ def _own_attributes(trajectory: Trajectory, span: Span, is_turn: bool) -> dict[s
     trajectory has the tokens of its turns, in every backend and in ``autotrace ls``."""
     own: dict[str, Any] = {"autotrace.role": span.role, "autotrace.status": span.status, "autotrace.key": span.key}
     if span.role == "llm":
-        used = usage(span) if is_turn else None
-        if used is not None:
-            own["mlflow.chat.tokenUsage"] = used
+        if is_turn and (counts := payload.usage(span)) is not None:
+            own["mlflow.chat.tokenUsage"] = usage(counts)
         own["mlflow.message.format"] = "openai"
         own["mlflow.llm.model"] = payload.model_name(trajectory, span)
         own["autotrace.prompt_base"] = span.prompt_base
@@ -183,16 +182,9 @@ def _own_attributes(trajectory: Trajectory, span: Span, is_turn: bool) -> dict[s
     return own
 
 
-def usage(span: Span) -> dict[str, int] | None:
-    """Token usage of one LLM call in MLflow's words."""
-    if span.prompt_tokens is None and span.response_tokens is None:
-        counts = payload.usage(span)
-        if counts is None:
-            return None
-        read, written = counts
-    else:
-        read, written = span.prompt_tokens or 0, span.response_tokens or 0
-    return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+def usage(counts: tuple[int, int]) -> dict[str, int]:
+    """Token counts (``payload.usage``) in MLflow's words."""
+    return {"input_tokens": counts[0], "output_tokens": counts[1], "total_tokens": sum(counts)}
 
 
 def _put(attributes: dict[str, str | int | bool], name: str, value: Any) -> None:

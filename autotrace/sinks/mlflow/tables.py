@@ -59,7 +59,6 @@ class TableWriter:
         self._rows = Rows(schema, Contents(schema.ascii_only))
         self._dialect = engine.dialect.name
         self._copies = self._dialect == "postgresql" and engine.dialect.driver in DRIVERS
-        self._lz4: bool | None = None
         self._artifacts = _uris.resolve_uri_if_local(artifacts)
         self._artifacts_of: dict[str, str] = {}
 
@@ -163,7 +162,7 @@ class TableWriter:
                 self._tables[_INFOS],
                 [self._rows.info(delivery.description, number) for delivery, _ in known],
             )
-            self._write(connection, experiment_id, new, run_id, self._copy)
+            self._write(connection, experiment_id, new, run_id, copy)
             self._write(connection, experiment_id, known, run_id, self._upsert)
         return left
 
@@ -198,19 +197,11 @@ class TableWriter:
         """Insert the rows of ``trace_info`` that are not there; the ids of those."""
         if not traces:
             return set()
-        if self._lz4 is None:
-            self._lz4 = can_use_lz4(connection)
-        if self._lz4:
-            use_lz4(connection)
+        connection.execute(_LZ4)
         table = self._tables[_INFOS]
         insert = _INSERT[self._dialect](table).on_conflict_do_nothing().returning(table.c.request_id)
         infos = [self._rows.info(trace, experiment_id) for trace in traces]
         return set(connection.execute(insert, infos).scalars())
-
-    def _copy(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows of traces that this transaction has inserted: no other writer can have any."""
-        if rows:
-            copy(connection, table, rows)
 
     def _upsert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         if not rows:
@@ -291,15 +282,18 @@ AT_ONCE = 200
 """Rows that are put together at once: a transaction's take tens of megabytes in each form that they have on the way."""
 _ABSENT = "\\N"
 _LZ4 = text(
-    "SELECT count(*) FROM pg_settings "
+    "SELECT set_config('default_toast_compression', 'lz4', true) FROM pg_settings "
     "WHERE name = 'default_toast_compression' AND source = 'default' AND 'lz4' = ANY (enumvals)"
 )
-_USE_LZ4 = text("SET LOCAL default_toast_compression = 'lz4'")
+"""For this transaction, long texts are compressed with lz4, which takes the server a fraction of the time, where it can
+and nobody has chosen another way (PostgreSQL 14; what is stored already is not touched)."""
 
 
 def copy(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add ``rows``, which have the same columns in the same order, to ``table``. Raises SQLAlchemy's errors, and
-    ``UnicodeError``."""
+    """Add ``rows``, which have the same columns in the same order, to ``table``: rows of traces that this transaction
+    has inserted, so no other writer can have any. Raises SQLAlchemy's errors, and ``UnicodeError``."""
+    if not rows:
+        return
     names = list(rows[0])
     quote = connection.dialect.identifier_preparer
     columns = ", ".join(map(quote.quote, names))
@@ -330,14 +324,3 @@ def _field(value: Any, document: bool) -> str:
         return _ABSENT
     field = json.dumps(value) if document else str(value)
     return field.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
-
-
-def can_use_lz4(connection: Connection) -> bool:
-    """Whether the server can compress long texts with lz4, which takes it a fraction of the time, and nobody has chosen
-    another way (PostgreSQL 14; what is stored already is not touched)."""
-    return bool(connection.execute(_LZ4).scalar())
-
-
-def use_lz4(connection: Connection) -> None:
-    """For the rest of this transaction."""
-    connection.execute(_USE_LZ4)

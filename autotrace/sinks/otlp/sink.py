@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,7 +28,7 @@ from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.http import retry_after
 from autotrace.sinks.otlp import endpoint
 from autotrace.sinks.otlp.spans import otel_span, size_of
-from autotrace.sinks.protocol import Delivered, Refused, Rejected, Sink, Unavailable
+from autotrace.sinks.protocol import Delivered, Refused, Rejected, Sink, Unavailable, culprits
 from autotrace.trajectory.model import Trajectory
 
 REQUEST_BYTES = 4_000_000
@@ -36,13 +37,20 @@ REQUEST_TRACES = 100
 """MLflow links at most so many traces of one request to a run."""
 TIMEOUT = 30.0
 """Seconds for one request, unless ``OTEL_EXPORTER_OTLP_TIMEOUT`` says otherwise."""
-SPAN_AT_FAULT = frozenset({400, 413, 422})
 
 _Item = tuple[Trajectory, ReadableSpan, bytes]
 
 
 class _Answered(requests.HTTPError):
     """Ends the exporter's own retries: when to try again is the shipper's decision."""
+
+
+class _SpanAtFault(Exception):
+    """The receiver answered ``status`` to what was sent."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
 
 
 class OtlpSink(Sink):
@@ -108,26 +116,23 @@ class OtlpSink(Sink):
                 yield trajectory, otel, digest
 
     def _store(self, batch: list[_Item], reasons: dict[str, str]) -> None:
-        status, partial = self._export([otel for _, otel, _ in batch])
-        if status in SPAN_AT_FAULT:
-            if len(batch) > 1:
-                self._store(batch[: len(batch) // 2], reasons)
-                self._store(batch[len(batch) // 2 :], reasons)
-                return
-            self._rejected += status != 413
+        for (trajectory, _, _), error in culprits(batch, partial(self._send, reasons), _SpanAtFault):
+            self._rejected += error.status != 413
             if not self._accepted and self._rejected >= 3:
-                raise Refused(f"{_receiver()} has rejected every span so far ({status})")
-            reasons.setdefault(batch[0][0].trace_id, f"{_receiver()} rejected one of its spans ({status})")
-            return
+                raise Refused(f"{_receiver()} has rejected every span so far ({error.status})")
+            reasons.setdefault(trajectory.trace_id, f"{_receiver()} rejected one of its spans ({error.status})")
+
+    def _send(self, reasons: dict[str, str], batch: Sequence[_Item]) -> None:
+        dropped = self._export([otel for _, otel, _ in batch])
         self._accepted = True
         self.sent += sum(size_of(otel) for _, otel, _ in batch)
         for trajectory, otel, digest in batch:
-            if partial:
-                reasons.setdefault(trajectory.trace_id, partial)
+            if dropped:
+                reasons.setdefault(trajectory.trace_id, dropped)
             self._delivered.put(trajectory.trace_id, format(otel.context.span_id, "016x"), digest)
 
-    def _export(self, spans: list[ReadableSpan]) -> tuple[int, str]:
-        """HTTP status, and what the receiver reported as dropped. Raises ``Unavailable`` or ``Refused``."""
+    def _export(self, spans: list[ReadableSpan]) -> str:
+        """What the receiver reported as dropped. Raises ``_SpanAtFault``, ``Unavailable`` or ``Refused``."""
         self._last = None
         if self._exporter is None:
             self._exporter = _exporter(self._session)
@@ -140,9 +145,9 @@ class OtlpSink(Sink):
             raise Unavailable(f"{_receiver()} does not answer")
         status = answer.status_code
         if done and status < 300:
-            return status, _partial(answer, len(spans))
-        if status in SPAN_AT_FAULT:
-            return status, ""
+            return _partial(answer, len(spans))
+        if status in (400, 413, 422):
+            raise _SpanAtFault(status)
         if status in (408, 425, 429) or status >= 500:
             raise Unavailable(f"{_receiver()} answered {status}", retry_after(answer.headers.get("retry-after")))
         if status in (401, 403):

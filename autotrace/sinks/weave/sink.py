@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, payload
-from autotrace.sinks.protocol import Delivered, Refused, Rejected
+from autotrace.sinks.protocol import Delivered, Refused, Rejected, culprits
 from autotrace.sinks.weave import scores
 from autotrace.sinks.weave.calls import CALL_BYTES, Calls, add_facts, batches, call_uuid, encoded, fitted
 from autotrace.sinks.weave.http import ClientError, Connection, Login, Project, default_entity, project_name
@@ -172,19 +173,16 @@ class WeaveSink:
         return _Outgoing(trajectory, call["id"], digest, facts), fitted(data)
 
     def _store(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]], reasons: dict[str, str]) -> None:
-        """Send ``batch``; if the server rejects it, halves of it, down to the call that is to blame."""
+        for one, error in culprits(batch, partial(self._send, project), ClientError):
+            self._single(project, one, error, reasons)
+
+    def _send(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]]) -> None:
         try:
             self._post(project, batch)
         except ClientError as error:
             if error.status not in (400, 413, 422):
                 raise Refused(f"W&B rejected all calls for the project {project.id}: {error}") from None
-            if len(batch) > 1:
-                middle = len(batch) // 2
-                self._store(project, batch[:middle], reasons)
-                self._store(project, batch[middle:], reasons)
-                return
-            self._single(project, batch[0], error, reasons)
-            return
+            raise
         self._accepted = True
         self.sent += sum(len(data) for _, data in batch)
         for outgoing, _ in batch:

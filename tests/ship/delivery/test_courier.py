@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from autotrace.ship.delivery.admission import Ledger
 from autotrace.ship.delivery.carrier import Receipt, ThreadCarrier
-from autotrace.ship.delivery.couriers import MAX_BATCH, Courier
+from autotrace.ship.delivery.courier import MAX_BATCH, Courier
 from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
 from autotrace.sinks.protocol import Sink, Unavailable
 from autotrace.trajectory.model import Span, Trajectory
@@ -53,18 +52,18 @@ class Packing:
 
     def __init__(self) -> None:
         self.packed = 0
+        self.limited = False
 
-    def parcel(self, _: Any, __: Any, wanted: Sequence[tuple[str, int]]) -> tuple[Parcel, LeftOut]:
+    def limits(self, _: Any) -> bool:
+        return self.limited
+
+    def parcel(self, _: Any, wanted: Sequence[tuple[str, int]]) -> tuple[Parcel, LeftOut]:
         self.packed += 1
         parcel = Parcel([], {})
         for trace_id, version in wanted[: self.room]:
             root = Span(span_id="1" * 16, parent_id="", name="run", key="run", role="trajectory", start_ns=1)
             parcel.add(Trajectory(trace_id, "run", [root], {}), version, 1)
         return parcel, []
-
-
-class Budget:
-    limited = False
 
 
 @pytest.fixture
@@ -79,8 +78,8 @@ def packing() -> Packing:
 
 @pytest.fixture
 def courier(backend: Backend, packing: Packing) -> Iterator[Courier]:
-    carrier = ThreadCarrier(cast(Sink, backend), cast(Packer, packing), cast(Ledger, Budget()))
-    courier = Courier("slow", carrier, cast(Ledger, Budget()))
+    carrier = ThreadCarrier(cast(Sink, backend), cast(Packer, packing))
+    courier = Courier("slow", carrier)
     yield courier
     for _ in range(10):
         backend.answer.release()
@@ -111,8 +110,8 @@ def test_the_next_parcel_is_loaded_while_the_backend_is_at_the_one_before(
     assert courier.receipt() is None and courier.ready()
 
 
-def test_a_budget_has_one_parcel_at_a_time(courier: Courier, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Budget, "limited", True)
+def test_a_budget_has_one_parcel_at_a_time(courier: Courier, packing: Packing) -> None:
+    packing.limited = True
     courier.send(wanted(2))
     assert not courier.ready()
 
@@ -125,7 +124,7 @@ def test_behind_a_parcel_that_failed_the_next_one_is_handed_back_untried(courier
     backend.answer.release()
     failed, untried = received(courier), received(courier)
     assert failed.problem is not None and untried.problem is None
-    assert failed.remaining == [id for id, _ in wanted(2)] and untried.remaining == [id for id, _ in wanted(2, 2)]
+    assert sorted(courier.upcoming) == [id for id, _ in wanted(4)], "both are tried again"
     assert courier.failures == 1 and len(backend.given) == 1
     assert backend.bound == ["config"], "what was reported with it is not lost"
     backend.answer.release()
@@ -155,10 +154,10 @@ def test_parcels_grow_while_everything_fits_and_follow_what_fits(
 def test_a_few_wait_for_others_where_a_delivery_costs_much(
     backend: Backend, packing: Packing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carrier = ThreadCarrier(cast(Sink, backend), cast(Packer, packing), cast(Ledger, Budget()))
-    courier, now = Courier("slow", carrier, cast(Ledger, Budget()), gather=2.0), 100.0
-    monkeypatch.setattr("autotrace.ship.delivery.couriers.time.monotonic", lambda: now)
-    assert courier.gathers and not courier.waits(0)
+    carrier = ThreadCarrier(cast(Sink, backend), cast(Packer, packing))
+    courier, now = Courier("slow", carrier, gather=2.0), 100.0
+    monkeypatch.setattr("autotrace.ship.delivery.courier.time.monotonic", lambda: now)
+    assert not courier.waits(0)
     assert courier.waits(3) and not courier.waits(courier.batch), "enough for a parcel"
     assert courier.waits(3)
     now += 1.9

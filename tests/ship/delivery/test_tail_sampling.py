@@ -9,7 +9,7 @@ import pytest
 
 from autotrace.config.written import KeepRules
 from autotrace.run.info import RunInfo
-from autotrace.ship.delivery.admission import why_kept
+from autotrace.ship.delivery.outbox import why_kept
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.row import Row
 from tests.ship.spools import Process, new_run, trajectory

@@ -220,7 +220,7 @@ def test_a_backend_that_takes_one_caller_gets_one(tmp_path: Path) -> None:
     workers = Workers(new_run(tmp_path), 3)
     assert [share for _, share in workers.carriers("jsonl", parallel=True)] == [Share(n, 3) for n in range(3)]
     assert [share for _, share in workers.carriers("own", parallel=False)] == [Share(0, 1)]
-    assert [worker.pid for worker in workers._all] == [None] * 3  # started when there is something to do
+    assert [worker.connection for worker in workers._all] == [None] * 3  # started when there is something to do
     workers.stop()
 
 

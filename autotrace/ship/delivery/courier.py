@@ -1,0 +1,139 @@
+"""Delivers to one backend: how much to send at once, and how long to wait after what went wrong."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from autotrace.ship.delivery.carrier import Carrier, Problem, Receipt, Wanted
+from autotrace.ship.store.delivery_queue import WHOLE, DeliveryQueue, Share
+
+_log = logging.getLogger("autotrace.ship")
+
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 30.0
+REFUSED_DELAY = 15.0
+"""Seconds between two tries when a person must act first."""
+FIRST_BATCH, MAX_BATCH = 50, 1_000
+"""Trajectories that a parcel is made of, if so many fit into it. As many as the latest ones held and some more are
+taken from the queue at once: what does not fit goes back to it."""
+GATHERED_BATCH = 200
+"""``FIRST_BATCH`` of a backend to which each delivery is a cost of its own."""
+TRIES = 4
+"""In the foreground: failed tries in a row after which a backend is given up."""
+AT_ONCE = 4_000
+"""Traces looked up at once: to find the oldest, the whole queue is sorted."""
+
+
+class Courier:
+    """Delivers ``share`` of what backend ``name`` is to get, through ``carrier``."""
+
+    def __init__(
+        self, name: str, carrier: Carrier, share: Share = WHOLE, *, gather: float = 0.0, after: str = ""
+    ) -> None:
+        """``gather``: as in ``Backend``. ``after``: as in ``DeliveryQueue.next``."""
+        self.name = name
+        self.share = share
+        self.after = after
+        self.state = "ok"
+        """ok | waiting | blocked"""
+        self.error: str | None = None
+        self.failures = 0
+        """In a row."""
+        self.batch = GATHERED_BATCH if gather else FIRST_BATCH
+        self.upcoming: deque[str] = deque()
+        """Traces to be delivered next."""
+        self._carrier = carrier
+        self._not_before = 0.0
+        self._gather = gather
+        self._gathers_since: float | None = None
+        self._running: deque[tuple[Wanted, Future[Receipt]]] = deque()
+
+    def bind(self, name: str, value: Mapping[str, Any]) -> None:
+        """Hand something to the sink before the next delivery."""
+        self._carrier.bind(name, value)
+        self._not_before = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """A parcel is on its way."""
+        return bool(self._running)
+
+    @property
+    def gave_up(self) -> bool:
+        """In the foreground it is not tried any more."""
+        return not self.busy and (self.state == "blocked" or self.failures >= TRIES)
+
+    def ready(self) -> bool:
+        """A parcel may be sent now."""
+        return len(self._running) < self._carrier.capacity and time.monotonic() >= self._not_before
+
+    def next(self, queue: DeliveryQueue, coming: bool) -> Wanted:
+        """What to send now. ``coming``: there will be more to deliver, for which a few may wait."""
+        if not self.upcoming or (self._gather and len(self.upcoming) < self.batch):
+            under_way = {trace_id for wanted, _ in self._running for trace_id, _ in wanted}
+            found = queue.next(self.name, AT_ONCE, self.share, under_way, self.after)
+            self.upcoming = deque(trace_id for trace_id, _ in found)
+        if coming and self._gather and self.waits(len(self.upcoming)):
+            return ()
+        return queue.current(self.name, [self.upcoming.popleft() for _ in range(min(self.batch, len(self.upcoming)))])
+
+    def waits(self, count: int) -> bool:
+        """``count`` trajectories are too few for a parcel and have not waited long; more are to come."""
+        if not count or count >= self.batch * 3 // 4:
+            self._gathers_since = None
+            return False
+        now = time.monotonic()
+        self._gathers_since = self._gathers_since or now
+        return now < self._gathers_since + self._gather
+
+    def send(self, wanted: Wanted) -> None:
+        """Deliver ``wanted`` in the background; ``receipt`` tells what came of it."""
+        self._gathers_since = None
+        self._running.append((wanted, self._carrier.send(wanted)))
+
+    def receipt(self) -> Receipt | None:
+        """What came of a parcel, once; None while all are on their way. What nothing came of is tried again."""
+        if not self._running or not self._running[0][1].done():
+            return None
+        wanted, future = self._running.popleft()
+        receipt = future.result()
+        settled = {entry[0] for entry in (*receipt.delivered, *receipt.rejected, *receipt.left_out)}
+        self.upcoming.extendleft(trace_id for trace_id, _ in reversed(wanted) if trace_id not in settled)
+        if receipt.problem is not None:
+            self._failed(receipt.problem, receipt.given)
+        elif receipt.delivered or receipt.rejected:
+            self.state, self.error, self.failures, self._not_before = "ok", None, 0, 0.0
+            fit = receipt.given + len(receipt.left_out)
+            if fit < len(wanted):
+                self.batch = fit + fit // 4 + 1
+            elif fit >= self.batch:
+                self.batch = min(MAX_BATCH, self.batch * 2)
+        return receipt
+
+    def _failed(self, problem: Problem, given: int) -> None:
+        self.failures += 1
+        self.batch = max(1, given // 2)
+        delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(self.failures - 1, 10)) * random.uniform(0.8, 1.2)
+        self.state, self.error = problem.state, problem.text
+        if problem.state == "blocked":
+            delay = REFUSED_DELAY
+        elif problem.retry_after is not None:
+            delay = min(problem.retry_after, 600.0)
+        if self.failures == 1 or self.failures % 20 == 0:
+            _log.warning("%s (try %d)", self.error, self.failures)
+        self._not_before = time.monotonic() + delay
+
+    def close(self, seconds: float) -> list[Receipt]:
+        """Wait at most ``seconds`` for what is on its way, then let go of the sink."""
+        self._carrier.wait([future for _, future in self._running], seconds)
+        receipts = []
+        while (receipt := self.receipt()) is not None:
+            receipts.append(receipt)
+        self._carrier.close(idle=not self._running)
+        return receipts
