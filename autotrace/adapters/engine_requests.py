@@ -1,4 +1,4 @@
-"""What the adapters of vLLM and SGLang share: requests of an engine, and hooks on the engine's own methods."""
+"""What the adapters of vLLM and SGLang share: requests of an engine."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import functools
 import math
 import re
 from collections.abc import Callable, Mapping
-from types import AsyncGeneratorType, ModuleType
+from types import AsyncGeneratorType
 from typing import Any
 
-from autotrace.patch import adapting
-from autotrace.record import calls, context, drivers, faults, statements
+from autotrace.record import context, drivers, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.follower import Follower
@@ -93,13 +92,6 @@ def sizes(request: Any) -> dict[str, int]:
     return {"tensors": len(names), "bytes": sum(math.prod(shape) * width for shape, width in pairs)}
 
 
-def follow(key: str, follower: Follower) -> None:
-    """Attach ``follower`` to the target ``key``, if the plan has it."""
-    probe = calls.probes.get(key)
-    if probe is not None:
-        probe.follower = follower
-
-
 def timeline_here() -> Timeline | None:
     """Of the request that is being handed to the engine by the code running now."""
     call = context.current.get()
@@ -145,32 +137,6 @@ def _split(read: Callable[..., None], timelines: Timelines, ids: str, *more: Any
 def traceparent(call: OpenCall) -> str:
     """``call`` as W3C trace context: what an engine's own OpenTelemetry takes as the parent of its spans."""
     return f"00-{call.trace.id.hex()}-{call.id & 0xFFFFFFFFFFFFFFFF:016x}-01"
-
-
-class Hooks:
-    """Methods of an engine that show something about its requests; ``key`` names them in reports.
-
-    They are not targets: they record nothing themselves. What a release does not have is left out and reported.
-    """
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def wrap(self, module: ModuleType, cls: str, method: str, make: Callable[[Any], Any]) -> None:
-        """Replace ``module.cls.method`` by what ``make`` makes of it."""
-        from autotrace.patch import engine
-
-        location = f"{module.__name__}:{cls}.{method}"
-        try:
-            owner = getattr(module, cls)
-            original = owner.__dict__[method]
-            adapting.put(owner, method, functools.wraps(original)(make(original)))
-        except (AttributeError, KeyError):
-            engine.report(self.key, location, "pending", "this release has no such method; its timings are missing")
-        except Exception as error:
-            faults.failed(self.key, error)
-        else:
-            engine.report(self.key, location, "bound", "")
 
 
 _BOUND, _LIMITED = "_autotrace_tokenizer", "_autotrace_limits"

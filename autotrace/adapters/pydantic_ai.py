@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from autotrace.adapters.hooks import follow
 from autotrace.patch import adapting
-from autotrace.record import calls, template
+from autotrace.record import template
 from autotrace.record.context import RetainingCall, current
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import member, members
@@ -26,15 +27,10 @@ _OURS = (template.__file__.rpartition("/")[0], *template.IN_PLACE)
 
 def install() -> None:
     """Attach to the target, and look past our frames. Idempotent."""
-    for key, follower in (
-        (f"{_AGENT}.AbstractAgent.run", Run()),
-        (f"{_AGENT}.AbstractAgent.run_stream", Run()),
-        (f"{_AGENT}.AbstractAgent.iter", Iteration()),
-        ("pydantic_ai.models.Model.request_stream", Answer()),
-    ):
-        probe = calls.probes.get(key)
-        if probe is not None:
-            probe.follower = follower
+    follow(f"{_AGENT}.AbstractAgent.run", Run())
+    follow(f"{_AGENT}.AbstractAgent.run_stream", Run())
+    follow(f"{_AGENT}.AbstractAgent.iter", Iteration())
+    follow("pydantic_ai.models.Model.request_stream", Answer())
     adapting.when_imported(_AGENT, _hook)
     adapting.when_imported("pydantic_ai._display", _hook_display)
 
