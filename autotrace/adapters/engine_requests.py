@@ -142,24 +142,28 @@ def traceparent(call: OpenCall) -> str:
 _BOUND, _LIMITED = "_autotrace_tokenizer", "_autotrace_limits"
 
 
-def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) -> None:
-    """Publish once per engine where ``owner`` loaded its tokenizer from (``read(owner)``): the shipper decodes with
-    it."""
-    if owner is None or getattr(owner, _BOUND, None) == context.epoch:
-        return
-    setattr(owner, _BOUND, context.epoch)
-    value = read(owner)
-    if value is not None:
-        statements.bind("tokenizer", value)
+def introduce(
+    call: OpenCall, engine: Any, tokenizer: Callable[[Any], tuple[Any, Any, Any]], limit: Callable[[Any], Any]
+) -> None:
+    """With the first request publish what the shipper needs of an engine.
+
+    ``tokenizer(engine)``: where it was loaded from, its revision, and whether its code is trusted; the shipper decodes
+    with it. ``limit(engine)``: how many tokens a prompt and its answer may have together, as the engine resolved it: a
+    trainer's configuration may leave that to the engine, which may have measured its memory for that.
+    """
+    if _is_first(engine, _LIMITED):
+        length = limit(engine)
+        if type(length) is int and length > 0:
+            statements.bind("engine", {"max_model_len": length})
+    if not call.trace.elsewhere and _is_first(engine, _BOUND):
+        path, revision, trusted = tokenizer(engine)
+        if isinstance(path, str) and path:
+            about = {"path": path, "revision": revision, "trust_remote_code": trusted is True}
+            statements.bind("tokenizer", about)
 
 
-def bind_limit(owner: Any, read: Callable[[Any], Any]) -> None:
-    """Publish once per engine how many tokens a prompt and its answer may have together (``read(owner)``), as the
-    engine resolved it: a trainer's configuration may leave that to the engine. With the first request, when an engine
-    that measures its memory has done so."""
-    if owner is None or getattr(owner, _LIMITED, None) == context.epoch:
-        return
-    setattr(owner, _LIMITED, context.epoch)
-    length = read(owner)
-    if type(length) is int and length > 0:
-        statements.bind("engine", {"max_model_len": length})
+def _is_first(engine: Any, mark: str) -> bool:
+    if engine is None or getattr(engine, mark, None) == context.epoch:
+        return False
+    setattr(engine, mark, context.epoch)
+    return True

@@ -24,9 +24,8 @@ from autotrace.adapters.engine_requests import (
     Streaming,
     WeightUpdate,
     arrived,
-    bind_limit,
-    bind_tokenizer,
     id_in_header,
+    introduce,
     register,
     timeline_here,
     traceparent,
@@ -83,9 +82,7 @@ class Request(Follower):
         call.timeline = Timeline()
         call.timeline.coarse = not getattr(request, "stream", False)
         _pass_on(call, manager, request, arguments.get("request"))
-        bind_limit(manager, _limit)
-        if not call.trace.elsewhere:
-            bind_tokenizer(manager, _tokenizer)
+        introduce(call, manager, _tokenizer, _limit)
 
 
 class MemberOfABatch(Follower):
@@ -99,9 +96,7 @@ class MemberOfABatch(Follower):
         call.timeline = Timeline()
         call.timeline.coarse = not getattr(request, "stream", False)
         watch(manager, request.rid, call.timeline)
-        bind_limit(manager, _limit)
-        if not call.trace.elsewhere:
-            bind_tokenizer(manager, _tokenizer)
+        introduce(call, manager, _tokenizer, _limit)
 
 
 def is_batch(request: Any) -> bool:
@@ -129,16 +124,10 @@ def _pass_on(call: OpenCall, manager: Any, request: Any, http: Any) -> None:
         request.external_trace_header = {"traceparent": traceparent(call)}
 
 
-def _tokenizer(manager: Any) -> dict[str, Any] | None:
+def _tokenizer(manager: Any) -> tuple[Any, Any, Any]:
     arguments = getattr(manager, "server_args", None)
     path = getattr(arguments, "tokenizer_path", None) or getattr(manager, "model_path", None)
-    if not isinstance(path, str) or not path:
-        return None
-    return {
-        "path": path,
-        "revision": getattr(arguments, "revision", None),
-        "trust_remote_code": getattr(arguments, "trust_remote_code", None) is True,
-    }
+    return path, getattr(arguments, "revision", None), getattr(arguments, "trust_remote_code", None)
 
 
 def _limit(manager: Any) -> Any:

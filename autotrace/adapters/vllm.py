@@ -25,8 +25,7 @@ from autotrace.adapters.engine_requests import (
     InsideATrace,
     WeightUpdate,
     arrived,
-    bind_limit,
-    bind_tokenizer,
+    introduce,
     register,
     traceparent,
 )
@@ -91,9 +90,7 @@ class Request(Follower):
     def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
         engine = arguments.get("self")
         call.timeline = Timeline()
-        bind_limit(engine, _limit)
-        if not call.trace.elsewhere:
-            bind_tokenizer(engine, _tokenizer)
+        introduce(call, engine, _tokenizer, _limit)
 
 
 class OfflineRequest(Request):
@@ -114,16 +111,10 @@ class FromOutside(Follower):
         return not (args[2] if len(args) > 2 else kwargs.get("internal"))
 
 
-def _tokenizer(engine: Any) -> dict[str, Any] | None:
+def _tokenizer(engine: Any) -> tuple[Any, Any, Any]:
     model = getattr(engine, "model_config", None)
-    path = getattr(model, "tokenizer", None)
-    if not isinstance(path, str) or not path:
-        return None
-    return {
-        "path": path,
-        "revision": getattr(model, "tokenizer_revision", None),
-        "trust_remote_code": getattr(model, "trust_remote_code", None) is True,
-    }
+    path, revision = getattr(model, "tokenizer", None), getattr(model, "tokenizer_revision", None)
+    return path, revision, getattr(model, "trust_remote_code", None)
 
 
 def _limit(engine: Any) -> Any:

@@ -496,18 +496,19 @@ def test_what_a_release_lacks_is_reported_and_left_alone(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("read", "engine"),
+    ("library", "engine"),
     [
-        (vllm._limit, SimpleNamespace(model_config=SimpleNamespace(max_model_len=700))),
-        (sglang._limit, SimpleNamespace(model_config=SimpleNamespace(context_len=700), context_len=1)),
-        (sglang._limit, SimpleNamespace(context_len=700)),
+        (vllm, SimpleNamespace(model_config=SimpleNamespace(max_model_len=700))),
+        (sglang, SimpleNamespace(model_config=SimpleNamespace(context_len=700), context_len=1)),
+        (sglang, SimpleNamespace(context_len=700)),
     ],
 )
 def test_an_engine_says_once_how_long_prompt_and_answer_may_be(
-    read: Any,
+    library: Any,
     engine: Any,
     recorder: Recorder,  # noqa: F811
 ) -> None:
+    call: Any = SimpleNamespace(trace=SimpleNamespace(elsewhere=False))
     for owner in (engine, engine, None, SimpleNamespace(), SimpleNamespace(model_config=SimpleNamespace())):
-        engine_requests.bind_limit(owner, read)
+        engine_requests.introduce(call, owner, library._tokenizer, library._limit)
     assert [(record.name, record.value) for record in recorder.records(Bind)] == [("engine", {"max_model_len": 700})]
