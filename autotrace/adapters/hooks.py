@@ -1,6 +1,6 @@
-"""What adapters attach to a library: a follower to a target, and functions that are shown the calls of something else.
+"""What adapters attach to a library: followers to targets, and functions that see the calls of other methods.
 
-The latter are not targets: they record nothing themselves.
+Those methods are not targets: nothing is recorded of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from autotrace.record import calls, faults
 from autotrace.record.follower import Follower
 
 Shown = Callable[..., None]
-"""Before a call it is given the arguments, after the call what was returned and then the arguments."""
+"""Before a call it gets the arguments; after the call, what was returned and then the arguments."""
 
 
 def follow(key: str, follower: Follower) -> None:
@@ -27,8 +27,8 @@ def follow(key: str, follower: Follower) -> None:
 
 
 def showing(original: Any, site: str, *, before: Shown | None = None, after: Shown | None = None) -> Any:
-    """``original``, whose calls are shown; its callers notice nothing. ``site`` names what fails in it. A coroutine
-    function shows what it returns once that is there."""
+    """``original`` with its calls shown to ``before`` and ``after``; its callers notice nothing. Faults are counted
+    under ``site``. ``after`` gets what a coroutine function returned when it was awaited."""
 
     def show(shown: Shown | None, *args: Any, **kwargs: Any) -> None:
         try:
@@ -57,7 +57,7 @@ def showing(original: Any, site: str, *, before: Shown | None = None, after: Sho
 def look(
     key: str, module: ModuleType, cls: str, method: str, *, before: Shown | None = None, after: Shown | None = None
 ) -> None:
-    """Be shown the calls of ``module.cls.method``. What a release does not have is reported under ``key``."""
+    """Show the calls of ``module.cls.method``. A method that this release does not have is reported under ``key``."""
     location = f"{module.__name__}:{cls}.{method}"
     library = module.__name__.partition(".")[0]
     try:

@@ -19,7 +19,6 @@ from autotrace.record.snapshot import Limits, snapshot
 from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
 
 _AGENT = "pydantic_ai.agent.abstract"
-_MARK = "__autotrace_frames__"
 _WRAPPERS = 16
 """Of one agent, at most."""
 _OURS = (template.__file__.rpartition("/")[0], *template.IN_PLACE)
@@ -38,7 +37,7 @@ def install() -> None:
 def _hook(module: Any) -> None:
     kind = getattr(module, "AbstractAgent", None)
     original = getattr(kind, "_infer_name", None)
-    if callable(original) and not hasattr(original, _MARK):
+    if callable(original):
         adapting.put(kind, "_infer_name", _past_ours(original))
 
 
@@ -54,7 +53,6 @@ def _past_ours(original: Callable[..., Any]) -> Callable[..., Any]:
     def infer_name(self: Any, function_frame: FrameType | None, *args: Any, **kwargs: Any) -> Any:
         return original(self, _above(function_frame), *args, **kwargs)
 
-    setattr(infer_name, _MARK, True)
     return infer_name
 
 

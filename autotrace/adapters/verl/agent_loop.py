@@ -34,12 +34,6 @@ from autotrace.record import context, faults, statements
 from autotrace.record.fields import ABSENT, Path
 
 
-def watch_requests() -> None:
-    """Register the hooks on the modules below. Called once, after ``verl`` was imported."""
-    adapting.when_imported("verl.workers.rollout.llm_server", watch_client)
-    adapting.when_imported("verl.experimental.agent_loop.agent_loop", watch_manager)
-
-
 def watch_client(module: ModuleType) -> None:
     """veRL >= 0.8: the client's own method makes the id."""
     original = vars(module.LLMServerClient).get("_vllm_request_id")
@@ -69,8 +63,9 @@ def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``verl`` was imported."""
     concurrent_futures.install()
     facts.install()
-    watch_requests()
     trace.install()
+    adapting.when_imported("verl.workers.rollout.llm_server", watch_client)
+    adapting.when_imported("verl.experimental.agent_loop.agent_loop", watch_manager)
     adapting.when_imported("verl.utils.tracking", _watch_tracking)
     adapting.when_imported("verl.utils.rollout_trace", _watch_workers)
     adapting.when_imported("verl.utils.dataset.rl_dataset", _watch_dataset)
