@@ -1,4 +1,4 @@
-"""What the adapters of vLLM and SGLang share: requests of an engine, and hooks on the engine's own methods."""
+"""What the adapters of vLLM and SGLang share: requests of an engine."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import functools
 import math
 import re
 from collections.abc import Callable, Mapping
-from types import AsyncGeneratorType, ModuleType
+from types import AsyncGeneratorType
 from typing import Any
 
-from autotrace.patch import adapting
-from autotrace.record import calls, context, drivers, faults, statements
+from autotrace.record import context, drivers, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.follower import Follower
@@ -93,13 +92,6 @@ def sizes(request: Any) -> dict[str, int]:
     return {"tensors": len(names), "bytes": sum(math.prod(shape) * width for shape, width in pairs)}
 
 
-def follow(key: str, follower: Follower) -> None:
-    """Attach ``follower`` to the target ``key``, if the plan has it."""
-    probe = calls.probes.get(key)
-    if probe is not None:
-        probe.follower = follower
-
-
 def timeline_here() -> Timeline | None:
     """Of the request that is being handed to the engine by the code running now."""
     call = context.current.get()
@@ -147,53 +139,31 @@ def traceparent(call: OpenCall) -> str:
     return f"00-{call.trace.id.hex()}-{call.id & 0xFFFFFFFFFFFFFFFF:016x}-01"
 
 
-class Hooks:
-    """Methods of an engine that show something about its requests; ``key`` names them in reports.
-
-    They are not targets: they record nothing themselves. What a release does not have is left out and reported.
-    """
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def wrap(self, module: ModuleType, cls: str, method: str, make: Callable[[Any], Any]) -> None:
-        """Replace ``module.cls.method`` by what ``make`` makes of it."""
-        from autotrace.patch import engine
-
-        location = f"{module.__name__}:{cls}.{method}"
-        try:
-            owner = getattr(module, cls)
-            original = owner.__dict__[method]
-            adapting.put(owner, method, functools.wraps(original)(make(original)))
-        except (AttributeError, KeyError):
-            engine.report(self.key, location, "pending", "this release has no such method; its timings are missing")
-        except Exception as error:
-            faults.failed(self.key, error)
-        else:
-            engine.report(self.key, location, "bound", "")
-
-
 _BOUND, _LIMITED = "_autotrace_tokenizer", "_autotrace_limits"
 
 
-def bind_tokenizer(owner: Any, read: Callable[[Any], Mapping[str, Any] | None]) -> None:
-    """Publish once per engine where ``owner`` loaded its tokenizer from (``read(owner)``): the shipper decodes with
-    it."""
-    if owner is None or getattr(owner, _BOUND, None) == context.epoch:
-        return
-    setattr(owner, _BOUND, context.epoch)
-    value = read(owner)
-    if value is not None:
-        statements.bind("tokenizer", value)
+def introduce(
+    call: OpenCall, engine: Any, tokenizer: Callable[[Any], tuple[Any, Any, Any]], limit: Callable[[Any], Any]
+) -> None:
+    """With the first request publish what the shipper needs of an engine.
+
+    ``tokenizer(engine)``: where it was loaded from, its revision, and whether its code is trusted; the shipper decodes
+    with it. ``limit(engine)``: how many tokens a prompt and its answer may have together, as the engine resolved it: a
+    trainer's configuration may leave that to the engine, which may have measured its memory for that.
+    """
+    if _is_first(engine, _LIMITED):
+        length = limit(engine)
+        if type(length) is int and length > 0:
+            statements.bind("engine", {"max_model_len": length})
+    if not call.trace.elsewhere and _is_first(engine, _BOUND):
+        path, revision, trusted = tokenizer(engine)
+        if isinstance(path, str) and path:
+            about = {"path": path, "revision": revision, "trust_remote_code": trusted is True}
+            statements.bind("tokenizer", about)
 
 
-def bind_limit(owner: Any, read: Callable[[Any], Any]) -> None:
-    """Publish once per engine how many tokens a prompt and its answer may have together (``read(owner)``), as the
-    engine resolved it: a trainer's configuration may leave that to the engine. With the first request, when an engine
-    that measures its memory has done so."""
-    if owner is None or getattr(owner, _LIMITED, None) == context.epoch:
-        return
-    setattr(owner, _LIMITED, context.epoch)
-    length = read(owner)
-    if type(length) is int and length > 0:
-        statements.bind("engine", {"max_model_len": length})
+def _is_first(engine: Any, mark: str) -> bool:
+    if engine is None or getattr(engine, mark, None) == context.epoch:
+        return False
+    setattr(engine, mark, context.epoch)
+    return True

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from autotrace.adapters.hooks import follow
 from autotrace.patch import adapting
 from autotrace.record import calls, closing, context, drivers, faults, ids, iterators, statements
 from autotrace.record.context import OpenCall
@@ -50,9 +51,7 @@ def install() -> None:
     """Attach to the targets, and give ids to what is sent. Idempotent."""
     for library in LIBRARIES:
         for client in CLIENTS:
-            probe = calls.probes.get(_key(library, client))
-            if probe is not None and probe.follower is None:
-                probe.follower = Question()
+            follow(_key(library, client), Question())
         adapting.when_imported(f"{library}._client", _hook)
 
 

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import ast
-import functools
 import sys
 from typing import Any
 
+from autotrace.adapters.hooks import showing
 from autotrace.patch import adapting, program
-from autotrace.record import faults
 
 
 def install() -> None:
     """See each cell before it is compiled. Called right after ``IPython.core.interactiveshell`` was imported."""
     shell: Any = sys.modules["IPython.core.interactiveshell"].InteractiveShell
-    original = shell.transform_ast
+    adapting.put(shell, "transform_ast", showing(shell.transform_ast, "ipython", after=_transformed))
 
-    @functools.wraps(original)
-    def transform_ast(self: Any, node: Any) -> Any:
-        transformed = original(self, node)
-        try:
-            if isinstance(transformed, ast.Module):
-                program.show(transformed, ("__main__",))
-        except Exception as error:
-            faults.failed("ipython", error)
-        return transformed
 
-    adapting.put(shell, "transform_ast", transform_ast)
+def _transformed(transformed: Any, *args: Any, **kwargs: Any) -> None:
+    if isinstance(transformed, ast.Module):
+        program.show(transformed, ("__main__",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autotrace.adapters.hooks import follow
 from autotrace.record import calls
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import stored_name
@@ -17,13 +18,9 @@ def install() -> None:
     """Attach to the targets. Idempotent."""
     for kind, follower in ((_PREGEL, Outermost()), (_CHAIN, Alone())):
         for method in ("invoke", "ainvoke", "stream", "astream"):
-            probe = calls.probes.get(f"{kind}.{method}")
-            if probe is not None:
-                probe.follower = follower
+            follow(f"{kind}.{method}", follower)
     for name in ("run_with_retry", "arun_with_retry"):
-        probe = calls.probes.get(f"langgraph.pregel._retry.{name}")
-        if probe is not None:
-            probe.follower = Node()
+        follow(f"langgraph.pregel._retry.{name}", Node())
 
 
 class Outermost(Follower):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotrace.adapters.engine_requests import follow
+from autotrace.adapters.hooks import follow
 from autotrace.adapters.trainers import SKIPPED, digests, is_here, response_values
 from autotrace.record import faults, statements
 from autotrace.record.follower import Follower

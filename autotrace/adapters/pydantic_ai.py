@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from autotrace.adapters.hooks import follow
 from autotrace.patch import adapting
-from autotrace.record import calls, template
+from autotrace.record import template
 from autotrace.record.context import RetainingCall, current
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import member, members
@@ -18,7 +19,6 @@ from autotrace.record.snapshot import Limits, snapshot
 from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
 
 _AGENT = "pydantic_ai.agent.abstract"
-_MARK = "__autotrace_frames__"
 _WRAPPERS = 16
 """Of one agent, at most."""
 _OURS = (template.__file__.rpartition("/")[0], *template.IN_PLACE)
@@ -26,15 +26,10 @@ _OURS = (template.__file__.rpartition("/")[0], *template.IN_PLACE)
 
 def install() -> None:
     """Attach to the target, and look past our frames. Idempotent."""
-    for key, follower in (
-        (f"{_AGENT}.AbstractAgent.run", Run()),
-        (f"{_AGENT}.AbstractAgent.run_stream", Run()),
-        (f"{_AGENT}.AbstractAgent.iter", Iteration()),
-        ("pydantic_ai.models.Model.request_stream", Answer()),
-    ):
-        probe = calls.probes.get(key)
-        if probe is not None:
-            probe.follower = follower
+    follow(f"{_AGENT}.AbstractAgent.run", Run())
+    follow(f"{_AGENT}.AbstractAgent.run_stream", Run())
+    follow(f"{_AGENT}.AbstractAgent.iter", Iteration())
+    follow("pydantic_ai.models.Model.request_stream", Answer())
     adapting.when_imported(_AGENT, _hook)
     adapting.when_imported("pydantic_ai._display", _hook_display)
 
@@ -42,7 +37,7 @@ def install() -> None:
 def _hook(module: Any) -> None:
     kind = getattr(module, "AbstractAgent", None)
     original = getattr(kind, "_infer_name", None)
-    if callable(original) and not hasattr(original, _MARK):
+    if callable(original):
         adapting.put(kind, "_infer_name", _past_ours(original))
 
 
@@ -58,7 +53,6 @@ def _past_ours(original: Callable[..., Any]) -> Callable[..., Any]:
     def infer_name(self: Any, function_frame: FrameType | None, *args: Any, **kwargs: Any) -> Any:
         return original(self, _above(function_frame), *args, **kwargs)
 
-    setattr(infer_name, _MARK, True)
     return infer_name
 
 

@@ -15,26 +15,23 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from autotrace.adapters.engine_requests import (
-    Hooks,
     InsideATrace,
     Streaming,
     WeightUpdate,
     arrived,
-    bind_limit,
-    bind_tokenizer,
-    follow,
     id_in_header,
+    introduce,
     register,
     timeline_here,
     traceparent,
 )
+from autotrace.adapters.hooks import follow, look
 from autotrace.patch import adapting
-from autotrace.record import faults
 from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.follower import Follower
 from autotrace.record.timeline import Timeline, Timelines
@@ -46,7 +43,8 @@ UPDATES = tuple(f"{_MANAGER}.TokenizerManager.update_weights_from_{kind}" for ki
 BATCHES = ("sglang.srt.entrypoints.engine.Engine.generate", "sglang.srt.entrypoints.engine.Engine.async_generate")
 HANDLER = "sglang.srt.entrypoints.openai.serving_base.OpenAIServingBase.handle_request"
 
-HOOKS = Hooks("sglang request timings")
+TIMINGS = "sglang request timings"
+"""Key of the methods in reports."""
 _REQUESTS = "_autotrace_requests"
 """Attribute of ``TokenizerManager``: its ``Requests``."""
 _monotonic = time.monotonic
@@ -84,9 +82,7 @@ class Request(Follower):
         call.timeline = Timeline()
         call.timeline.coarse = not getattr(request, "stream", False)
         _pass_on(call, manager, request, arguments.get("request"))
-        bind_limit(manager, _limit)
-        if not call.trace.elsewhere:
-            bind_tokenizer(manager, _tokenizer)
+        introduce(call, manager, _tokenizer, _limit)
 
 
 class MemberOfABatch(Follower):
@@ -100,9 +96,7 @@ class MemberOfABatch(Follower):
         call.timeline = Timeline()
         call.timeline.coarse = not getattr(request, "stream", False)
         watch(manager, request.rid, call.timeline)
-        bind_limit(manager, _limit)
-        if not call.trace.elsewhere:
-            bind_tokenizer(manager, _tokenizer)
+        introduce(call, manager, _tokenizer, _limit)
 
 
 def is_batch(request: Any) -> bool:
@@ -130,16 +124,10 @@ def _pass_on(call: OpenCall, manager: Any, request: Any, http: Any) -> None:
         request.external_trace_header = {"traceparent": traceparent(call)}
 
 
-def _tokenizer(manager: Any) -> dict[str, Any] | None:
+def _tokenizer(manager: Any) -> tuple[Any, Any, Any]:
     arguments = getattr(manager, "server_args", None)
     path = getattr(arguments, "tokenizer_path", None) or getattr(manager, "model_path", None)
-    if not isinstance(path, str) or not path:
-        return None
-    return {
-        "path": path,
-        "revision": getattr(arguments, "revision", None),
-        "trust_remote_code": getattr(arguments, "trust_remote_code", None) is True,
-    }
+    return path, getattr(arguments, "revision", None), getattr(arguments, "trust_remote_code", None)
 
 
 def _limit(manager: Any) -> Any:
@@ -151,8 +139,8 @@ def _limit(manager: Any) -> Any:
 
 
 def _hook_manager(module: ModuleType) -> None:
-    HOOKS.wrap(module, "TokenizerManager", "_tokenize_one_request", _tokenized)
-    HOOKS.wrap(module, "TokenizerManager", "_handle_batch_output", _handle_batch_output)
+    look(TIMINGS, module, "TokenizerManager", "_tokenize_one_request", after=_tokenized)
+    look(TIMINGS, module, "TokenizerManager", "_handle_batch_output", before=_outputs_came)
 
 
 class Requests(NamedTuple):
@@ -172,34 +160,18 @@ def watch(manager: Any, request_id: Any, timeline: Timeline) -> None:
     requests.fresh[request_id] = timeline
 
 
-def _tokenized(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def _tokenize_one_request(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
-        tokenized = await original(self, obj, *args, **kwargs)
-        try:
-            timeline = timeline_here()
-            if timeline is not None:
-                ids = getattr(tokenized, "input_ids", None)
-                timeline.prompt = None if ids is None else list(ids)
-                watch(self, obj.rid, timeline)
-        except Exception as error:
-            faults.failed("sglang:tokenized", error)
-        return tokenized
-
-    return _tokenize_one_request
+def _tokenized(tokenized: Any, manager: Any, obj: Any, *args: Any, **kwargs: Any) -> None:
+    timeline = timeline_here()
+    if timeline is not None:
+        ids = getattr(tokenized, "input_ids", None)
+        timeline.prompt = None if ids is None else list(ids)
+        watch(manager, obj.rid, timeline)
 
 
-def _handle_batch_output(original: Callable[..., Any]) -> Callable[..., Any]:
-    # a coroutine function, in older releases a plain one: either way what it returns is the caller's to use
-    def _handle_batch_output(self: Any, recv_obj: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            requests = self.__dict__.get(_REQUESTS)
-            if requests is not None and requests.timelines:
-                noted(requests, recv_obj, self.rid_to_state)
-        except Exception as error:
-            faults.failed("sglang:output", error)
-        return original(self, recv_obj, *args, **kwargs)
-
-    return _handle_batch_output
+def _outputs_came(manager: Any, recv_obj: Any, *args: Any, **kwargs: Any) -> None:
+    requests = manager.__dict__.get(_REQUESTS)
+    if requests is not None and requests.timelines:
+        noted(requests, recv_obj, manager.rid_to_state)
 
 
 def noted(requests: Requests, batch: Any, states: Mapping[str, Any]) -> None:
@@ -262,18 +234,10 @@ def settle(timeline: Timeline, batch: Any, number: int) -> None:
 
 def _hook_stats(module: ModuleType) -> None:
     if hasattr(getattr(module, "SchedulerReqTimeStats", None), "has_timing_data"):
-        HOOKS.wrap(module, "SchedulerReqTimeStats", "__getstate__", _let_through)
+        look(TIMINGS, module, "SchedulerReqTimeStats", "__getstate__", before=_let_through)
 
 
-def _let_through(original: Callable[..., Any]) -> Callable[..., Any]:
+def _let_through(times: Any) -> None:
     """With a request's last output its times are sent, as with metrics on; before that they are not pickled at all."""
-
-    def __getstate__(self: Any) -> Any:
-        try:
-            if self.completion_time and not self.enable_metrics:
-                self.has_timing_data = True
-        except Exception as error:
-            faults.failed("sglang:getstate", error)
-        return original(self)
-
-    return __getstate__
+    if times.completion_time and not times.enable_metrics:
+        times.has_timing_data = True

@@ -5,13 +5,13 @@ Only tensors that are on the CPU are looked at: nothing here waits for a GPU.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from autotrace.adapters.hooks import showing
 from autotrace.patch import adapting
 from autotrace.record import faults, statements
 from autotrace.redact.masking import without_password
@@ -62,24 +62,18 @@ def observe(owner: Any, name: str, *, before: Observer | None = None, after: Obs
     if not inspect.isfunction(original):
         return
     signature = inspect.signature(original)
-    library = original.__module__.partition(".")[0]
 
-    def notify(observer: Observer | None, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if observer is None:
-            return
-        try:
+    def named(observer: Observer | None, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if observer is not None:
             observer(result, signature.bind(*args, **kwargs).arguments)
-        except Exception as error:
-            faults.failed(f"{library}:{name}", error)
 
-    @functools.wraps(original)
-    def observed(*args: Any, **kwargs: Any) -> Any:
-        notify(before, None, args, kwargs)
-        result = original(*args, **kwargs)
-        notify(after, result, args, kwargs)
-        return result
-
-    adapting.put(owner, name, observed)
+    made = showing(
+        original,
+        f"{original.__module__.partition('.')[0]}:{name}",
+        before=lambda *args, **kwargs: named(before, None, args, kwargs),
+        after=lambda result, *args, **kwargs: named(after, result, args, kwargs),
+    )
+    adapting.put(owner, name, made)
 
 
 SKIPPED = "drop:fact on a device"

@@ -20,7 +20,7 @@ from autotrace.spec import names, verdict
 from autotrace.spec.compiler import compile_plan, shown
 from autotrace.spec.document import SpecError
 from autotrace.spec.resolve import Resolver
-from autotrace.spec.sources import Archive, Installed, Source, folders_of
+from autotrace.spec.sources import Archive, Installed, folders_of
 from autotrace.spec.verdict import Verdict
 
 _MARKS = {
@@ -49,7 +49,7 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
     # where a list lies, the program often does
     folders = [folder for name in files for folder in folders_of(os.path.dirname(os.path.abspath(name)))]
     try:
-        source: Source = Installed(beside=folders) if archive is None else Archive(archive)
+        source: Installed = Installed(beside=folders) if archive is None else Archive(archive)
     except (OSError, ValueError) as error:
         raise terminal.fail(error) from error
     given = list(files) or [name for name in os.environ.get(env.SPECS, "").split(os.pathsep) if name]
@@ -74,7 +74,7 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
         raise click.exceptions.Exit(exit_codes.FAILED)
 
 
-def _print(verdicts: Sequence[Verdict], source: Source) -> None:
+def _print(verdicts: Sequence[Verdict], source: Installed) -> None:
     out = terminal.console()
     file = ""
     for judged in sorted(verdicts, key=lambda one: one.target.where.rpartition(":")[0]):

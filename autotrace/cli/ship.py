@@ -26,9 +26,9 @@ from autotrace.sinks.registry import BackendError
 @click.option("--backend", "backends", multiple=True, metavar="NAME", callback=option_types.backends,
               cls=option_types.BackendOption, help="Add this backend to those of the run; repeatable.")  # fmt: skip
 @click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server from now on.")
-@click.option("--tokenizer", type=option_types.tokenizer, metavar="NAME",
+@click.option("--tokenizer", type=option_types.checked(option_types.tokenizer), metavar="NAME",
               help="Decode token ids with this tokenizer from now on: a folder, or a name on the hub.")  # fmt: skip
-@click.option("--shippers", type=option_types.processes, metavar="N",
+@click.option("--shippers", type=option_types.checked(option_types.processes), metavar="N",
               help="Processes that deliver; default: as the run was started with.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also deliver what the keep-rules of the run left out.")
 def ship(

@@ -1,8 +1,8 @@
-"""The environment variables autotrace reads or sets: one documented constant each. Imports nothing. Those that decide
-what is recorded and delivered (``AUTOTRACE_SAMPLE_RATE``, ...) are declared with their options in ``launch.options``.
+"""The environment variables autotrace reads or sets: one documented constant each. Imports nothing. Those that only
+stand for an option (``AUTOTRACE_BACKEND``, ``AUTOTRACE_SAMPLE_RATE``, ...) are declared with it in ``launch.options``.
 
-The first group is for people (each is also an option of ``autotrace-run``); the second is set by the launcher, or
-by the first process of an environment-only activation, and inherited by every process below it.
+The first group is for people; the second is set by the launcher, or by the first process of an environment-only
+activation, and inherited by every process below it.
 """
 
 from __future__ import annotations
@@ -18,32 +18,14 @@ AUTOTRACE = "AUTOTRACE"
 """``1`` switches the agent on (the one gate that the ``.pth`` file tests), ``0`` switches everything off; see ``ON``
 and ``OFF``. A process that it switched on passes ``1`` to its children."""
 
-BACKEND = "AUTOTRACE_BACKEND"
-"""Comma-separated backends; default ``mlflow``."""
-
 TRACKING_URI = "AUTOTRACE_TRACKING_URI"
 """MLflow tracking URI; wins over ``MLFLOW_TRACKING_URI``."""
-
-PROJECT = "AUTOTRACE_PROJECT"
-"""MLflow experiment / Weave project; default: veRL's ``trainer.project_name``."""
-
-EXPERIMENT = "AUTOTRACE_EXPERIMENT"
-"""Tag ``experiment_name``; default: veRL's ``trainer.experiment_name``."""
 
 SPECS = "AUTOTRACE_SPECS"
 """Spec files of the user's own, separated by ``os.pathsep``; they refine the shipped lists."""
 
 RUN_DIR = "AUTOTRACE_RUN_DIR"
 """Folder in which each run makes a folder of its own; default ``./autotrace-runs``."""
-
-DRAIN_TIMEOUT = "AUTOTRACE_DRAIN_TIMEOUT"
-"""Seconds the run's first process waits at exit for delivery; default 60. What is left stays on disk."""
-
-SUPERVISE = "AUTOTRACE_SUPERVISE"
-"""``1``: the launcher stays as a signal-forwarding parent instead of ``exec``."""
-
-CONTENT = "AUTOTRACE_CONTENT"
-"""``full`` (default), ``text`` (no token ids) or ``none`` (no prompts, responses, arguments at all)."""
 
 ERROR_FORMS = "AUTOTRACE_ERROR_FORMS"
 """A file with regular expressions, one a line: tools' answers that match one are errors (finding

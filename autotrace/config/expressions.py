@@ -14,7 +14,7 @@ but ``sum``, no names but the roots of paths. Standard library only: read in tra
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 Tree = tuple[Any, ...]
@@ -29,6 +29,7 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:-?\w+|\*))|(?P<mark>//|==|[-+*/%()\[\]])"
     r"|(?P<text>'[^']*')|(?P<end>$))"
 )
+_OPERATORS = (("+", "-"), ("*", "/", "//", "%"))
 _KEYWORDS = frozenset({"if", "else", "not"})
 _MARKS = re.compile(r"[\s\[\]()*]")
 
@@ -102,57 +103,45 @@ class _Parser:
             raise ExpressionError(f"`{word}` is missing") if self.kind == "end" else self.unexpected()
 
     def expression(self) -> Tree:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise ExpressionError("the expression is nested too deeply")
         tree = self._condition()
         if self._take("if"):
             condition = self._condition()
             tree = ("if", condition, tree, self.expression() if self._take("else") else ("absent",))
-        self._depth -= 1
         return tree
 
     def _condition(self) -> Tree:
         if self._take("not"):
             return ("not", self._condition())
-        tree = self._sum()
-        return ("==", tree, self._sum()) if self._take("==") else tree
+        tree = self._operation(_OPERATORS)
+        return ("==", tree, self._operation(_OPERATORS)) if self._take("==") else tree
 
-    def _sum(self) -> Tree:
-        tree = self._product()
-        while operator := self._take("+", "-"):
-            tree = (operator, tree, self._product())
-        return tree
-
-    def _product(self) -> Tree:
-        tree = self._factor()
-        while operator := self._take("*", "/", "//", "%"):
-            tree = (operator, tree, self._factor())
+    def _operation(self, levels: Sequence[Sequence[str]]) -> Tree:
+        """A sum; without its first level a product, without both a factor."""
+        if not levels:
+            return self._factor()
+        tree = self._operation(levels[1:])
+        while operator := self._take(*levels[0]):
+            tree = (operator, tree, self._operation(levels[1:]))
         return tree
 
     def _factor(self) -> Tree:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ExpressionError("the expression is nested too deeply")
         if self._take("-"):
-            self._depth += 1
-            if self._depth > MAX_DEPTH:
-                raise ExpressionError("the expression is nested too deeply")
             tree: Tree = ("-", self._factor())
-            self._depth -= 1
-            return tree
-        if self._take("("):
+        elif self._take("("):
             tree = self.expression()
             self._need(")")
-            return tree
-        if self.kind == "number":
-            tree = ("number", int(self._word))
+        elif self.kind in ("number", "text"):
+            tree = (self.kind, int(self._word) if self.kind == "number" else self._word[1:-1])
             self._next()
-            return tree
-        if self.kind == "text":
-            tree = ("text", self._word[1:-1])
-            self._next()
-            return tree
-        if self.kind != "word" or self._word in _KEYWORDS:
+        elif self.kind != "word" or self._word in _KEYWORDS:
             raise self.unexpected()
-        return self._path()
+        else:
+            tree = self._path()
+        self._depth -= 1
+        return tree
 
     def _path(self) -> Tree:
         root, steps = self._word, []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.calls import Calls, listed, mapped, moment, plain, token_ids
+from autotrace.foreign.calls import Calls, mapped, moment, objects, plain, token_ids
 from autotrace.foreign.containers import Format, Row, names
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.markup import Message
@@ -18,7 +18,7 @@ from autotrace.trajectory.model import Span, Trajectory
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:
     """See ``Format.read``."""
-    version, steps = row.get("schema_version"), [step for step in listed(row.get("steps")) if isinstance(step, dict)]
+    version, steps = row.get("schema_version"), objects(row.get("steps"))
     if not isinstance(version, str) or not version.startswith("ATIF") or not steps:
         return
     times = [at for step in steps if (at := moment(step.get("timestamp"))) is not None]
@@ -29,8 +29,8 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
         role = {"agent": "assistant"}.get(str(step.get("source")), step.get("source"))
         asked = [
             {"id": call.get("tool_call_id"), "name": call.get("function_name"), "arguments": call.get("arguments")}
-            for call in listed(step.get("tool_calls")) if isinstance(call, dict)
-        ]  # fmt: skip
+            for call in objects(step.get("tool_calls"))
+        ]
         given = {**step, "role": role, "content": step.get("message"), "tool_calls": asked}
         if (message := plain(given)) is None:
             continue
@@ -41,8 +41,8 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
             turn = calls.turn(said, model if isinstance(model, str) else None, start_ns=at)
             if turn is not None:
                 _count(calls, turn, mapped(step, "metrics"))
-        for result in listed(mapped(step, "observation").get("results")):
-            answer = plain({**mapped(result), "role": "tool", "tool_call_id": mapped(result).get("source_call_id")})
+        for result in objects(mapped(step, "observation").get("results")):
+            answer = plain({**result, "role": "tool", "tool_call_id": result.get("source_call_id")})
             if answer is not None:
                 said.append(answer)
                 calls.result(answer)
@@ -50,9 +50,8 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     attributes = {name: extra.get(name) for name in _IDENTITY}
     attributes |= {"agent_name": agent.get("name"), "session_id": row.get("session_id")}
     yield calls.trajectory(attributes, {"reward": more.get("reward"), **mapped(extra, "facts")})
-    for sub in listed(row.get("subagent_trajectories")):
-        if isinstance(sub, dict):
-            yield from read({**sub, "subagent_trajectories": None}, path)
+    for sub in objects(row.get("subagent_trajectories")):
+        yield from read({**sub, "subagent_trajectories": None}, path)
 
 
 _IDENTITY = ("project_name", "experiment_name", "step", "sample_index", "rollout_n", "validate", "uid", "data_source")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import groupby, pairwise
 from typing import Any
@@ -51,19 +51,25 @@ class Calls:
 
     def conversation(self, messages: Iterable[Any], model: str | None = None) -> Span | None:
         """A turn for each answer among ``messages``, and a call for each result of a tool. Returns the last turn."""
+        calls = [call for _, call in self.spoken(messages, model)]
+        return next((call for call in reversed(calls) if call is not None and call.role == "llm"), None)
+
+    def spoken(self, messages: Iterable[Any], model: str | None = None) -> Iterator[tuple[Any, Span | None]]:
+        """Each of ``messages``, with the turn that it answered or the call of the tool whose result it is."""
         said: list[Message] = []
-        last = None
         for given in messages:
             if (message := plain(given)) is None:
                 continue
             said.append(message)
+            call = None
             if message["role"] == "assistant":
-                last = self.turn(said, model) or last
+                own = given.get("model")
+                call = self.turn(said, own if isinstance(own, str) else model)
             elif message["role"] == "tool":
-                self.result(message)
-        if last is None and said:
+                call = self.result(message)
+            yield given, call
+        if said and all(message["role"] != "assistant" for message in said):
             self.root.inputs["prompt"] = "\n".join(map(message_text, said))
-        return last
 
     def turn(self, said: Sequence[Message], model: str | None = None, **fields: Any) -> Span | None:
         """The model's call that answered with the last of ``said``, and the tools that it asks for."""
@@ -199,8 +205,7 @@ def plain(given: Any) -> Message | None:
     if thoughts:
         message["reasoning_content"] = "\n".join(thoughts)
     message |= {name: given[name] for name in ("tool_call_id", "name") if isinstance(given.get(name), str)}
-    asked = given.get("tool_calls")
-    if calls := [call for one in (asked if isinstance(asked, list) else ()) if (call := _call(one)) is not None]:
+    if calls := [call for one in listed(given.get("tool_calls")) if (call := _call(one)) is not None]:
         message["tool_calls"] = calls
     return message
 
@@ -283,6 +288,11 @@ def moment(value: Any) -> int | None:
 def listed(value: Any) -> list[Any]:
     """``value`` if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """The objects in ``value``, if it is a list."""
+    return [one for one in listed(value) if isinstance(one, dict)]
 
 
 def mapped(value: Any, *names: str) -> dict[str, Any]:

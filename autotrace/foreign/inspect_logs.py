@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from autotrace.foreign.calls import Calls, listed, mapped, moment, plain
+from autotrace.foreign.calls import Calls, listed, mapped, moment, objects
 from autotrace.foreign.containers import Format, Row, names
 from autotrace.trajectory.jsonable import integer, number
-from autotrace.trajectory.markup import Message
 from autotrace.trajectory.model import ERROR, Trajectory
 
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
@@ -22,28 +21,18 @@ _ATTACHED = "attachment://"
 def read(row: Row, path: str) -> Iterator[Trajectory]:
     """See ``Format.read``."""
     task = mapped(row, "eval")
-    for sample in listed(row.get("samples")):
-        if isinstance(sample, dict):
-            yield _read(sample, {"data_source": task.get("task"), "model": task.get("model"), "validate": True})
+    for sample in objects(row.get("samples")):
+        yield _read(sample, {"data_source": task.get("task"), "model": task.get("model"), "validate": True})
 
 
 def _read(sample: dict[str, Any], attributes: dict[str, Any]) -> Trajectory:
     calls = Calls("inspect", moment(sample.get("started_at")), moment(sample.get("completed_at")))
     attached, output = mapped(sample, "attachments"), mapped(sample, "output")
-    said: list[Message] = []
-    for given in listed(sample.get("messages")):
-        if (message := plain(_with_attachments(given, attached))) is None:
-            continue
-        said.append(message)
-        if message["role"] == "assistant":
-            model = given.get("model")
-            calls.turn(said, model if isinstance(model, str) else None)
-        elif message["role"] == "tool" and (tool := calls.result(message)) is not None:
-            wrong = mapped(given, "error")
-            if wrong:
-                tool.status, tool.error = ERROR, (str(wrong.get("type")), str(wrong.get("message")), "")
-    choices = listed(output.get("choices"))
-    calls.finished(mapped(choices[0]).get("stop_reason") if choices else None)
+    messages = (_with_attachments(given, attached) for given in listed(sample.get("messages")))
+    for given, call in calls.spoken(messages):
+        if call is not None and call.role == "tool" and (wrong := mapped(given, "error")):
+            call.status, call.error = ERROR, (str(wrong.get("type")), str(wrong.get("message")), "")
+    calls.finished(next((choice.get("stop_reason") for choice in objects(output.get("choices"))), None))
     if error := mapped(sample, "error"):
         kind, _, what = str(error.get("message")).partition("(")
         calls.failed(kind, what.removesuffix(")").strip("'\""), error.get("traceback"))

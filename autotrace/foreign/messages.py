@@ -2,16 +2,18 @@
 
 The data sets of TRL and ``datasets``, Miles' ``trajectory_data`` (``miles/ray/rollout/debug_data.py``), and the files
 that ``autotrace export --format sft`` writes have them. Everything else in a row is an attribute, except for the names
-below.
+below. And TRL's ``log_completions=True``: ``completions/completions_{step}.parquet``, a rollout a row.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.calls import Calls
+from autotrace.foreign.calls import Calls, listed
 from autotrace.foreign.containers import Format, Row, names, validates
+from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Trajectory
 
 REWARDS = ("reward", "score")
@@ -24,7 +26,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     """See ``Format.read``."""
     said = row.get("messages")
     if not isinstance(said, list):
-        said = [*texts(row.get("prompt"), "user"), *texts(row.get("completion"), "assistant")]
+        said = prompt_and_completion(row)
     if not any(isinstance(message, dict) and isinstance(message.get("role"), str) for message in said):
         return
     calls = Calls("messages")
@@ -38,11 +40,34 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     yield calls.trajectory({"validate": validates(path), **attributes}, facts)
 
 
-def texts(value: Any, role: str) -> list[Any]:
-    """Messages, or a text as a message of ``role``."""
-    return value if isinstance(value, list) else [{"role": role, "content": value}] if isinstance(value, str) else []
+def read_completions(row: Row, path: str) -> Iterator[Trajectory]:
+    """See ``Format.read``.
+
+    TRL's columns are ``step``, ``prompt``, ``completion``, then a column for each reward function, what ``log_extra``
+    was given, and ``advantage`` (TRL 1.16, ``trl/trainer/grpo_trainer.py``; earlier releases lack some). The weights of
+    the functions are not in the file: where there are several, the reward is their sum, as TRL's is by default.
+    """
+    calls = Calls("trl")
+    calls.conversation(prompt_and_completion(row))
+    parts = {name: value for name, value in row.items() if name not in ("step", "prompt", "completion", "advantage")}
+    known = [value for value in map(number, parts.values()) if value is not None and not math.isnan(value)]
+    facts = {
+        "reward": sum(known) if known else None, "advantage": row.get("advantage"),
+        "reward_extra_info": parts if len(parts) > 1 else None,
+    }  # fmt: skip
+    yield calls.trajectory({"step": row.get("step")}, facts)
+
+
+def prompt_and_completion(row: Row) -> list[Any]:
+    """The messages in both; a text is a message."""
+    said: list[Any] = []
+    for name, role in (("prompt", "user"), ("completion", "assistant")):
+        value = row.get(name)
+        said += [{"role": role, "content": value}] if isinstance(value, str) else listed(value)
+    return said
 
 
 FORMAT = Format(
     "messages", "rows of OpenAI's messages", (".jsonl", ".parquet"), names("messages", "prompt completion"), read
 )
+COMPLETIONS = Format("trl", "TRL's completions", (".parquet",), names("step prompt completion"), read_completions)

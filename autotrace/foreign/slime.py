@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.calls import Calls, from_text, listed, mapped, numbers, plain, token_ids
+from autotrace.foreign.calls import Calls, from_text, listed, mapped, numbers, objects, plain, token_ids
 from autotrace.foreign.containers import Format, Row, names
 from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Trajectory
@@ -23,9 +23,8 @@ _ENDED = {"completed": "stop", "truncated": "length", "aborted": "abort"}
 def read(row: Row, path: str) -> Iterator[Trajectory]:
     """See ``Format.read``."""
     validate = True if path.rpartition("/")[2].startswith("eval_") else None
-    for sample in listed(row.get("samples")):
-        if isinstance(sample, dict):
-            yield _read(sample, {"step": row.get("rollout_id"), "validate": validate})
+    for sample in objects(row.get("samples")):
+        yield _read(sample, {"step": row.get("rollout_id"), "validate": validate})
 
 
 def _read(sample: dict[str, Any], attributes: dict[str, Any]) -> Trajectory:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotrace.foreign import atif, inspect_logs, messages, slime, trl, uni_agent, verifiers, verl
+from autotrace.foreign import atif, inspect_logs, messages, slime, uni_agent, verifiers, verl
 from autotrace.foreign.containers import SUFFIXES, Format, Opened, Rows, entries, rows
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
@@ -32,8 +32,8 @@ from autotrace.trajectory.model import Trajectory, with_names
 from autotrace.trajectory.span_text import asked_words
 
 FORMATS: tuple[Format, ...] = (
-    verl.FORMAT, verifiers.FORMAT, atif.FORMAT, trl.FORMAT, slime.FORMAT, uni_agent.FORMAT, inspect_logs.FORMAT,
-    messages.FORMAT,
+    verl.FORMAT, verifiers.FORMAT, atif.FORMAT, messages.COMPLETIONS, slime.FORMAT, uni_agent.FORMAT,
+    inspect_logs.FORMAT, messages.FORMAT,
 )  # fmt: skip
 """The first that knows a file reads it."""
 DEEPEST, MOST_FILES, MOST_ROLLOUTS = 8, 20_000, 1_000_000

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.calls import Calls, listed, mapped, moment, numbers, plain, token_ids
+from autotrace.foreign.calls import Calls, listed, mapped, moment, numbers, objects, plain, token_ids
 from autotrace.foreign.containers import Format, Row, names, step_of
-from autotrace.foreign.messages import texts
+from autotrace.foreign.messages import prompt_and_completion
 from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Allowance, Span, Trajectory
 
@@ -24,8 +24,8 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     if "example_id" in row:
         yield _result(row)
         return
-    for trace in listed(row["traces"]) if "traces" in row else [row]:
-        if isinstance(trace, dict) and isinstance(trace.get("nodes"), list):
+    for trace in objects(row["traces"]) if "traces" in row else [row]:
+        if isinstance(trace.get("nodes"), list):
             yield _trace(trace, row, path)
 
 
@@ -33,7 +33,7 @@ def _result(row: Row) -> Trajectory:
     timing = mapped(row, "timing")
     began = mapped(timing, "generation").get("start") or timing.get("start_time")
     calls = Calls("verifiers", moment(began), moment(mapped(timing, "scoring").get("end")))
-    last = calls.conversation([*texts(row.get("prompt"), "user"), *texts(row.get("completion"), "assistant")])
+    last = calls.conversation(prompt_and_completion(row))
     if last is not None and row.get("tool_defs"):
         last.inputs["tools"] = row["tool_defs"]
     calls.finished("length" if row.get("is_truncated") is True else None)
@@ -86,8 +86,7 @@ class _Graph:
     def __init__(self, calls: Calls, trace: dict[str, Any]) -> None:
         self._calls = calls
         self._nodes = [mapped(node) for node in trace["nodes"]]
-        made = (mapped(call) for call in listed(trace.get("calls")))
-        self._asked = {str(call.get("node")): call for call in made}
+        self._asked = {str(call.get("node")): call for call in objects(trace.get("calls"))}
         self._messages = [plain(node.get("message")) for node in self._nodes]
         self._ids = [token_ids(node.get("token_ids")) or [] for node in self._nodes]
         self._parents: list[int | None] = []

@@ -1,13 +1,15 @@
 """What may be written after an option of ``autotrace-run``, or into its variable: text in, value out.
 
-Each function raises ``OptionError`` with what is wrong and what to write instead; ``Setting`` adds which option or
-variable the text came from.
+Each function raises ``ValueError`` with what is wrong and what to write instead, which ``checked`` makes an
+``OptionError``; ``Setting`` adds which option or variable the text came from.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +17,7 @@ from urllib.parse import urlsplit
 import click
 
 from autotrace.config import environment as env
-from autotrace.config.written import KeepRules, located, parse_bytes
+from autotrace.config.written import KeepRules, located
 
 MOST_PROCESSES = 64
 TRUE, FALSE = env.ON, ("", *env.OFF)
@@ -54,60 +56,43 @@ class BackendOption(click.Option):
             self.help = help_text
 
 
-def _number(text: str, top: float, wanted: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= top or number == float("inf"):
-        raise OptionError(f"{text!r} is not {wanted}")
-    return number
+def checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """``read`` as the ``type`` of an option: its ``ValueError`` becomes an ``OptionError``."""
+
+    def convert(text: str) -> Any:
+        try:
+            return read(text)
+        except (ValueError, OSError) as error:
+            raise OptionError(str(error)) from None
+
+    return convert
 
 
-def share(text: str) -> float:
-    """A number between 0 and 1."""
-    return _number(text, 1, "a number between 0 and 1")
+def _number(kind: Callable[[str], float], least: float, most: float, wanted: str) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = math.nan
+        if not least <= number <= most:
+            raise ValueError(f"{text!r} is not {wanted}")
+        return number
+
+    return read
 
 
-def seconds(text: str) -> float:
-    """A finite number, 0 or more."""
-    return _number(text, float("inf"), "a number of seconds; write for example 60, or 0 not to wait")
-
-
-def count(text: str) -> int:
-    """0, 1, 2, ..."""
-    if not text.isdecimal():
-        raise OptionError(f"{text!r} is not a whole number (0, 1, 2, ...)")
-    return int(text)
-
-
-def positive(text: str) -> int:
-    """1, 2, ..."""
-    if not text.isdecimal() or not int(text):
-        raise OptionError(f"{text!r} is not a whole number above 0; write for example 10")
-    return int(text)
-
-
-def processes(text: str) -> int:
-    """1, 2, ... up to ``MOST_PROCESSES``."""
-    number = int(text) if text.isdecimal() and len(text) < 10 else 0
-    if not 1 <= number <= MOST_PROCESSES:
-        raise OptionError(f"{text!r} is not a number of processes; write 1 to {MOST_PROCESSES}, for example 2")
-    return number
-
-
-def size(text: str) -> int:
-    """``500MB`` as a number of bytes."""
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise OptionError(str(error)) from None
+_FINITE = sys.float_info.max
+share = _number(float, 0, 1, "a number between 0 and 1")
+seconds = _number(float, 0, _FINITE, "a number of seconds; write for example 60, or 0 not to wait")
+count = _number(int, 0, _FINITE, "a whole number (0, 1, 2, ...)")
+positive = _number(int, 1, _FINITE, "a whole number above 0; write for example 10")
+processes = _number(int, 1, MOST_PROCESSES, f"a number of processes; write 1 to {MOST_PROCESSES}, for example 2")
 
 
 def flag(text: str) -> bool:
     """``1`` or ``0``, and other ways to say it."""
     if text.lower() not in TRUE + FALSE:
-        raise OptionError(f"{text!r} is neither 1 nor 0")
+        raise ValueError(f"{text!r} is neither 1 nor 0")
     return text.lower() in TRUE
 
 
@@ -121,14 +106,14 @@ def pattern(text: str) -> tuple[str, ...]:
     try:
         re.compile(text)
     except re.error as error:
-        raise OptionError(f"{text!r} is not a regular expression: {error}") from None
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
     return (text,)
 
 
 def hook(text: str) -> str:
     """``MODULE:FUNCTION``; whether they exist is checked later (``redact_hook``)."""
     if not re.fullmatch(r"[\w.]+:\w+", text):
-        raise OptionError(
+        raise ValueError(
             f"{text!r} does not name a function; write MODULE:FUNCTION, for example my_project.clean:value"
         )
     return text
@@ -136,18 +121,12 @@ def hook(text: str) -> str:
 
 def tokenizer(text: str) -> str:
     """A folder or a name on the hub."""
-    try:
-        return located(text, os.getcwd())
-    except (ValueError, OSError) as error:
-        raise OptionError(str(error)) from None
+    return located(text, os.getcwd())
 
 
 def keep(text: str) -> tuple[str, ...]:
     """Keep-rules, checked and as they were written."""
-    try:
-        KeepRules.parse(words(text))
-    except ValueError as error:
-        raise OptionError(str(error)) from None
+    KeepRules.parse(words(text))
     return words(text)
 
 
@@ -159,7 +138,7 @@ def address(text: str) -> str:
     except ValueError:
         usable = False
     if not usable or not (text.isascii() and text.isprintable()) or " " in text:  # not shown: it may be a secret
-        raise OptionError("this is not an address; write for example https://hooks.example.com/autotrace")
+        raise ValueError("this is not an address; write for example https://hooks.example.com/autotrace")
     return text
 
 
@@ -167,10 +146,7 @@ def findings(text: str) -> tuple[str, ...]:
     """Codes of findings, ours or of an installed package."""
     from autotrace.insight.registry import chosen
 
-    try:
-        return chosen(words(text))
-    except ValueError as error:
-        raise OptionError(str(error)) from None
+    return chosen(words(text))
 
 
 def one_of(what: str, *words: str) -> Callable[[str], str]:
@@ -178,7 +154,7 @@ def one_of(what: str, *words: str) -> Callable[[str], str]:
 
     def chosen(text: str) -> str:
         if text not in words:
-            raise OptionError(f"{text!r} is not {what}; choose from {', '.join(words)}")
+            raise ValueError(f"{text!r} is not {what}; choose from {', '.join(words)}")
         return text
 
     return chosen

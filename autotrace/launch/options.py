@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from autotrace.config import environment as env
+from autotrace.config.written import parse_bytes
 from autotrace.launch import option_types as types
 from autotrace.launch.option_types import BackendOption, OptionError
 from autotrace.run import layout
@@ -38,13 +39,16 @@ class Setting(click.Option):
         fallback: Sequence[str] = (),
         goes: str = RUN,
         separator: str = ",",
+        type: Callable[[str], Any] | None = None,
         **more: Any,
     ) -> None:
         """``variable``: without it ``AUTOTRACE_`` and the option's name. ``fallback``: other tools' variables of
-        the same meaning. ``separator``: between values in the variable of a repeatable option."""
+        the same meaning. ``separator``: between values in the variable of a repeatable option. ``type``: see
+        ``checked``."""
         parameter = option.removeprefix("--").replace("-", "_")
         self.variables = (variable or f"AUTOTRACE_{parameter.upper()}", *fallback)
         self.goes, self.separator = goes, separator
+        more["type"] = None if type is None else types.checked(type)
         super().__init__([option, name or parameter], help=help, envvar=list(self.variables), show_envvar=True, **more)
 
     def variable_given(self) -> str | None:
@@ -65,7 +69,7 @@ class Setting(click.Option):
         """The value. Raises ``OptionError``, unless this launch ignores its settings."""
         try:
             if self.is_flag and isinstance(value, str):  # a variable; click's own words for this differ by release
-                value = types.flag(value)
+                value = types.checked(types.flag)(value)
             return super().process_value(ctx, value)
         except OptionError as error:
             if ctx.meta.get(_IGNORED):
@@ -123,7 +127,7 @@ SETTINGS = (
     Setting("--max-string", "Cut longer texts; default 65536.",
             goes=RECORDING, type=types.count, metavar="CHARACTERS"),
     Setting("--spool-limit", "Largest spool: delivered data is removed, then no new trajectory is recorded.",
-            goes=RECORDING, type=types.size, metavar="SIZE"),
+            goes=RECORDING, type=parse_bytes, metavar="SIZE"),
     Setting("--keep-spool", "Keep segments when their trajectories are in the tables and delivered.",
             goes=RECORDING, type=types.flag, metavar="1"),
     Setting("--tokenizer", "Tokenizer for token ids: a folder or a name on the hub; default: the trainer's.",
@@ -131,7 +135,7 @@ SETTINGS = (
     Setting("--keep", "Deliver only these groups: errors, spread, random=0.1.",
             goes=DELIVERY, type=types.keep, metavar="RULE,..."),
     Setting("--step-budget", "Deliver at most this much per training step and backend.",
-            goes=DELIVERY, type=types.size, metavar="SIZE"),
+            goes=DELIVERY, type=parse_bytes, metavar="SIZE"),
     Setting("--shippers", "Processes that deliver; default: the shipper alone.",
             goes=DELIVERY, type=types.processes, metavar="N"),
     Setting("--alert", "Address (https://...) that gets one JSON or Slack message about each finding.",

@@ -50,7 +50,7 @@ def supervise(program: Command, environ: Mapping[str, str], run_folder: str, opt
     status, terminated = _forward_until_exit(child, run_folder)
 
     def interrupted() -> bool:
-        return bool(signal.sigpending() & {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+        return bool(signal.sigpending() & _ENDING)
 
     timeout = min(options.drain_timeout, GRACE) if terminated else options.drain_timeout
     try:

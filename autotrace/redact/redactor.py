@@ -38,8 +38,7 @@ class Redactor:
     """Cleans one captured value after another; keeps a memo of key names and short texts, so one is matched once."""
 
     def __init__(self, settings: Settings) -> None:
-        globs = [re.compile(fnmatch.translate(glob.lower())) for glob in settings.redact_keys]
-        self._globs = globs
+        self._globs = [re.compile(fnmatch.translate(glob.lower())) for glob in settings.redact_keys]
         self._patterns = [re.compile(pattern) for pattern in settings.redact_patterns]
         self._max_string = settings.max_string
         self._names: dict[str, tuple[str, int]] = {}
@@ -55,15 +54,11 @@ class Redactor:
             return REDACTED
         if self._hook is not None:
             value = self._hook(name, value)
-        return self._walk(value)
+        return self.without_secrets(value)
 
     def is_by_item(self, name: str, items: Any) -> bool:
         """Whether a list of dicts is cleaned by cleaning each of them by itself, with ``without_secrets``."""
         return self._hook is None and not _hidden(self._key(name)[1], items)
-
-    def without_secrets(self, value: Any) -> Any:
-        """``value`` ready to be written, whatever its name is."""
-        return self._walk(value)
 
     def text(self, value: str) -> str:
         """A string without credentials, cut to the limit."""
@@ -141,7 +136,8 @@ class Redactor:
         lower = name.lower()
         return secret_names.SECRET if any(glob.match(lower) for glob in self._globs) else secret_names.kind(name)
 
-    def _walk(self, value: Any) -> Any:
+    def without_secrets(self, value: Any) -> Any:
+        """``value`` ready to be written, whatever its name is."""
         kind = type(value)
         if kind is str:
             return self.text(value)
@@ -163,7 +159,7 @@ class Redactor:
             name, secret = self._key(key)
             if name in cleaned:  # two keys that are credentials
                 name = _numbered(name, cleaned)
-            cleaned[name] = REDACTED if secret and _hidden(secret, item, value) else self._walk(item)
+            cleaned[name] = REDACTED if secret and _hidden(secret, item, value) else self.without_secrets(item)
         if len(value) > 1 and not _MEMBER_NAMES.isdisjoint(value):
             for member in MEMBER_NAMES:
                 named = value.get(member)
@@ -177,7 +173,7 @@ class Redactor:
     def _sequence(self, value: list[Any]) -> list[Any]:
         """Items; hidden are the second of a pair whose first is a secret's name (a header), and what follows an option
         such as ``--password``."""
-        cleaned = [self._walk(item) for item in value]
+        cleaned = [self.without_secrets(item) for item in value]
         in_key = False
         for at, item in enumerate(value):  # a PEM file, line by line
             if type(item) is not str:

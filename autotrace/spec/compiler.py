@@ -6,9 +6,10 @@ import dataclasses
 import difflib
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,10 @@ from autotrace.spec import document, entry, names
 from autotrace.spec.document import Node, Position, Problem, SpecError
 from autotrace.spec.model import Entry, Key, Paths
 
+_ALIKE = (
+    "versions", "subclasses", "role", "mode", "optional", "label", "tokenizer", "outcomes", "group", "inside",
+)  # fmt: skip
+"""What an entry and its target call and hold alike."""
 _WITH_PATHS = ("rows", "chains", "id", "of", "capture", "tokens", "attributes", "facts")
 _LISTS = Path(carried(SHIPPED, SHIPPED)).resolve()
 
@@ -102,46 +107,37 @@ class _Draft:
 
     def target(self, off: Sequence[str]) -> Target:
         """``off``: names that are switched off, which no glob brings back."""
-        made, capture, tokens = self.entry, self.entry.capture, self.entry.tokens
+        made, capture, of = self.entry, self.entry.capture, self.entry.of
         globs = any(map(names.is_glob, self.names))
+        plain: dict[str, Any] = {key: getattr(made, key) for key in _ALIKE}
+        plain |= {key: tuple(_list(getattr(made, key))) for key in ("rows", "chains", "id", "final")}
+        plain |= {key: _table(getattr(made, key)) for key in ("attributes", "facts")}
         return Target(
             key=self.key,
             names=tuple(self.names),
             where=self.where,
             without=(*made.exclude, *(off if globs else ())),
-            versions=made.versions,
-            subclasses=made.subclasses,
-            role=made.role,
-            mode=made.mode,
-            optional=made.optional,
-            label=made.label,
             include=None if capture is None or capture.include is None else tuple(capture.include),
             exclude=() if capture is None else tuple(capture.exclude),
-            tokens=_members(tokens),
-            tokenizer=made.tokenizer,
-            attributes={name: tuple(_list(value)) for name, value in made.attributes.items()},
-            facts={name: tuple(_list(value)) for name, value in made.facts.items()},
-            outcomes=made.outcomes,
+            tokens=_members(made.tokens),
             batch=_members(made.batch),
-            rows=tuple(_list(made.rows)),
-            chains=tuple(_list(made.chains)),
-            id=tuple(_list(made.id)),
-            of=() if isinstance(made.of, Key) else tuple(_list(made.of)),
-            of_key=_members(made.of if isinstance(made.of, Key) else None),
-            group=made.group,
-            inside=made.inside,
-            final=tuple(_list(made.final)),
+            of=() if isinstance(of, Key) else tuple(_list(of)),
+            of_key=_members(of if isinstance(of, Key) else None),
             items=made.items or 0,
             places=self.places,
+            **plain,
         )
+
+
+def _table(paths: Mapping[str, Paths]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(_list(value)) for name, value in paths.items()}
 
 
 def _members(struct: msgspec.Struct | None) -> dict[str, tuple[str, ...]]:
     """The paths given in a ``tokens`` or ``batch`` mapping."""
     if struct is None:
         return {}
-    given = {name: getattr(struct, name) for name in struct.__struct_fields__}
-    return {name: tuple(_list(value)) for name, value in given.items() if value is not None}
+    return _table({name: value for name, value in msgspec.structs.asdict(struct).items() if value is not None})
 
 
 class _Drafts:

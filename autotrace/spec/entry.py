@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from autotrace.config.plan import ROLES
-from autotrace.spec import names
+from autotrace.spec import document, names
 from autotrace.spec.document import Complain, Node, Position
 from autotrace.spec.model import MODES, Capture, Entry, Key, Tokens, form, types
 
@@ -78,7 +78,7 @@ def _target(node: Node, complain: Complain) -> None:
     if node.value == ():
         complain(node.position, f"the list after `target:` is empty; write {form(Entry, 'target')}")
     seen: set[str] = set()
-    for item in _items(node):
+    for item in _texts(node):
         _say(item, names.wrong_name(item.value), complain)
         if item.value in seen:
             complain(item.position, f"`{item.value}` is in this list twice: keep one")
@@ -89,56 +89,52 @@ def _exclude(node: Node, given: dict[str, Any], complain: Complain) -> None:
     if "exclude" not in given:
         return
     target = node.value["target"]
-    if not given.get("subclasses") and not any(names.is_glob(item.value) for item in _items(target)):
+    if not given.get("subclasses") and not any(names.is_glob(item.value) for item in _texts(target)):
         complain(
             node.keys["exclude"],
             "`exclude:` leaves names out of a target that ends in `*` or has `subclasses: true`; "
             "arguments are left out with `capture: {exclude: [...]}`",
         )
-    for item in _items(node.value["exclude"]):
+    for item in _texts(node.value["exclude"]):
         if not item.value.strip() or any(character.isspace() for character in item.value):
             complain(item.position, f"`{item.value}`: write a dotted name, `*` stands for any characters")
 
 
 def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
-    for key in ("tokens", "attributes", "facts", "batch", "of"):
-        if key in given and isinstance(node.value[key].value, dict):
-            for value in node.value[key].value.values():
-                for item in _items(value):
-                    _say(item, names.wrong_path(item.value), complain)
-    for key in ("rows", "chains", "id", "of"):
-        for item in _items(node.value[key]) if key in given else ():
-            _say(item, names.wrong_path(item.value), complain)
+    for key in ("tokens", "attributes", "facts", "batch", "rows", "chains", "id", "of", "final"):
+        for item in _texts(node.value[key]) if key in given else ():
+            _say(item, names.wrong_path(item.value) or _wrong_root(key, item.value), complain)
+    for key, value in node.value["capture"].value.items() if "capture" in given else ():
+        for item in _texts(value):
+            if key == "include":
+                _say(item, names.wrong_path(item.value), complain)
+            elif not _ARGUMENT.match(item.value):
+                complain(item.position, f"`{item.value}`: write an argument's name, or result.NAME")
     for name, position in node.value["outcomes"].keys.items() if given.get("outcomes") else ():
         if fault := names.wrong_name(name):
             complain(position, fault)
     _of(node, given, complain)
     _rows(node, given, complain)
     _chains(node, given, complain)
-    for item in _items(node.value["final"]) if "final" in given else ():
-        fault = names.wrong_path(item.value)
-        if fault is None and names.roots(item.value) != ("item",):
-            fault = (
-                f"`{item.value}`: `final` looks at what a generator yields; begin the path with item, `item.finished`"
-            )
-        _say(item, fault, complain)
-    for key, value in node.value["capture"].value.items() if "capture" in given else ():
-        for item in _items(value):
-            if key == "include":
-                _say(item, names.wrong_path(item.value), complain)
-            elif not _ARGUMENT.match(item.value):
-                complain(item.position, f"`{item.value}`: write an argument's name, or result.NAME")
+
+
+def _wrong_root(key: str, path: str) -> str | None:
+    """Why a path of ``key`` cannot begin as it does; None: it can."""
+    roots = set(names.roots(path))
+    if key == "final" and roots != {"item"}:
+        return f"`{path}`: `final` looks at what a generator yields; begin the path with item, `item.finished`"
+    if key == "chains" and roots != {"result"}:
+        return f"`{path}`: the call returns its chains; begin the path with result"
+    if key == "rows" and roots & {"row", "i", "n", "result", "item"}:
+        return f"`{path}`: the rows are read when the call begins; name an argument"
+    return None
 
 
 def _rows(node: Node, given: dict[str, Any], complain: Complain) -> None:
     """What goes with ``rows`` and what does not."""
-    rows = _items(node.value["rows"]) if "rows" in given else ()
-    for item in rows:
-        if {"row", "i", "n", "result", "item"} & set(names.roots(item.value)):
-            complain(item.position, f"`{item.value}`: the rows are read when the call begins; name an argument")
-    if rows and given.get("mode") == "count":
+    if given.get("rows") and given.get("mode") == "count":
         complain(node.keys["mode"], "`mode: count` records no call, so it has no rows: leave one of the two out")
-    if rows and "final" in given:
+    if given.get("rows") and "final" in given:
         complain(node.keys["final"], "`final` is for generators, whose items are no rows: leave one of the two out")
 
 
@@ -146,9 +142,6 @@ def _chains(node: Node, given: dict[str, Any], complain: Complain) -> None:
     """What goes with ``chains`` and what does not."""
     if "chains" not in given:
         return
-    for item in _items(node.value["chains"]):
-        if names.roots(item.value) != ("result",):
-            complain(item.position, f"`{item.value}`: the call returns its chains; begin the path with result")
     if "rows" in given:
         complain(node.keys["rows"], "a batch returns no chains of its own: leave `rows` or `chains` out")
     if given.get("mode") == "count":
@@ -185,10 +178,9 @@ def _of(node: Node, given: dict[str, Any], complain: Complain) -> None:
         )
 
 
-def _items(node: Node) -> Iterable[Node]:
-    """The texts of a text or a list of texts."""
-    inside = node.value if isinstance(node.value, tuple) else (node,)
-    return [item for item in inside if isinstance(item.value, str)]
+def _texts(node: Node) -> list[Node]:
+    """The texts in ``node``."""
+    return [item for item in document.walk(node) if isinstance(item.value, str)]
 
 
 def _say(node: Node, fault: str | None, complain: Complain) -> None:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 from autotrace.spec import syntax
-from autotrace.spec.sources import ModuleFile, Source
+from autotrace.spec.sources import Installed, ModuleFile
 from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Other, Symbol
 from autotrace.spec.syntax import Assigned, Definition, Imported, Names
 
@@ -22,9 +22,9 @@ _MAX_DEPTH = 64
 
 
 class Resolver:
-    """Looks names up in one ``Source``; keeps the syntax trees it has read."""
+    """Looks names up in the modules of ``source``; keeps the syntax trees it has read."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Installed) -> None:
         self.source = source
         self._modules: dict[str, Module | None] = {}
         self._orders: dict[Class, tuple[list[Class], list[Other | Native]]] = {}

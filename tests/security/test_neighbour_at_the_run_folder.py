@@ -181,7 +181,6 @@ def test_python_that_ignores_its_environment_is_not_activated(place: Place, flag
     code = (
         f"import sys; sys.path.append({str(place.cwd)!r})\n"
         "from autotrace import bootstrap; bootstrap.start()\n"
-        "from autotrace.bootstrap import plugin; plugin.register()\n"
         "import mine; mine.work(1); print('autotrace.bootstrap.activate' in sys.modules)"
     )
     place.write("program.py", code.replace("; ", "\n"))

@@ -23,6 +23,7 @@ def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def model(folder: Path) -> Path:
     folder.mkdir()
     (folder / "tokenizer.json").write_text('{"model": 1}')
+    (folder / "tekken.json").write_text("{}")
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(b"\0" * 1000)
     return folder
@@ -33,7 +34,7 @@ def test_a_copy_is_made_once_by_content(tmp_path: Path) -> None:
     second = keep_tokenizer(tmp_path / "run", model(tmp_path / "b"))
     assert first is not None and first == second
     kept = tmp_path / "run" / "blobs" / first
-    assert sorted(file.name for file in kept.iterdir()) == ["config.json", "tokenizer.json"]
+    assert sorted(file.name for file in kept.iterdir()) == ["config.json", "tekken.json", "tokenizer.json"]
     assert (kept / "tokenizer.json").stat().st_mode & 0o777 == 0o600
     assert keep_tokenizer(tmp_path / "run", tmp_path / "nowhere") is None
 

@@ -20,11 +20,11 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Any
 
 from autotrace.adapters import concurrent_futures
+from autotrace.adapters.hooks import showing
 from autotrace.adapters.trainers import Given, observe, publish_runs
 from autotrace.adapters.verl import facts, token_facts, trace
 from autotrace.adapters.verl.configuration import plain, publish_config, publish_worker
@@ -34,40 +34,25 @@ from autotrace.record import context, faults, statements
 from autotrace.record.fields import ABSENT, Path
 
 
-def watch_requests() -> None:
-    """Register the hooks on the modules below. Called once, after ``verl`` was imported."""
-    adapting.when_imported("verl.workers.rollout.llm_server", watch_client)
-    adapting.when_imported("verl.experimental.agent_loop.agent_loop", watch_manager)
-
-
 def watch_client(module: ModuleType) -> None:
     """veRL >= 0.8: the client's own method makes the id."""
-    client = module.LLMServerClient
-    original = client.__dict__.get("_vllm_request_id")
+    original = vars(module.LLMServerClient).get("_vllm_request_id")
     if original is not None:
-        client._vllm_request_id = _recording(original, lambda made: made)
+        made = showing(original, "verl:request", after=lambda id, *args, **kwargs: _requests(id))
+        adapting.put(module.LLMServerClient, "_vllm_request_id", made)
 
 
 def watch_manager(module: ModuleType) -> None:
     """veRL 0.7: the manager of the same module calls ``uuid4().hex``."""
     manager = getattr(module, "AsyncLLMServerManager", None)
     if getattr(manager, "__module__", None) == module.__name__ and callable(getattr(module, "uuid4", None)):
-        module.uuid4 = _recording(module.uuid4, lambda made: made.hex)  # type: ignore[attr-defined]
+        adapting.put(module, "uuid4", showing(module.uuid4, "verl:request", after=lambda id: _requests(id.hex)))
 
 
-def _recording(original: Callable[..., Any], id_of: Callable[[Any], Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        try:
-            call = context.current.get()
-            if call is not None and call.probe is not None and call.probe.role == "llm":
-                statements.requests(str(id_of(result)))
-        except Exception as error:
-            faults.failed("verl:request", error)
-        return result
-
-    return made
+def _requests(id: Any) -> None:
+    call = context.current.get()
+    if call is not None and call.probe is not None and call.probe.role == "llm":
+        statements.requests(str(id))
 
 
 REWARD_KEY = "verl custom_reward_function"
@@ -78,12 +63,13 @@ def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``verl`` was imported."""
     concurrent_futures.install()
     facts.install()
-    watch_requests()
     trace.install()
+    adapting.when_imported("verl.workers.rollout.llm_server", watch_client)
+    adapting.when_imported("verl.experimental.agent_loop.agent_loop", watch_manager)
     adapting.when_imported("verl.utils.tracking", _watch_tracking)
     adapting.when_imported("verl.utils.rollout_trace", _watch_workers)
     adapting.when_imported("verl.utils.dataset.rl_dataset", _watch_dataset)
-    adapting.when_imported("verl.trainer.ppo.reward", _wrap_rewards)
+    adapting.when_imported("verl.trainer.ppo.reward", _watch_rewards)
 
 
 # -- the run veRL's logger opened -------------------------------------------------------------------------------------
@@ -165,19 +151,11 @@ def _has_columns(_: Any, given: Given) -> None:
 # -- the user's reward function ---------------------------------------------------------------------------------------
 
 
-def _wrap_rewards(module: ModuleType) -> None:
-    original = module.get_custom_reward_fn
-
-    @functools.wraps(original)
-    def get_custom_reward_fn(*args: Any, **kwargs: Any) -> Any:
-        loaded = original(*args, **kwargs)
-        try:
-            record_reward(loaded)
-        except Exception as error:
-            faults.failed("verl:reward", error)
-        return loaded
-
-    adapting.put(module, "get_custom_reward_fn", get_custom_reward_fn)
+def _watch_rewards(module: ModuleType) -> None:
+    made = showing(
+        module.get_custom_reward_fn, "verl:reward", after=lambda loaded, *args, **kwargs: record_reward(loaded)
+    )
+    adapting.put(module, "get_custom_reward_fn", made)
 
 
 def record_reward(loaded: Any) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from autotrace.adapters.engine_requests import follow
+from autotrace.adapters.hooks import follow
 from autotrace.adapters.trainers import end_tokens, publish_runs
 from autotrace.patch import adapting, engine
 from autotrace.record import context, faults, rows, statements

@@ -3,7 +3,9 @@
 - When a request's tokens came and where it had waited, for every kind of output (a request that is not streamed is
   seen by its caller once): from ``OutputProcessor``, which all outputs of the engine pass, those of ``AsyncLLM`` and of
   ``LLM``.
-- Queueing and preemption: see ``scheduler``.
+- When the scheduler of the engine core queued, scheduled and preempted a request. The core has a vehicle for that, the
+  events of a request, but fills it only with log stats on. With log stats off (veRL's default) they are added there,
+  and nothing else is switched on: the front end ignores them.
 - A request of the synchronous engine (``LLM``) begins in ``add_request`` and ends in some later ``step``.
 - If the user switched on vLLM's own OpenTelemetry, its span hangs under ours.
 
@@ -12,8 +14,9 @@ Read in 0.8.5 to 0.33, run with 0.27.1. What is not as expected is left alone.
 
 from __future__ import annotations
 
+import importlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -22,14 +25,11 @@ from autotrace.adapters.engine_requests import (
     InsideATrace,
     WeightUpdate,
     arrived,
-    bind_limit,
-    bind_tokenizer,
-    follow,
+    introduce,
     register,
     traceparent,
 )
-from autotrace.adapters.vllm import scheduler
-from autotrace.adapters.vllm.scheduler import HOOKS, PREEMPTED, QUEUED, SCHEDULED
+from autotrace.adapters.hooks import follow, look
 from autotrace.patch import adapting
 from autotrace.record import calls, context, faults
 from autotrace.record.context import OpenCall, RetainingCall
@@ -40,6 +40,7 @@ GENERATE = "vllm.v1.engine.async_llm.AsyncLLM.generate"
 ABORT = "vllm.v1.engine.async_llm.AsyncLLM.abort"
 ADD_REQUEST = "vllm.v1.engine.llm_engine.LLMEngine.add_request"
 UPDATE = "vllm.v1.engine.async_llm.AsyncLLM.update_weights"
+PREEMPT = "vllm.v1.core.sched.scheduler.Scheduler._preempt_request"
 BATCHES = ("vllm.entrypoints.llm.LLM.generate", "vllm.entrypoints.llm.LLM.chat")
 HANDLERS = tuple(
     f"vllm.entrypoints.{name}"
@@ -51,10 +52,16 @@ HANDLERS = tuple(
     )
 )
 
+TIMINGS = "vllm request timings"
+"""Key of the methods in reports."""
+QUEUED, SCHEDULED, PREEMPTED = 1, 2, 3
+"""``vllm.v1.engine.EngineCoreEventType``"""
 _TIMELINES = "_autotrace_timelines"
 """Attribute of ``OutputProcessor``: ``Timelines``."""
 _REQUESTS = "_autotrace_requests"
 """Attribute of ``LLMEngine``: request id -> open call."""
+_AGAIN = "_autotrace_again"
+"""Attribute of ``Scheduler``: requests that were preempted and not taken up since."""
 _monotonic_ns = time.monotonic_ns
 
 
@@ -64,13 +71,14 @@ def install() -> None:
     follow(ADD_REQUEST, OfflineRequest())
     follow(ABORT, FromOutside())
     follow(UPDATE, WeightUpdate("request"))
+    follow(PREEMPT, Preempted())
     for key in BATCHES:
         follow(key, InsideATrace())
     for key in HANDLERS:
         follow(key, Handler())
     adapting.when_imported("vllm.v1.engine.output_processor", _hook_outputs)
     adapting.when_imported("vllm.v1.engine.llm_engine", _hook_offline)
-    scheduler.install()
+    adapting.when_imported("vllm.v1.core.sched.scheduler", _hook_scheduler)
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -82,9 +90,7 @@ class Request(Follower):
     def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
         engine = arguments.get("self")
         call.timeline = Timeline()
-        bind_limit(engine, _limit)
-        if not call.trace.elsewhere:
-            bind_tokenizer(engine, _tokenizer)
+        introduce(call, engine, _tokenizer, _limit)
 
 
 class OfflineRequest(Request):
@@ -105,16 +111,10 @@ class FromOutside(Follower):
         return not (args[2] if len(args) > 2 else kwargs.get("internal"))
 
 
-def _tokenizer(engine: Any) -> dict[str, Any] | None:
+def _tokenizer(engine: Any) -> tuple[Any, Any, Any]:
     model = getattr(engine, "model_config", None)
-    path = getattr(model, "tokenizer", None)
-    if not isinstance(path, str) or not path:
-        return None
-    return {
-        "path": path,
-        "revision": getattr(model, "tokenizer_revision", None),
-        "trust_remote_code": getattr(model, "trust_remote_code", None) is True,
-    }
+    path, revision = getattr(model, "tokenizer", None), getattr(model, "tokenizer_revision", None)
+    return path, revision, getattr(model, "trust_remote_code", None)
 
 
 def _limit(engine: Any) -> Any:
@@ -125,24 +125,16 @@ def _limit(engine: Any) -> Any:
 
 
 def _hook_outputs(module: ModuleType) -> None:
-    HOOKS.wrap(module, "OutputProcessor", "add_request", _add_request)
-    HOOKS.wrap(module, "OutputProcessor", "process_outputs", _process_outputs)
+    look(TIMINGS, module, "OutputProcessor", "add_request", after=_added)
+    look(TIMINGS, module, "OutputProcessor", "process_outputs", before=_outputs_came)
 
 
-def _add_request(original: Callable[..., Any]) -> Callable[..., Any]:
-    def add_request(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, request, *args, **kwargs)
-        try:
-            call = context.current.get()
-            if isinstance(call, RetainingCall) and call.timeline is not None:
-                pass_on(call, self, request)
-                if call.timeline.response is None:  # of n > 1 samples the first
-                    attend(self, request.request_id, call.timeline)
-        except Exception as error:
-            faults.failed("vllm:add_request", error)
-        return result
-
-    return add_request
+def _added(_: Any, processor: Any, request: Any, *args: Any, **kwargs: Any) -> None:
+    call = context.current.get()
+    if isinstance(call, RetainingCall) and call.timeline is not None:
+        pass_on(call, processor, request)
+        if call.timeline.response is None:  # of n > 1 samples the first
+            attend(processor, request.request_id, call.timeline)
 
 
 def pass_on(call: OpenCall, processor: Any, request: Any) -> None:
@@ -166,20 +158,14 @@ def attend(processor: Any, request_id: str, timeline: Timeline) -> None:
     register(timelines, request_id, timeline)
 
 
-def _process_outputs(original: Callable[..., Any]) -> Callable[..., Any]:
-    def process_outputs(self: Any, engine_core_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            timelines = getattr(self, _TIMELINES, None)
-            if timelines and len(engine_core_outputs):  # a list; early releases split it with numpy
-                at = args[0] if args else kwargs.get("engine_core_timestamp")
-                now = _monotonic_ns()
-                ids, events = noted(self.request_states, engine_core_outputs)
-                arrived(take, timelines, ids, events, at or now / 1e9, now)
-        except Exception as error:
-            faults.failed("vllm:process_outputs", error)
-        return original(self, engine_core_outputs, *args, **kwargs)
-
-    return process_outputs
+def _outputs_came(
+    processor: Any, engine_core_outputs: Any, engine_core_timestamp: Any = None, *args: Any, **kwargs: Any
+) -> None:
+    timelines = getattr(processor, _TIMELINES, None)
+    if timelines and len(engine_core_outputs):  # a list; early releases split it with numpy
+        now = _monotonic_ns()
+        ids, events = noted(processor.request_states, engine_core_outputs)
+        arrived(take, timelines, ids, events, engine_core_timestamp or now / 1e9, now)
 
 
 def noted(states: Mapping[str, Any], outputs: Iterable[Any]) -> tuple[list[str], list[tuple[str, Any]]]:
@@ -218,41 +204,69 @@ def happened(timeline: Timeline, events: Iterable[Any]) -> None:
 
 
 def _hook_offline(module: ModuleType) -> None:
-    HOOKS.wrap(module, "LLMEngine", "step", _step)
-    HOOKS.wrap(module, "LLMEngine", "abort_request", _abort_request)
+    look(TIMINGS, module, "LLMEngine", "step", after=_stepped)
+    look(TIMINGS, module, "LLMEngine", "abort_request", after=_aborted)
 
 
-def _step(original: Callable[..., Any]) -> Callable[..., Any]:
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        outputs = original(self, *args, **kwargs)
-        requests = self.__dict__.get(_REQUESTS)
-        if requests and outputs:
-            try:
-                for output in outputs:
-                    if output.finished:
-                        call = requests.pop(output.request_id, None)
-                        if call is not None:
-                            calls.close(call, output)
-            except Exception as error:
-                faults.failed("vllm:step", error)
-        return outputs
-
-    return step
+def _stepped(outputs: Any, engine: Any, *args: Any, **kwargs: Any) -> None:
+    requests = engine.__dict__.get(_REQUESTS)
+    for output in outputs if requests and outputs else ():
+        if output.finished:
+            call = requests.pop(output.request_id, None)
+            if call is not None:
+                calls.close(call, output)
 
 
-def _abort_request(original: Callable[..., Any]) -> Callable[..., Any]:
-    def abort_request(self: Any, request_ids: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(self, request_ids, *args, **kwargs)
-        try:
-            requests = self.__dict__.get(_REQUESTS) or {}
-            internal = args[0] if args else kwargs.get("internal", False)
-            for request_id in request_ids:
-                # inside the engine a request is called after its own id and eight more digits
-                call = requests.pop(request_id.rpartition("-")[0] if internal else request_id, None)
-                if call is not None:
-                    calls.aborted(call)
-        except Exception as error:
-            faults.failed("vllm:abort_request", error)
-        return result
+def _aborted(_: Any, engine: Any, request_ids: Any, internal: bool = False, *args: Any, **kwargs: Any) -> None:
+    requests = engine.__dict__.get(_REQUESTS) or {}
+    for request_id in request_ids:
+        # inside the engine a request is called after its own id and eight more digits
+        call = requests.pop(request_id.rpartition("-")[0] if internal else request_id, None)
+        if call is not None:
+            calls.aborted(call)
 
-    return abort_request
+
+# -- the scheduler, in the engine core --------------------------------------------------------------------------------
+
+
+class Preempted(Follower):
+    """The scheduler takes a running request out of the batch."""
+
+    def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        scheduler, request = args[:2]
+        if not scheduler.log_stats:
+            mark([request], PREEMPTED)
+            scheduler.__dict__.setdefault(_AGAIN, []).append(request)
+        return True
+
+
+def _hook_scheduler(module: ModuleType) -> None:
+    look(TIMINGS, module, "Scheduler", "add_request", before=_queued)
+    look(TIMINGS, module, "Scheduler", "schedule", after=_scheduled)
+
+
+def _queued(scheduler: Any, request: Any, *args: Any, **kwargs: Any) -> None:
+    if not scheduler.log_stats:
+        mark([request], QUEUED)
+
+
+def _scheduled(output: Any, scheduler: Any, *args: Any, **kwargs: Any) -> None:
+    new = getattr(output, "scheduled_new_reqs", None)
+    if new and not scheduler.log_stats:
+        mark([scheduler.requests.get(request.req_id) for request in new], SCHEDULED)
+    if _AGAIN in scheduler.__dict__:
+        again = scheduler.__dict__.pop(_AGAIN)
+        mark([request for request in again if request.status.name == "RUNNING"], SCHEDULED)
+        if rest := [request for request in again if request.status.name == "PREEMPTED"]:
+            scheduler.__dict__[_AGAIN] = rest
+
+
+def mark(requests: Iterable[Any], kind: int) -> None:
+    """Add an event to each request as the scheduler does with log stats on; it leaves with the next output."""
+    try:
+        event = importlib.import_module("vllm.v1.engine").EngineCoreEventType(kind)
+        for request in requests:
+            if request is not None:
+                request.record_event(event)
+    except Exception as error:
+        faults.failed("vllm:mark", error)
