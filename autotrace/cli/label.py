@@ -24,12 +24,12 @@ def label(trace: str, label: str, why: str, run: str | None, remove: bool) -> No
     """
     if remove == bool(label):
         raise click.UsageError("name a label, or take it away with --remove")
-    try:
-        with contextlib.closing(runs.reader(run)) as reader:
-            trace_id = reader.resolve(trace)
+    with contextlib.closing(runs.reader(run)) as reader:
+        trace_id = reader.resolve(trace)
+        try:
             labels.write(reader.run.path, trace_id, label, why)
-    except ValueError as error:
-        raise terminal.fail(error) from None
-    except OSError as error:
-        raise terminal.fail(f"the label was not kept: {error}") from None
+        except ValueError as error:
+            raise terminal.fail(error) from None
+        except OSError as error:
+            raise terminal.fail(f"the label was not kept: {error}") from None
     click.echo(f"{trace_id[:12]}  {terminal.one_line(label) or 'no label'}")

@@ -82,19 +82,21 @@ class Commands(click.Group):
 
 
 def _sentence(error: Exception) -> object:
-    """What a person is told. The message of an ``OSError`` without a number is a sentence."""
+    """What a person is told. An ``OSError`` that names a file is a sentence, and so is one without a number."""
     from autotrace.run.info import not_readable
     from autotrace.tables.errors import QueryError, missing
 
     if isinstance(error, ModuleNotFoundError):
         return missing(_library(error), extra_of(_library(error)))
-    if isinstance(error, QueryError) or (isinstance(error, OSError) and error.errno is None):
+    if isinstance(error, QueryError):
         return error
     if isinstance(error, PermissionError) and error.filename is not None:
         closed = not os.access(error.filename, os.R_OK)
         return not_readable(error.filename) if closed else f"{error.filename}: permission denied"
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return f"what was to be printed was not written: {error.strerror}"
+    if isinstance(error, OSError) and (error.errno is None or error.filename is not None):
+        return error
     *_, place = traceback.extract_tb(error.__traceback__)
     what = f"{type(error).__name__}: {str(error)[:500]} ({place.filename}:{place.lineno})"
     return f"the run is damaged, or not one of autotrace's, or this is a bug: {what}"

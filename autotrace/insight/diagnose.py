@@ -46,12 +46,13 @@ def _places(step: Step, hits: list[Hit]) -> list[Place]:
     """Of different trajectories, and of different causes where there are some."""
     kinds = Counter(hit.kind for hit in hits)
     ordered = sorted(hits, key=lambda hit: (-(hit.seconds or 0.0), -kinds[hit.kind]))
-    first: dict[str, Hit] = {}
-    for hit in ordered:
-        if all(other.record.trace_id != hit.record.trace_id for other in first.values()):
-            first.setdefault(hit.kind, hit)
     by_trace: dict[str, Hit] = {}
-    for hit in [*first.values(), *ordered]:
+    seen: set[str] = set()
+    for hit in ordered:
+        if hit.kind not in seen and hit.record.trace_id not in by_trace:
+            seen.add(hit.kind)
+            by_trace[hit.record.trace_id] = hit
+    for hit in ordered:
         by_trace.setdefault(hit.record.trace_id, hit)
     return [_place(step, hit) for hit in [*by_trace.values()][:PLACES]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,11 +67,18 @@ class Command:
 
 def find(argv: Sequence[str], environ: Mapping[str, str]) -> Command:
     """The file that a shell would run for ``argv``. Raises ``CommandError`` (127: none, 126: not executable)."""
-    name, folders = argv[0], environ.get("PATH", os.defpath)
-    if path := shutil.which(name, path=folders):
-        return Command(tuple(argv), path)
-    if path := shutil.which(name, mode=os.F_OK, path=folders):
-        raise CommandError(f"{path}: permission denied; make it executable (chmod +x)", exit_codes.NOT_EXECUTABLE)
+    name = argv[0]
+    if "/" in name:
+        candidates = [name]
+    else:
+        folders = environ.get("PATH", os.defpath).split(os.pathsep)
+        candidates = [os.path.join(folder or os.curdir, name) for folder in folders] if name else []
+    present = [path for path in candidates if os.path.isfile(path)]
+    for path in present:
+        if os.access(path, os.X_OK):
+            return Command(tuple(argv), path)
+    if present:
+        raise CommandError(f"{present[0]}: permission denied; make it executable (chmod +x)", exit_codes.NOT_EXECUTABLE)
     if os.path.isdir(name) and "/" in name:
         raise CommandError(f"{name}: is a directory", exit_codes.NOT_EXECUTABLE)
     where = "no such file" if "/" in name else "command not found"

@@ -81,12 +81,18 @@ def _number(kind: Callable[[str], float], least: float, most: float, wanted: str
     return read
 
 
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError
+    return int(text)
+
+
 _FINITE = sys.float_info.max
 share = _number(float, 0, 1, "a number between 0 and 1")
 seconds = _number(float, 0, _FINITE, "a number of seconds; write for example 60, or 0 not to wait")
-count = _number(int, 0, _FINITE, "a whole number (0, 1, 2, ...)")
-positive = _number(int, 1, _FINITE, "a whole number above 0; write for example 10")
-processes = _number(int, 1, MOST_PROCESSES, f"a number of processes; write 1 to {MOST_PROCESSES}, for example 2")
+count = _number(_whole, 0, _FINITE, "a whole number (0, 1, 2, ...)")
+positive = _number(_whole, 1, _FINITE, "a whole number above 0; write for example 10")
+processes = _number(_whole, 1, MOST_PROCESSES, f"a number of processes; write 1 to {MOST_PROCESSES}, for example 2")
 
 
 def flag(text: str) -> bool:

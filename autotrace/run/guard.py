@@ -1,5 +1,5 @@
-"""``python -m autotrace.run.guard MODULE RUN_FOLDER``: runs ``python -m MODULE RUN_FOLDER``, and again when it
-was killed (``kill -9``, the kernel's memory killer) or broke down.
+"""``python -m autotrace.run.guard MODULE RUN_FOLDER NICENESS``: runs ``python -m MODULE RUN_FOLDER``, and again when
+it was killed (``kill -9``, the kernel's memory killer) or broke down.
 
 So a shipper or relay is there while it is needed, with the environment it was started with: the credentials of a
 backend are nowhere else. The guard ends with its charge, and passes SIGTERM on to it; where somebody kills both, the
@@ -82,4 +82,6 @@ def _let_go(run_folder: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(guard(python(*sys.argv[1:]), sys.argv[2]))
+    module, folder, niceness = sys.argv[1:]
+    os.nice(int(niceness))
+    raise SystemExit(guard(python(module, folder), folder))

@@ -114,4 +114,4 @@ def start_relay(folder: str) -> None:
     if on_another_node and not shipper_alive(folder):
         from autotrace.run.shipper_process import detach
 
-        detach(python("autotrace.run.guard", "autotrace.ship.cluster.relay", folder), os.environ)
+        detach(python("autotrace.run.guard", "autotrace.ship.cluster.relay", folder, "0"), os.environ)

@@ -59,11 +59,10 @@ NICENESS = 10
 
 def start(run_folder: str, environ: Mapping[str, str]) -> None:
     """Start ``python -m autotrace.ship RUN_FOLDER`` (guarded). Never raises: what goes wrong is in ``shipper.log``."""
-    words = ["nice", "-n", str(NICENESS), *python("autotrace.run.guard", "autotrace.ship", run_folder)]
     try:
         log = files.append(os.path.join(run_folder, layout.SHIPPER_LOG))
         try:
-            detach(words, environ, log)
+            detach(python("autotrace.run.guard", "autotrace.ship", run_folder, str(NICENESS)), environ, log)
         finally:
             os.close(log)
     except OSError as error:
@@ -80,7 +79,7 @@ def detach(words: Sequence[str], environ: Mapping[str, str], log: int | None = N
     """
     try:
         subprocess.run(
-            ["/bin/sh", "-c", 'nohup "$0" "$@" &', *words],
+            ["/bin/sh", "-c", '"$0" "$@" &', *words],
             env=variables(environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL if log is None else log,
@@ -90,7 +89,7 @@ def detach(words: Sequence[str], environ: Mapping[str, str], log: int | None = N
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"{words[-2]} was not started within {error.timeout:g} seconds") from error
+        raise TimeoutError(f"it was not started within {error.timeout:g} seconds") from error
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:

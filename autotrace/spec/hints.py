@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from autotrace.spec.names import stem, top
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.symbols import Class, Function, Module, Symbol
+
+_DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:(?:async[ \t]+)?def|(?P<cls>class))[ \t]+(?P<name>\w+)", re.MULTILINE)
 
 
 def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]]) -> str:
@@ -25,15 +28,17 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
     if there is None:
         close = difflib.get_close_matches(top(path), resolver.source.children(""), n=5, cutoff=0.75)
         spellings = [f"{word}{path[len(top(path)) :]}" for word in close]
-        real = (spelling for spelling in spellings if isinstance(resolver.find(spelling), (Function, Class)))
-        best = next(real, spellings[0] if spellings else "")
+        best = next(
+            (spelling for spelling in spellings if isinstance(resolver.find(spelling), (Function, Class))), None
+        )
+        best = best or next(iter(spellings), None)
         return f"did you mean `{best}{tail}`?" if best else ""
     if isinstance(there, Module) and there.trouble:
         return there.trouble
-    moved = _same_elsewhere(path, resolver)
+    moved = list(_same_elsewhere(path, gone, resolver))
     spelt = _respelt(there, gone, resolver)
     if moved and spelt not in moved:
-        return f"`{_short(path)}` moved to {' or '.join(f'`{name}`' for name in moved)}"
+        return f"`{_short(path)}` moved to {_either(moved)}"
     if spelt is not None:
         return f"did you mean `{spelt}{tail}`?"
     names = [word for word in resolver.own_names(there) if not word.startswith("_")]
@@ -48,6 +53,18 @@ def _elsewhere(name: str, alternatives: Mapping[str, Iterable[str]]) -> Iterator
         if old.replace(":", ".").rpartition(".")[0] == owner:
             for other in others:
                 yield f"{other.replace(':', '.').rpartition('.')[0]}.{method}"
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """A definition seen while leafing through a package."""
+
+    module: str
+    qualname: str
+
+    @property
+    def dotted(self) -> str:
+        return f"{self.module}.{self.qualname}"
 
 
 def _depth(name: str, resolver: Resolver) -> tuple[Module | Class | None, list[str]]:
@@ -77,19 +94,35 @@ def _respelt(there: Symbol, gone: list[str], resolver: Resolver) -> str | None:
     return None
 
 
-def _same_elsewhere(name: str, resolver: Resolver) -> list[str]:
-    """The same ``Class.method`` (or the same class, or function) in other modules of the package, best first."""
+def _same_elsewhere(name: str, gone: list[str], resolver: Resolver) -> Iterator[str]:
+    """The same ``Class.method`` (or the same class, or function) in another module of the package, best first."""
+    owner = _owner_word(name, gone)
+    wanted = f"{owner}.{gone[-1]}" if owner else gone[-1]
+    spots = [spot for spot in _spots(top(name), gone[-1], resolver) if spot.qualname == wanted]
+    spots.sort(key=lambda spot: -difflib.SequenceMatcher(None, spot.module, name).ratio())
+    yield from (spot.dotted for spot in spots[:2])
+
+
+def _owner_word(name: str, gone: list[str]) -> str:
+    """The class in ``name``, if its last but one word looks like one."""
     words = name.split(".")
-    wanted = words[-2:] if len(words) > 1 and words[-2][:1].isupper() else words[-1:]
-    defines = re.compile(rf"^(?:async[ \t]+)?(?:def|class)[ \t]+{re.escape(wanted[0])}\b", re.MULTILINE)
-    modules = []
-    for file in resolver.source.walk(top(name)):  # no syntax tree is made of a thousand files
-        if file.text is not None and wanted[-1] in file.text and defines.search(file.text):
-            symbol = resolver.below(resolver.module(file.name), wanted)
-            if isinstance(symbol, (Class, Function)) and symbol.module.name == file.name:
-                modules.append(file.name)
-    modules.sort(key=lambda module: -difflib.SequenceMatcher(None, module, name).ratio())
-    return [".".join([module, *wanted]) for module in modules[:2]]
+    return words[-2] if len(words) > 1 and words[-2][:1].isupper() else ""
+
+
+def _spots(package: str, word: str, resolver: Resolver) -> Iterator[_Spot]:
+    """Definitions of ``word`` in ``package``, by their indentation: no syntax tree is made of a thousand files."""
+    mentions = re.compile(rf"(?:def|class)[ \t]+{re.escape(word)}\b")
+    for file in resolver.source.walk(package):
+        if file.text is None or not mentions.search(file.text):
+            continue
+        above: list[tuple[int, str, bool]] = []
+        for match in _DEFINITION.finditer(file.text):
+            indent = len(match["indent"])
+            while above and above[-1][0] >= indent:
+                above.pop()
+            if match["name"] == word and all(is_class for _, _, is_class in above):
+                yield _Spot(file.name, ".".join([*(name for _, name, _ in above), word]))
+            above.append((indent, match["name"], match["cls"] is not None))
 
 
 def _short(name: str) -> str:
@@ -101,3 +134,7 @@ def _name(symbol: Symbol) -> str:
     if isinstance(symbol, Class):
         return f"{symbol.module.name}.{symbol.qualname}"
     return symbol.name if isinstance(symbol, Module) else ""
+
+
+def _either(names: list[str]) -> str:
+    return " or ".join(f"`{name}`" for name in names)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from autotrace.trajectory.jsonable import finite
 from autotrace.trajectory.model import Span, Trajectory, above, ancestors
 
 _TOOLS = frozenset({"tool", "env"})
@@ -101,8 +102,8 @@ def engine_phases(span: Span) -> Iterator[tuple[str, float, float]]:
     in ns."""
     at = float(span.start_ns)
     for name in PHASES:
-        seconds = span.attributes.get(f"{name}_s")
-        if isinstance(seconds, (int, float)) and seconds > 0:
+        seconds = finite(span.attributes.get(f"{name}_s")) or 0.0
+        if seconds > 0:
             yield name, at, seconds * 1e9
             at += seconds * 1e9
 
@@ -145,7 +146,7 @@ def _phases(having: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, floa
     sums: dict[str, float | None] = {"queue": None, "prefill": None, "decode": None}
 
     def add(phase: str, *values: object) -> None:
-        numbers = [float(value) for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+        numbers = [known for value in values if (known := finite(value)) is not None]
         if numbers:
             sums[phase] = _rounded((sums[phase] or 0.0) + sum(numbers))
 
@@ -153,13 +154,12 @@ def _phases(having: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, floa
         if span.span_id in outer:
             continue
         reported = span.attributes
-        preempted = reported.get("preempted_s") or 0.0
+        preempted, decode = finite(reported.get("preempted_s")) or 0.0, finite(reported.get("decode_s"))
         add("queue", reported.get("dispatch_s"), reported.get("queue_s"), preempted or None)
         add("prefill", reported.get("prefill_s"))
         if "prefill_s" not in reported:  # the engine does not separate queueing from prefill
             add("prefill", reported.get("ttft_s"))
-        decode = reported.get("decode_s")
-        add("decode", decode - preempted if isinstance(decode, (int, float)) else None)
+        add("decode", None if decode is None else decode - preempted)
     return sums
 
 

@@ -104,9 +104,14 @@ class ToolCall:
     def arguments(self) -> str:
         """The tool's arguments: the same in another order are the same text."""
         called, inputs = self.span.inputs.get("tool_call"), self.span.inputs
-        given = _decoded(called.get("arguments") if isinstance(called, dict) else inputs.get("parameters", inputs))
+        given = called.get("arguments") if isinstance(called, dict) else inputs.get("parameters", inputs)
+        if isinstance(given, str):
+            try:
+                given = json.loads(given)
+            except (ValueError, RecursionError):
+                return str(given)
         if not isinstance(given, dict):
-            return given if isinstance(given, str) else _json(given)
+            return _json(given)
         return ", ".join(f"{name}={_json(given[name])}" for name in sorted(given, key=str))
 
     @cached
@@ -117,7 +122,11 @@ class ToolCall:
     @cached
     def exchange(self) -> str:
         """All that it was asked and all that came of it, text or not, to be compared."""
-        return _json([self.span.inputs, self.failed.error_text if self.failed is not None else self.span.output])
+        said = _decoded([self.span.inputs, self.failed.error_text if self.failed is not None else self.span.output])
+        try:
+            return json.dumps(said, sort_keys=True, default=repr)
+        except (TypeError, ValueError, RecursionError):  # names that are no text: not from our assembly
+            return repr(said)
 
     def __str__(self) -> str:
         return f"{self.name}({self.arguments})"
@@ -155,7 +164,7 @@ def text_of(value: Any, depth: int = 0) -> str:
 
 def _json(value: Any) -> str:
     """``value`` as JSON, the names of its objects in order."""
-    return json.dumps(jsonable(_decoded(value)), ensure_ascii=False, sort_keys=True)
+    return json.dumps(jsonable(value), ensure_ascii=False, sort_keys=True)
 
 
 def _decoded(value: Any, depth: int = 8) -> Any:

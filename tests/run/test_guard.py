@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> Path:
 def start(run: Path, code: str, **how: Any) -> subprocess.Popen[str]:
     """The guard over ``charge.py``; each of its lives adds its pid to ``lives``."""
     (run / "charge.py").write_text(f"import os, sys, time\nprint(os.getpid(), file=open('lives', 'a'))\n{code}\n")
-    words = [sys.executable, "-m", "autotrace.run.guard", "charge", str(run)]
+    words = [sys.executable, "-m", "autotrace.run.guard", "charge", str(run), "0"]
     environ = {**os.environ, "PYTHONPATH": f"{run}:{Path(__file__).parents[2]}", "AUTOTRACE": "0"}
     return subprocess.Popen(words, cwd=run, env=environ, stderr=subprocess.PIPE, text=True, **how)
 

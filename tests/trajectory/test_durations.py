@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from autotrace.trajectory.durations import Gap, Times, longest_gap, times
+import pytest
+
+from autotrace.trajectory.durations import Gap, Times, engine_phases, longest_gap, times
 from autotrace.trajectory.model import Span, Trajectory
 
 
@@ -98,3 +100,17 @@ def test_the_longest_time_without_a_call_says_where_it_was() -> None:
     assert of(first, tool, inside) == Gap(11.0, "after the tool look")
     assert of(span("step", "root", "other", 3, 9)) is None
     assert longest_gap(trajectory(span("root", None, "trajectory", 0, None), first)) is None
+
+
+@pytest.mark.parametrize("odd", ["soon", None, [1.0], {}, b"1", float("nan"), float("inf"), 10**400], ids=repr)
+@pytest.mark.parametrize("name", [*REQUEST, "preempted_s"])
+def test_what_an_engine_reports_may_be_anything(name: str, odd: Any) -> None:
+    reported = REQUEST | {"preempted_s": 1.0}
+    one = trajectory(
+        span("root", None, "trajectory", 0, 10),
+        span("call", "root", "llm", 0, 9),
+        span("request", "call", "engine", 0, 9, **{**reported, name: odd}),
+    )
+    without = trajectory(*one.spans[:2], span("request", "call", "engine", 0, 9, **{**reported, name: None}))
+    assert times(one) == times(without)
+    assert [*engine_phases(one.spans[2])] == [*engine_phases(without.spans[2])]

@@ -21,6 +21,8 @@ _log = logging.getLogger("autotrace.ship")
 
 Wanted = Sequence[tuple[str, int]]
 """Trace ids and versions that are to be delivered."""
+Binds = Sequence[tuple[str, Mapping[str, Any]]]
+"""What was reported about the run, by name."""
 
 
 class Problem(msgspec.Struct):
@@ -86,6 +88,7 @@ class ThreadCarrier:
         self._packer = packer
         self._from_tables = from_tables
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"deliver-{sink.name}")
+        self._binds: list[tuple[str, Mapping[str, Any]]] = []
         self._failures = 0
 
     @property
@@ -95,13 +98,7 @@ class ThreadCarrier:
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """See ``Carrier``."""
-        self._thread.submit(self._bound, name, value)
-
-    def _bound(self, name: str, value: Mapping[str, Any]) -> None:
-        try:
-            self._sink.bind(name, value)
-        except Exception:
-            _log.exception("%s did not take the report %s", self._sink.name, name)
+        self._binds.append((name, value))
 
     def send(self, wanted: Wanted) -> Future[Receipt]:
         """See ``Carrier``."""
@@ -113,9 +110,11 @@ class ThreadCarrier:
             nothing: Future[Receipt] = Future()
             nothing.set_result(Receipt(left_out=left_out))
             return nothing
-        return self._thread.submit(self._delivered, parcel, left_out, self._failures)
+        binds, self._binds = self._binds, []
+        return self._thread.submit(self._delivered, parcel, left_out, binds, self._failures)
 
-    def _delivered(self, parcel: Parcel, left_out: LeftOut, failures: int) -> Receipt:
+    def _delivered(self, parcel: Parcel, left_out: LeftOut, binds: Binds, failures: int) -> Receipt:
+        self._told(binds)
         receipt = Receipt(left_out=left_out)
         if failures != self._failures:
             return receipt
@@ -140,6 +139,13 @@ class ThreadCarrier:
                 receipt.delivered.append((trace_id, version, pages.get(trace_id)))
         return receipt
 
+    def _told(self, binds: Binds) -> None:
+        for name, value in binds:
+            try:
+                self._sink.bind(name, value)
+            except Exception:
+                _log.exception("%s did not take the report %s", self._sink.name, name)
+
     def _page(self, trajectory: Trajectory) -> str | None:
         try:
             return self._sink.page(trajectory)
@@ -152,8 +158,9 @@ class ThreadCarrier:
 
     def close(self, idle: bool) -> None:
         """See ``Carrier``."""
-        self._thread.shutdown(wait=idle, cancel_futures=not idle)
+        self._thread.shutdown(wait=False, cancel_futures=True)
         if idle:
+            self._told(self._binds)
             self._sink.close()
 
 
