@@ -89,7 +89,7 @@ def detach(words: Sequence[str], environ: Mapping[str, str], log: int | None = N
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"it was not started within {error.timeout:g} seconds") from error
+        raise TimeoutError(f"{words[-3]} was not started within {error.timeout:g} seconds") from error
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Call
 from tests.ship.spools import Process, new_run, trajectory
 
 ROOT = os.getuid() == 0
@@ -110,3 +111,14 @@ def test_a_run_that_others_may_read_is_read_where_nothing_can_be_written(runs: P
     every = [["ls", str(runs / NEW), "--json"], ["sql", "SELECT count(*) AS n FROM trajectories", str(runs), "--json"]]
     (_, rows, _), (_, counted, _) = called(runs, every)
     assert len(rows.splitlines()) == 2 and json.loads(counted) == {"n": 4}
+
+
+@pytest.mark.parametrize("name", ["loop", "n" * 300])
+def test_a_path_that_cannot_be_followed(call: Call, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "loop":
+        path.symlink_to(path)
+    for command in ("ls", "steps", "diagnose"):
+        done = call(command, path)
+        assert (done.exit_code, len(done.stderr.splitlines())) == (2, 1)
+        assert str(path) in done.stderr and "bug" not in done.stderr

@@ -114,6 +114,7 @@ def test_a_traced_process_imports_no_click(place: Place) -> None:
         ([], {"AUTOTRACE_REDACT_PATTERNS": "("}, "REDACT_PATTERNS: '(' is not a regular expression: missing )"),
         (["--sample-rate", "abc"], {}, "option --sample-rate: 'abc' is not a number between 0 and 1"),
         (["--every-n-steps", "-2"], {}, "option --every-n-steps: '-2' is not a whole number above 0"),
+        (["--every-n-steps", "1_0"], {}, "option --every-n-steps: '1_0' is not a whole number above 0"),
         (["--every-n-steps", "0"], {}, "option --every-n-steps: '0' is not a whole number above 0"),
         (["--backend", "weave"], {"HOME": "/nowhere"}, "no API key for https://api.wandb.ai: set WANDB_API_KEY or run"),
         (["--redact-hook", "clean"], {}, "option --redact-hook: 'clean' does not name a function"),

@@ -371,7 +371,8 @@ PACKAGE = {
         """,
     "my/app.py": "app = None\n",
     "my/verl_like.py": "def auto_await(function): return function\n",
-    "my/broken.py": "def f(:\n",
+    "my/broken.py": "def f(:\nclass Torn:\n    def run(self): ...\n",
+    "my/guarded.py": "try:\n    class Guarded:\n        def run(self): ...\nexcept ImportError: ...\n",
     "my/lazy.py": "def __getattr__(name): ...\n",
 }
 
@@ -379,6 +380,8 @@ UNRESOLVED = {
     "my.agents.SerchAgent.run": "no such name; did you mean `my.agents.SearchAgent.run`?",
     "my.agents.Agent.runn": "no such name; did you mean `my.agents.Agent.run`?",
     "my.agent.Agent.run": "no such name; did you mean `my.agents.Agent.run`?",
+    "my.agents.Guarded.run": "no such name; `Guarded.run` moved to `my.guarded.Guarded.run`",
+    "my.agents.Torn.run": "no such name; `Torn.run` moved to `my.broken.Torn.run`",
     "my.agents.WebSearch.execute": "no such name; `WebSearch.execute` moved to `my.tools.WebSearch.execute`",
     "my.agents.WebSearcher.execute": "no such name; `my.agents` has Agent, SearchAgent, generate, create, looks, fast, "
     "kernel, warn, ...",

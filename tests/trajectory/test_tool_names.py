@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autotrace.trajectory.model import Span
-from autotrace.trajectory.tool_calls import MAX_NAME, tool_name
+from autotrace.trajectory.tool_calls import MAX_NAME, ToolCall, tool_name
 
 
 def call(inputs: dict[str, Any], name: str = "Agent.call_tool", **attributes: Any) -> Span:
@@ -36,3 +36,24 @@ def test_the_first_that_names_it(span: Span, name: str) -> None:
 
 def test_a_name_that_a_model_made_up_is_one_short_line() -> None:
     assert tool_name(call({"name": "a\n\tb" + "c" * 10_000})) == ("a b" + "c" * 10_000)[:MAX_NAME]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ('{"b": 2, "a": {"d": 1, "c": 0}}', 'a={"c": 0, "d": 1}, b=2'),
+        (' \n{"a":1}', "a=1"),
+        ("[1,  2]", "[1, 2]"),
+        ({"b": "{}", "a": None}, 'a=null, b="{}"'),
+        ("{a: 1}", "{a: 1}"),
+        ("[" * 100_000, "[" * 100_000),
+    ],
+)
+def test_arguments_that_mean_the_same_are_the_same(given: Any, said: str) -> None:
+    assert ToolCall(call({"tool_call": {"name": "search", "arguments": given}}), 1).arguments == said
+
+
+@pytest.mark.parametrize("odd", [{1: 2, "a": 3}, {"x": {1, 2}}, float("nan"), b"\xff", "\ud800"])
+def test_what_is_compared_may_be_anything(odd: Any) -> None:
+    one, same = (ToolCall(Span("1", None, "t", "tool", "t", 0, inputs={"x": odd}, output=odd), 1) for _ in "ab")
+    assert one.exchange == same.exchange != ToolCall(call({"x": 1}), 1).exchange

@@ -116,6 +116,18 @@ def test_a_budget_has_one_parcel_at_a_time(courier: Courier, packing: Packing) -
     assert not courier.ready()
 
 
+def test_a_backend_hears_of_the_run_in_the_thread_that_delivers(courier: Courier, backend: Backend) -> None:
+    """Not before: until then it is asked for sizes by another one."""
+    courier.bind("config", {})
+    assert backend.bound == []
+    courier.send(wanted(2))
+    backend.answer.release()
+    assert len(received(courier).delivered) == 2 and backend.bound == ["config"]
+    courier.bind("tokenizer", {})
+    courier.close(30)
+    assert backend.bound == ["config", "tokenizer"]
+
+
 def test_behind_a_parcel_that_failed_the_next_one_is_handed_back_untried(courier: Courier, backend: Backend) -> None:
     backend.fails = True
     courier.send(wanted(2))
