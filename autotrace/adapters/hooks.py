@@ -30,25 +30,28 @@ def showing(original: Any, site: str, *, before: Shown | None = None, after: Sho
     """``original`` with its calls shown to ``before`` and ``after``; its callers notice nothing. Faults are counted
     under ``site``. ``after`` gets what a coroutine function returned when it was awaited."""
 
-    def show(shown: Shown | None, *args: Any, **kwargs: Any) -> None:
+    def show(shown: Shown, /, *args: Any, **kwargs: Any) -> None:
         try:
-            if shown is not None:
-                shown(*args, **kwargs)
+            shown(*args, **kwargs)
         except Exception as error:
             faults.failed(site, error)
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        show(before, *args, **kwargs)
+        if before is not None:
+            show(before, *args, **kwargs)
         result = original(*args, **kwargs)
-        show(after, result, *args, **kwargs)
+        if after is not None:
+            show(after, result, *args, **kwargs)
         return result
 
     @functools.wraps(original)
     async def call_async(*args: Any, **kwargs: Any) -> Any:
-        show(before, *args, **kwargs)
+        if before is not None:
+            show(before, *args, **kwargs)
         result = await original(*args, **kwargs)
-        show(after, result, *args, **kwargs)
+        if after is not None:
+            show(after, result, *args, **kwargs)
         return result
 
     return call_async if inspect.iscoroutinefunction(original) else call

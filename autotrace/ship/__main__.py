@@ -14,25 +14,20 @@ from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship import process
-from autotrace.ship.process import log_to_file
 from autotrace.ship.shipper import Shipper
 from autotrace.ship.store.migrations import NewerDatabase
 
 
 def main(run_folder: str) -> int:
     """Follow the run until it is over; ``BROKEN`` when something unforeseen happened. Logs to ``shipper.log`` alone."""
-    process.put_off_garbage()
-    os.environ[env.AUTOTRACE] = "0"
+    folder = Path(run_folder)
+    process.begin(folder)
     os.environ[env.OWN_RUN] = os.path.abspath(run_folder)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    folder = Path(run_folder)
-    log_to_file(folder)
     log = logging.getLogger("autotrace.ship")
     with contextlib.suppress(OSError, ValueError):  # a segment of another node is open as long as its writer lives
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    for ignored in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
     with ShipperLock(folder) as lock:
         if not lock.held:
             return exit_codes.OK

@@ -11,7 +11,18 @@ import time
 from collections.abc import Set
 from pathlib import Path
 
+from autotrace.config import environment as env
 from autotrace.run import files, layout
+
+
+def begin(run_folder: Path) -> None:
+    """What the shipper and its delivery processes do first: nothing of theirs is traced, and what a terminal sends to
+    all of its processes does not end them."""
+    os.environ[env.AUTOTRACE] = "0"
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    put_off_garbage()
+    log_to_file(run_folder)
 
 
 def log_to_file(run_folder: Path) -> None:

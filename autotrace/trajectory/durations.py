@@ -32,7 +32,7 @@ class Times:
     way_s: float | None = None
     """LLM calls beside all that: router, Ray, HTTP."""
     llm_s: float | None = None
-    """LLM calls of which no engine reported anything."""
+    """LLM calls that no engine reported about."""
     tool_s: float | None = None
     reward_s: float | None = None
     other_s: float | None = None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -25,7 +24,6 @@ from typing import Any
 
 import msgspec
 
-from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
@@ -287,11 +285,7 @@ class _Worker:
 
 def main(run_folder: str, descriptor: int) -> int:
     """Serve until the shipper is gone."""
-    for ignored in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
-    os.environ[env.AUTOTRACE] = "0"
-    process.put_off_garbage()
-    process.log_to_file(Path(run_folder))
+    process.begin(Path(run_folder))
     try:
         _Worker(Path(run_folder), Connection(descriptor)).serve()
     except (EOFError, ConnectionError):
