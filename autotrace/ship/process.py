@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -22,6 +23,7 @@ def begin(run_folder: Path) -> None:
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     put_off_garbage()
+    give_memory_back()
     log_to_file(run_folder)
 
 
@@ -40,6 +42,18 @@ BACKSTOP = 500_000
 for cycles whenever some objects have been made takes up to a twentieth of the time: it is done by the clock."""
 COLLECT_EVERY = 20.0
 """Seconds between two times."""
+
+_M_MMAP_THRESHOLD, LARGE = -3, 1 << 20
+"""glibc's number, and bytes from which on a piece of memory is the system's again once it is freed. By itself glibc
+takes more and more to be small, and pyarrow's own memory pools keep what they have had."""
+
+
+def give_memory_back() -> None:
+    """From now on what is freed is the host's again, a backlog's tables above all. Called before pyarrow is there."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    with contextlib.suppress(OSError, AttributeError):  # another libc
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE)
+
 
 _last = time.monotonic()
 

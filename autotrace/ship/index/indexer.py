@@ -23,7 +23,7 @@ from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, OpenTrace
 from autotrace.ship.index.processes import Processes, Segment, Segments
 from autotrace.ship.index.summary import add_facts, begin, fill
-from autotrace.ship.index.traces import Calls, Traces
+from autotrace.ship.index.traces import AWAKE, Calls, Traces
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, SegmentFile, segments
@@ -44,10 +44,11 @@ from autotrace.spool.records import (
 from autotrace.spool.writer import file_name
 from autotrace.trajectory.jsonable import jsonable
 
-ROUND_BYTES, LEAST_BYTES = 16 << 20, 4 << 10
+ROUND_BYTES, LEAST_BYTES, RECORD_BYTES = 16 << 20, 4 << 10, 600
 """Read in one transaction at most, about (four times as much takes 30 to 50 MB more memory and is no quicker), and of
-the segments of one process at least. Of each the same part of what is unread: what belongs together was written at the
-same time, and a trace must not be complete before what another process recorded of it is read."""
+the segments of one process at least; what a record takes in memory beside its bytes, which counts as well. Of each the
+same part of what is unread: what belongs together was written at the same time, and a trace must not be complete before
+what another process recorded of it is read."""
 ONCE_PER_ROUND = 256
 """Traces completed in one transaction at most."""
 _CONFIG_KEYS = ("project_name", "experiment_name")
@@ -85,9 +86,17 @@ class Indexer:
         self._calls = Calls(self._traces, self._joins, self._processes, self.loader.kept, self._root)
         self._binds = binds_of(state)
         self._clocks: Mapping[str, int] = {}
-        for row in state.rows("complete = 0"):  # continue where the last shipper of this run stopped
-            self._traces.reopen(row)
+        self.behind = False
+        """More traces are complete than were completed: these go first, or what is read next waits in memory."""
+        self._settled_at = time.monotonic()
+        self._weight = 4.0
+        """What is read takes so many times its bytes in memory, as the last round had it."""
+        unfinished = state.db.execute("SELECT trace_id FROM traces WHERE complete = 0").fetchall()
+        for row in (row for (trace_id,) in unfinished if (row := state.row(trace_id))):
+            self._traces.reopen(row)  # continue where the last shipper of this run stopped
             self._joins.wait(row.trace_id, wanted(msgspec.json.decode(row.attributes), row.role))
+            if len(self._traces.open) > AWAKE:
+                self._traces.rest()
 
     # -- state, for the shipper ----------------------------------------------------------------------------------------
 
@@ -114,7 +123,7 @@ class Indexer:
     @property
     def open_traces(self) -> int:
         """Number of traces that may still grow."""
-        return len(self._traces.open)
+        return len(self._traces.open) + self._traces.asleep
 
     @property
     def has_room(self) -> bool:
@@ -159,8 +168,9 @@ class Indexer:
             unread: Counter[str] = Counter()
             for file, segment in news:
                 unread[segment.process] += abs(file.size - segment.reader.offset)
-            part = min(1.0, ROUND_BYTES / max(1, unread.total()))
+            part = min(1.0, ROUND_BYTES / max(1, unread.total() * self._weight))
             left = {process: max(LEAST_BYTES, int(size * part)) for process, size in unread.items()}
+            records = size = 0
             for _, segment in news:
                 before = segment.reader.offset
                 if left[segment.process] > 0:
@@ -169,7 +179,10 @@ class Indexer:
                         self._apply(segment, segment.reader.header, located)
                     self._segments.remember(segment)
                     left[segment.process] -= max(0, segment.reader.offset - before)
+                    records, size = records + len(located), size + segment.reader.offset - before
                     read = read or segment.reader.offset != before
+            if size > 0:
+                self._weight = 1 + RECORD_BYTES * records / size
             self._state.put_offsets(self._calls.taken())
             self._traces.store()
             self._processes.watch(files, self._segments.readers)
@@ -271,8 +284,11 @@ class Indexer:
 
         ``over``: the run is over, so nothing is waited for any longer.
         """
-        now, ended, room = time.monotonic(), self._processes.has_ended, self.loader.recent.room()
+        if not self.behind:  # else nothing was read since, and silence means nothing
+            self._settled_at = time.monotonic()
+        now, ended, room = self._settled_at, self._processes.has_ended, self.loader.recent.room()
         most = ONCE_PER_ROUND if room is None else min(ONCE_PER_ROUND, room)
+        self._traces.wake(lambda process: over or ended(process), most)
         verdicts = ((trace, trace.verdict(now, ended, over)) for trace in self._traces.open.values())
         settled = list(islice((each for each in verdicts if each[1] is not None), most))
         if settled:
@@ -281,6 +297,7 @@ class Indexer:
                 for trace, verdict in settled:
                     if trace.touched <= now:  # else more of it became known by one of the others
                         self._complete(trace, verdict == "final")
+        self.behind = 0 < len(settled) == most
         return len(settled)
 
     def _complete(self, trace: OpenTrace, final: bool) -> None:

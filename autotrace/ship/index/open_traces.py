@@ -35,6 +35,10 @@ PART_PATIENCE = 3600.0
 learn its id at its end."""
 
 
+ALONE = ("span", "tool", "llm", "agent")
+"""Roles of roots that nothing is joined to, and that are in no group."""
+
+
 @lru_cache(maxsize=4096)
 def _host(process: str) -> str:
     """Of ``HOST-PID-RANDOM``."""
@@ -48,21 +52,22 @@ class OpenTrace:
     row: Row
     open: dict[int, str] = field(default_factory=dict)
     """Open spans and the process that writes each."""
-    tools: set[int] = field(default_factory=set)
-    """Tool calls among them."""
+    tools: set[int] | None = None
+    """Tool calls among them, once there was one. (A set takes 200 bytes, and most traces of a program that is recorded
+    whole are a single call.)"""
     root: int | None = None
     """The root span while it is open."""
     root_host: str | None = None
     """The node of the root's process, where the root was read by this shipper."""
     opened_at: float = field(default_factory=time.monotonic)
-    touched: float = 0.0
+    touched: float = field(default_factory=time.monotonic)
     """When something of it was read."""
     root_ended_at: float | None = None
     """When the root's end was read (of a trace that was delivered before: when there was more of it)."""
     root_end_ns: int | None = None
     """Wall-clock time of the root's end."""
-    late_writers: set[str] = field(default_factory=set)
-    """Processes that began late calls since this version was opened."""
+    late_writers: set[str] | None = None
+    """Processes that began late calls since this version was opened, if there are any."""
     news_at: float | None = None
     """When something else than a late call was last read of a trace that was delivered before."""
     dirty: bool = True
@@ -72,7 +77,6 @@ class OpenTrace:
     """``row`` is in the state but for its counts (``State.put_counts``)."""
 
     def __post_init__(self) -> None:
-        self.touched = self.opened_at
         if self.row.status != "OPEN" and self.row.root_read:  # else it was delivered without its root
             self.root_ended_at, self.root_end_ns = self.opened_at, self.row.end_ns
 
@@ -86,6 +90,14 @@ class OpenTrace:
         """A fact about it was read."""
         self.news_at = self.touched
 
+    @property
+    def may_sleep(self) -> bool:
+        """Until more of it is read, nothing but the end of the one process that is in a call of it can complete it."""
+        row = self.row
+        if row.uid is not None or row.version or not row.name or row.role not in ALONE or self.is_part:
+            return False
+        return self.stored and len(self.open) == 1 and self.root_ended_at is None
+
     def _is_late(self, at_ns: int) -> bool:
         """After the root's end. By the clock: segments of several processes are read in any order."""
         return self.root_end_ns is not None and at_ns > self.root_end_ns
@@ -98,18 +110,20 @@ class OpenTrace:
             self.root_host = host
         if self._is_late(at_ns if self.root_host == host else at_ns - CLOCKS_NS):
             self.row.late_spans += 1
-            self.late_writers.add(process)
+            self.late_writers = {*(self.late_writers or ()), process}
         self.row.spans += 1
         if role == "llm":
             self.row.turns += 1
         elif role == "tool":
+            self.tools = set() if self.tools is None else self.tools
             self.row.tool_calls += parent not in self.tools
             self.tools.add(span)
 
     def closed(self, span: int, at_ns: int) -> None:
         """A call ended."""
         self.open.pop(span, None)
-        self.tools.discard(span)
+        if self.tools:
+            self.tools.discard(span)
         if span == self.root:
             self.root_ended_at, self.root_end_ns = time.monotonic(), at_ns
 
@@ -157,6 +171,6 @@ class OpenTrace:
 
     def _spaced_out(self, now: float, ended: Callable[[str], bool]) -> bool:
         """The next version has to wait: there are more and more late calls, and more may follow."""
-        if not self.row.version or self.news_at is not None or all(ended(process) for process in self.late_writers):
+        if not self.row.version or self.news_at is not None or all(map(ended, self.late_writers or ())):
             return False
         return now - self.opened_at < self._spacing

@@ -1,11 +1,13 @@
 """The traces of a run that may still grow, in memory, and the calls as they are read: the trace of each, what it
-changes there, where it lies. The other traces are lines of the state until more of them is read.
+changes there, where it lies. The other traces are lines of the state until more of them is read; so are open ones that
+nothing but their process can end, where there are many (a program that is recorded whole leaves hundreds of thousands).
 
 Calls are the most frequent records by far, so what the latest of a trace in this segment has found out is not looked up
 again."""
 
 from __future__ import annotations
 
+import math
 import time
 from array import array
 from collections.abc import Callable
@@ -23,6 +25,11 @@ from autotrace.spool.reader import Located
 from autotrace.spool.records import OF, Close, Open
 from autotrace.trajectory.jsonable import text
 
+AWAKE = 20_000
+"""Open traces in memory, about."""
+_ID = 16
+"""Bytes of a trace's id."""
+
 
 class Traces:
     """Those that are open, or of which something new was read."""
@@ -32,7 +39,11 @@ class Traces:
         self._loader = loader
         self._joins = joins
         self.open: dict[str, OpenTrace] = {}
-        """By id."""
+        """By id; without those that sleep."""
+        self.asleep = 0
+        """How many sleep: they are open, and only lines of the state."""
+        self._sleepers: dict[str, bytearray] = {}
+        """Process -> ids of traces that fell asleep during a call of it; some may have woken since."""
         self._overfull: dict[str, OpenTrace] = {}
         """Complete ones with too many late calls, as they were when they were completed last."""
         self.last_touched = time.monotonic()
@@ -40,7 +51,7 @@ class Traces:
 
     def reopen(self, row: Row) -> OpenTrace:
         """A trace of which records were read before; its open calls are derived from them."""
-        trace = self.open[row.trace_id] = OpenTrace(row)
+        trace = self.open[row.trace_id] = OpenTrace(row, stored=not row.complete)
         trace.is_part = OF in msgspec.json.decode(row.attributes)
         for origin, records in self._loader.records_of(row.trace_id):
             trace.replay(origin.process, (self._joins.attached(located.record) for located in records), origin.shift)
@@ -64,11 +75,15 @@ class Traces:
             row = row or self._state.row(trace_id)
             if row is None:
                 return None
-            overfull = self._overfull.pop(trace_id, None)
-            trace = self.open[trace_id] = OpenTrace(row)
-            if overfull is not None:
-                trace.open = overfull.open
-            trace.row.complete = False
+            if row.spans and not row.complete:
+                self.asleep -= 1
+                trace = self.reopen(row)
+            else:
+                overfull = self._overfull.pop(trace_id, None)
+                trace = self.open[trace_id] = OpenTrace(row)
+                if overfull is not None:
+                    trace.open = overfull.open
+                trace.row.complete = False
         trace.touch()
         self.last_touched = trace.touched
         return trace
@@ -80,6 +95,36 @@ class Traces:
         self._state.put_counts([trace.row for trace in changed if trace.stored])
         for trace in changed:
             trace.dirty, trace.stored = False, True
+        if len(self.open) > AWAKE:
+            self.rest()
+
+    def rest(self) -> None:
+        """Let those sleep that may, until half of the places are free."""
+        for trace_id, trace in [*self.open.items()]:
+            if len(self.open) <= AWAKE // 2:
+                break
+            if trace.may_sleep:
+                del self.open[trace_id]
+                self._loader.kept.drop(trace_id)
+                (process,) = trace.open.values()
+                self._sleepers.setdefault(process, bytearray()).extend(bytes.fromhex(trace_id))
+                self.asleep += 1
+
+    def wake(self, is_over: Callable[[str], bool], most: int) -> None:
+        """Wake ``most`` of those whose process ``is_over``: they are complete."""
+        for process in [process for process in self._sleepers if is_over(process)]:
+            ids = self._sleepers[process]
+            while ids and most > 0:
+                trace_id = ids[-_ID:].hex()
+                del ids[-_ID:]
+                row = None if trace_id in self.open else self._state.row(trace_id)
+                if row is not None and not row.complete:
+                    trace = self.open[trace_id] = OpenTrace(row, {0: process}, touched=-math.inf, stored=True)
+                    trace.dirty = False
+                    self.asleep -= 1
+                    most -= 1
+            if not ids:
+                del self._sleepers[process]
 
     def completed(self, trace: OpenTrace) -> None:
         """It has become a line of the state."""

@@ -1,0 +1,138 @@
+"""Many open traces: those that only their process can end are lines of the state, and not in memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from autotrace.run.info import RunInfo
+from autotrace.ship.index import indexer as indexing
+from autotrace.ship.index import open_traces, traces
+from autotrace.ship.index.indexer import Indexer
+from autotrace.ship.readers import of_run
+from autotrace.ship.shipper import ship
+from autotrace.ship.store.state import State
+from autotrace.spool.records import Fact
+from tests.ship.index.test_indexer import Queue
+from tests.ship.spools import Process, new_run
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(traces, "AWAKE", 4)
+    monkeypatch.setattr(indexing, "AWAKE", 4)
+    monkeypatch.setattr(open_traces, "GRACE", 0.0)
+    return new_run(tmp_path, main_pid=os.getpid())
+
+
+def reading(run: Path) -> Indexer:
+    """What reads the run, and has read all of it."""
+    made = Indexer(State.of_run(run), run, RunInfo.read(run), [Queue()], 1 << 20)
+    read(made)
+    return made
+
+
+def read(indexer: Indexer) -> None:
+    while indexer.round():
+        pass
+
+
+def begun(process: Process, count: int) -> list[tuple[bytes, int]]:
+    """Traces of one call each, which runs."""
+    ids = [os.urandom(16) for _ in range(count)]
+    return [(trace, process.open(trace, "span")) for trace in ids]
+
+
+def in_memory(indexer: Indexer) -> int:
+    return len(indexer.open_steps())
+
+
+def complete(run: Path) -> dict[str, str]:
+    """Id -> how it ended."""
+    return {row.trace_id: row.status for row in State.of_run(run).rows("complete = 1")}
+
+
+def test_few_of_many_are_in_memory_and_all_are_open(run: Path) -> None:
+    process = Process(run)
+    begun(process, 20)
+    indexer = reading(run)
+    assert indexer.open_traces == 20 and in_memory(indexer) <= 4
+    assert indexer.settle(over=False) == 0 and not complete(run)
+
+
+def test_the_end_of_a_call_completes_its_trace(run: Path) -> None:
+    process = Process(run)
+    calls = begun(process, 20)
+    indexer = reading(run)
+    for trace, span in calls[:3]:
+        process.close(trace, span, output=1)
+    read(indexer)
+    while indexer.settle(over=False):
+        pass
+    assert complete(run) == {trace.hex(): "OK" for trace, _ in calls[:3]} and indexer.open_traces == 17
+
+
+def test_more_calls_of_a_trace_keep_it_open(run: Path) -> None:
+    process = Process(run)
+    calls = begun(process, 20)
+    indexer = reading(run)
+    trace, span = calls[0]
+    inner = process.open(trace, "tool", span)
+    read(indexer)
+    process.close(trace, inner)
+    process.write(Fact(calls[1][0], None, "reward", 0.5, process.tick()))
+    read(indexer)
+    assert indexer.settle(over=False) == 0 and indexer.open_traces == 20
+    process.close(trace, span)
+    read(indexer)
+    while indexer.settle(over=False):
+        pass
+    assert complete(run) == {trace.hex(): "OK"} and indexer.open_traces == 19
+
+
+@pytest.mark.parametrize("started_anew", [False, True])
+def test_the_end_of_a_process_completes_its_traces_and_no_others(run: Path, started_anew: bool) -> None:
+    process, other = Process(run), Process(run, "node-2-aa")
+    ended, _ = begun(process, 20), begun(other, 20)
+    indexer = reading(run)
+    process.exit()
+    if started_anew:
+        indexer = reading(run)
+    read(indexer)
+    indexer.look_at_locks()
+    read(indexer)
+    indexer.hurry()
+    while indexer.settle(over=False):
+        assert in_memory(indexer) <= 300
+    assert complete(run) == {trace.hex(): "INTERRUPTED" for trace, _ in ended} and indexer.open_traces == 20
+
+
+def test_the_end_of_the_run_completes_them_all(run: Path) -> None:
+    process = Process(run)
+    calls = begun(process, 20)
+    indexer = reading(run)
+    while indexer.settle(over=True):
+        pass
+    assert complete(run) == {trace.hex(): "INTERRUPTED" for trace, _ in calls} and indexer.open_traces == 0
+
+
+def test_rollouts_stay_in_memory(run: Path) -> None:
+    process = Process(run)
+    for number in range(20):
+        process.open(os.urandom(16), "trajectory", attributes={"uid": f"u{number}"})
+    assert in_memory(reading(run)) == 20
+
+
+def test_nothing_is_done_while_something_is_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record a round: after most rounds no trace is open."""
+    monkeypatch.setattr(indexing, "ROUND_BYTES", 1)
+    monkeypatch.setattr(indexing, "LEAST_BYTES", 1)
+    run = new_run(tmp_path)
+    process = Process(run)
+    trace, span = begun(process, 1)[0]
+    process.close(trace, span)
+    process.exit()
+    assert ship(run, once=True).state == "done"
+    assert [row.status for row in of_run(run).select(roots=True)] == ["OK"]
