@@ -16,6 +16,7 @@ from autotrace.ship.assembly.about_run import AboutRun
 from autotrace.ship.assembly.assembler import Assembly, Origin, Target
 from autotrace.ship.assembly.recent import Assembled, KeptRecords, Recent
 from autotrace.ship.assembly.tokens import add_columns
+from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import OffsetsOf, State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import Located, SegmentFile, opened, records_at
@@ -27,6 +28,7 @@ from autotrace.trajectory.model import Trajectory
 
 STORED = 1 << 20
 """Bytes of memory that one from the tables takes, about."""
+_PER_TRACE = ("removed", "joins", "facts")
 MAX_ORIGINS = 4096
 """Segments of which is remembered what their records need."""
 
@@ -54,7 +56,8 @@ class Loader:
         self.about = AboutRun(state)
         self.recent = Recent(ahead)
         """What was looked at and will be loaded."""
-        self._some_removed = True
+        self._some_removed = self._some_joined = self._some_facts = True
+        """What no trace of the run has is not asked for each."""
         self._tables: Committed | None = None
         """What traces are read from whose records were removed."""
         self.kept = KeptRecords()
@@ -66,7 +69,8 @@ class Loader:
         """More may be known of the run by now. To be called before traces are looked at or loaded, any number of them:
         what is known of the run alone is then read once for all."""
         self.about.refresh()
-        self._some_removed = bool(self._state.count("SELECT EXISTS (SELECT 1 FROM removed)"))
+        found = self._state.db.execute(f"SELECT {', '.join(f'EXISTS (SELECT 1 FROM {table})' for table in _PER_TRACE)}")
+        self._some_removed, self._some_joined, self._some_facts = map(bool, found.fetchone())
         if self._tables is not None:
             self._tables.close()
             self._tables = None
@@ -86,15 +90,16 @@ class Loader:
         assembled = self._taken(trace_id, True)
         return None if assembled is None else (self._described(trace_id, assembled), assembled.size)
 
-    def look(self, trace_id: str, *, final: bool) -> Look | None:
-        """The same for a look at it that changes nothing."""
+    def look(self, row: Row, *, final: bool) -> Look | None:
+        """The same for a look at it that changes nothing. ``row``: its line as it is now."""
+        trace_id = row.trace_id
         extent, offsets_of = self._state.places(trace_id)
         assembled = self._assembled(trace_id, offsets_of, final)
         if assembled is None:
             return None
         self.recent.put(trace_id, extent, assembled)
         records = assembled.bytes if assembled.lasting else None
-        return Look(self._described(trace_id, assembled), assembled.digests, records)
+        return Look(self._described(trace_id, assembled, row), assembled.digests, records)
 
     def _taken(self, trace_id: str, final: bool) -> Assembled | None:
         """As it was when it was looked at, if no more of it was read since."""
@@ -109,7 +114,8 @@ class Loader:
                 return None
         assembly, read = Assembly(before.spans if before else ()), 0
         own = bytes.fromhex(trace_id)
-        joined = {bytes.fromhex(orphan): span for orphan, span in self._state.joined_below(trace_id).items()}
+        below = self._state.joined_below(trace_id) if self._some_joined else {}
+        joined = {bytes.fromhex(orphan): span for orphan, span in below.items()}
         kept = self.kept.take(trace_id, offsets_of)
         for segment, name, origin in self._in_order(offsets_of):
             try:
@@ -154,15 +160,15 @@ class Loader:
         with opened(self._run_folder, name) as fd:
             yield from records_at(fd, offsets)
 
-    def _described(self, trace_id: str, assembled: Assembled) -> Trajectory:
-        """With what is known about it from elsewhere, as of now."""
+    def _described(self, trace_id: str, assembled: Assembled, row: Row | None = None) -> Trajectory:
+        """With what is known about it from elsewhere, as of now. ``row``: its line, if that is at hand."""
         spans, before = assembled.spans, assembled.before
         attributes = dict(spans[0].attributes if before is None else before.attributes)
         trajectory = Trajectory(
             trace_id, self._info.run_id, spans, attributes, notes=list(assembled.notes),
             tokenizer=None if before is None else before.tokenizer,
         )  # fmt: skip
-        self._describe(trajectory)
+        self._describe(trajectory, row or self._state.described(trace_id))
         trajectory.notes += self.about.losses(assembled.processes)
         return trajectory
 
@@ -204,7 +210,7 @@ class Loader:
         ).fetchone()
         return None if row is None else int(row[0])
 
-    def _describe(self, trajectory: Trajectory) -> None:
+    def _describe(self, trajectory: Trajectory, row: Row) -> None:
         attributes = trajectory.attributes
         config = self.about.config
         for name, given in (("project_name", self._info.project), ("experiment_name", self._info.experiment)):
@@ -213,13 +219,13 @@ class Loader:
             elif attributes.get(name) is None and name in config:
                 attributes[name] = config[name]
         attributes["run_id"] = self._info.run_id
-        attempt, late, trajectory.profile, trajectory.version = self._state.described(trajectory.trace_id)
+        trajectory.profile, trajectory.version = row.profile, max(1, row.version)
         if trajectory.root.role == "trajectory":
-            attributes["attempt"] = attempt
-        trajectory.late_spans = late
-        if late:
-            trajectory.notes.append(f"{late} late calls: they began after the trajectory had ended")
-        trajectory.facts = facts_of(self._state, trajectory.trace_id)
+            attributes["attempt"] = row.attempt
+        trajectory.late_spans = row.late_spans
+        if row.late_spans:
+            trajectory.notes.append(f"{row.late_spans} late calls: they began after the trajectory had ended")
+        trajectory.facts = facts_of(self._state, trajectory.trace_id) if self._some_facts else {}
         trajectory.settings = self.about.encoded_settings
         add_columns(trajectory, self._state, self._run_folder)
 

@@ -303,7 +303,7 @@ class Indexer:
     def _complete(self, trace: OpenTrace, final: bool) -> None:
         row = trace.row
         try:
-            look = self.loader.look(row.trace_id, final=final)
+            look = self.loader.look(row, final=final)
         except OSError:  # the file system fails: it is tried again
             trace.touch()
             return
@@ -321,9 +321,9 @@ class Indexer:
             changed = self._facts.digested(row, look.digests)
             if row.trace_id in changed:
                 add_facts(row, facts_of(self._state, row.trace_id))
-            others = changed - {row.trace_id}
-            self._has_news(others)  # and the state knows it, should this process end before the next round
-            self._state.put_rows(self._traces.open[one].row for one in others if one in self._traces.open)
+            if others := changed - {row.trace_id}:
+                self._has_news(others)  # and the state knows it, should this process end before the next round
+                self._state.put_rows(self._traces.open[one].row for one in others if one in self._traces.open)
             for subscriber in self._subscribers:
                 subscriber.completed(row)
         if not row.kept:  # it waits for its group, or stays in the spool

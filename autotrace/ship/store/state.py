@@ -198,13 +198,12 @@ class State:
         row = self.db.execute(f"SELECT {_ROW} FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
         return None if row is None else Row.of(row)
 
-    def described(self, trace_id: str) -> tuple[int, int, str, int]:
-        """``attempt``, ``late_spans``, ``profile`` and ``version`` of a trace; 1, 0, an empty one and 1 where it has no
-        line, or was not complete yet."""
+    def described(self, trace_id: str) -> Row:
+        """Of the line about a trace what a backend shows of it; as a new one where there is none."""
         row = self.db.execute(
             "SELECT attempt, late_spans, profile, version FROM traces WHERE trace_id = ?", (trace_id,)
         ).fetchone()
-        return (1, 0, "{}", 1) if row is None else (row[0], row[1], row[2], max(1, row[3]))
+        return Row(trace_id) if row is None else Row(trace_id, **dict(row))
 
     def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[Row]:
         """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""

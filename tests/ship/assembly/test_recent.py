@@ -89,7 +89,7 @@ def test_arguments_and_results_take_room_too(tmp_path: Path) -> None:
     process.exit()
     assert ship(run, once=True).state == "done"
     reader = of_run(run)
-    loader = Loader(State.of_run(run), run, reader.run.info, 8 << 20)
-    ids = [row.trace_id for row in reader.select(roots=True)]
-    looked = [trace_id for trace_id in ids if loader.recent.room() and loader.look(trace_id, final=True)]
+    state = State.of_run(run)
+    loader = Loader(state, run, reader.run.info, 8 << 20)
+    looked = [row for row in state.rows() if loader.recent.room() and loader.look(row, final=True)]
     assert 15 <= len(looked) <= 25, "of 200 kB each, which may take twice as much"
