@@ -93,7 +93,10 @@ UNIQUE = (
     "span_id", "parent_id", "prompt_base", "mask_of", "text_base", "prompt_of", "request_id", "start_ns", "end_ns",
     "duration_s",
 )  # fmt: skip
-TOKENS = ("new_prompt_ids", "prompt_ids", "response_ids", "rollout_log_probs")
+TOKENS = ("new_prompt_ids", "prompt_ids", "response_ids")
+FLOATS = ("rollout_log_probs", "old_log_probs", "ref_log_prob", "entropy", "rollout_is_weights")
+"""Lists whose numbers are all different. Their bytes are sorted by place (BYTE_STREAM_SPLIT): a tenth smaller, and
+quicker to write and to read."""
 TEXTS = (
     "prompt_text", "response_text", "whole_prompt_text", "response_parts", "messages", "inputs", "output", "attributes",
     "error_stack", "value", "profile", "notes",
@@ -147,11 +150,12 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _layout(name: str) -> tuple[pa.Schema, dict[str, Any]]:
     """The schema of a table, and how its columns are written."""
     schema = arrow_schema(TABLES[name].columns)
-    plain = {*UNIQUE, *TOKENS, *TEXTS}
+    plain = {*UNIQUE, *TOKENS, *FLOATS, *TEXTS}
     return schema, {
         "compression": {_leaf(column): "zstd" if _is_compressed(column) else "none" for column in schema},
         "compression_level": {_leaf(column): 1 for column in schema if _is_compressed(column)},
         "use_dictionary": [_leaf(column) for column in schema if column.name not in plain],
+        "use_byte_stream_split": [_leaf(column) for column in schema if column.name in FLOATS],
         "write_statistics": [
             column.name for column in schema if _leaf(column) == column.name and column.name not in TEXTS
         ],
