@@ -74,7 +74,7 @@ def _known(given: Sequence[str]) -> tuple[str, ...]:
 
 def print_findings(out: Console, diagnosis: Diagnosis, found: Sequence[Finding]) -> None:
     """What the command prints."""
-    whole = f"{counted(diagnosis.trajectories, 'trajectory')} in {counted(diagnosis.steps, 'step')}"
+    whole = f"{counted(diagnosis.trajectories, 'trajectory')} in {counted(len(diagnosis.numbers), 'step')}"
     if not found:
         out.print(Text(f"{whole}: nothing found" if diagnosis.trajectories else "this run has no trajectory"))
         return
