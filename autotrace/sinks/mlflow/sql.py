@@ -32,9 +32,8 @@ class SqlStore:
     """The store at ``uri``; creates an SQLite file that is not there. Raises ``Refused`` when MLflow cannot open it."""
 
     def __init__(self, uri: str) -> None:
-        logging.getLogger("mlflow.store.db.utils").setLevel(
-            logging.CRITICAL
-        )  # prints whole statements, prompts included
+        # prints whole statements, prompts included
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         from sqlalchemy import create_engine
         from sqlalchemy.exc import OperationalError
 
