@@ -206,6 +206,14 @@ class Store(Protocol):
         """Release connections; never raises."""
 
 
+def deleted(name: str, experiment_id: str) -> Refused:
+    """Why nothing can be stored into the experiment ``name``."""
+    return Refused(
+        f"the MLflow experiment {name!r} is deleted; `mlflow experiments restore -x {experiment_id}` brings it back, "
+        "--project chooses another"
+    )
+
+
 def put_text(artifact_uri: str, path: str, text: str) -> None:
     """Store ``text`` at ``path`` below ``artifact_uri`` (a folder, an object store), with MLflow's own client of it.
     Raises ``StoreError``."""
