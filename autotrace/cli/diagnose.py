@@ -53,16 +53,11 @@ def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: b
     if step is not None and not diagnosis.trajectories:
         raise terminal.fail(f"there is no trajectory of step {step}; autotrace steps lists the steps")
     found = [finding for finding in diagnosis.findings() if not codes or finding.code in codes]
-    if as_json and not found:
-        out.file.write(terminal.json_line(
-            {"code": None, "title": "nothing found", "trajectories": 0, "of": diagnosis.trajectories}
-        ))  # fmt: skip
-    elif as_json:
-        for finding in found:
-            out.file.write(terminal.json_line(finding.as_dict()))
-    if as_json:
+    if not as_json:
+        print_findings(out, diagnosis, found)
         return
-    print_findings(out, diagnosis, found)
+    nothing = {"code": None, "title": "nothing found", "trajectories": 0, "of": diagnosis.trajectories}
+    out.file.writelines(map(terminal.json_line, [finding.as_dict() for finding in found] or [nothing]))
 
 
 def _known(given: Sequence[str]) -> tuple[str, ...]:
@@ -74,7 +69,7 @@ def _known(given: Sequence[str]) -> tuple[str, ...]:
 
 def print_findings(out: Console, diagnosis: Diagnosis, found: Sequence[Finding]) -> None:
     """What the command prints."""
-    whole = f"{counted(diagnosis.trajectories, 'trajectory')} in {counted(diagnosis.steps, 'step')}"
+    whole = f"{counted(diagnosis.trajectories, 'trajectory')} in {counted(len(diagnosis.numbers), 'step')}"
     if not found:
         out.print(Text(f"{whole}: nothing found" if diagnosis.trajectories else "this run has no trajectory"))
         return

@@ -18,7 +18,7 @@ from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, is_there, not_readable
 from autotrace.ship.readers import of_run, opened, stored_places
-from autotrace.tables.conditions import Condition, WhereError, condition, equals, has_status
+from autotrace.tables.conditions import Condition, condition, equals, has_status
 from autotrace.tables.reader import Reader
 from autotrace.tables.words import STATUSES
 
@@ -100,7 +100,7 @@ class Selection:
 
     @property
     def condition(self) -> Condition:
-        """All of them together."""
+        """All of them together. Raises ``WhereError``."""
         together = equals(step=self.step, sample_index=self.sample) & has_status(self.statuses)
         if self.validate is not None:
             together &= condition("validate" if self.validate else "not validate")
@@ -113,15 +113,6 @@ class Selection:
         return self != Selection()
 
 
-def _where(_: click.Context, __: click.Parameter, expressions: tuple[str, ...]) -> tuple[str, ...]:
-    for expression in expressions:
-        try:
-            condition(expression)
-        except WhereError as error:
-            raise click.BadParameter(str(error)) from None
-    return expressions
-
-
 _OPTIONS = (
     click.option("--step", type=int, metavar="N", help="Only this training step."),
     click.option("--sample", metavar="INDEX", help="Only the rollouts of this prompt (sample_index)."),
@@ -131,7 +122,7 @@ _OPTIONS = (
     ),
     click.option("--validate/--train", "validate", default=None, help="Only validation, or only training."),
     click.option(
-        "--where", multiple=True, metavar="CONDITION", callback=_where,
+        "--where", multiple=True, metavar="CONDITION",
         help="Only trajectories for which this is true, such as \"reward < 0.1 and step >= 3\"; repeatable.",
     ),
 )  # fmt: skip

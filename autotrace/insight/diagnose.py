@@ -101,11 +101,6 @@ class Diagnosis:
         """Steps that were looked at."""
         return self._steps.keys()
 
-    @property
-    def steps(self) -> int:
-        """How many were looked at."""
-        return len(self._steps)
-
     def put(self, found: StepFound) -> None:
         """What was found in a step before."""
         self._steps[found.step] = found

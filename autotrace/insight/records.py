@@ -42,17 +42,22 @@ class Record:
     @property
     def advantage(self) -> float | None:
         """As the trainer computed it; NaN where it is no number."""
-        return _measured(self.facts.get("advantage"))
+        return measured(self.facts.get("advantage"))
 
     @property
     def score(self) -> float | None:
         """The reward; NaN where it is no finite number."""
-        return self.reward if self.reward is not None else _measured(self.facts.get("reward"))
+        return self.reward if self.reward is not None else measured(self.facts.get("reward"))
 
     @property
     def trained_in_step(self) -> int | None:
         """The step whose update used it."""
         return integer(self.facts.get("trained_in_step"))
+
+    def members(self, fact: str) -> Mapping[Any, Any]:
+        """Those of a fact that has some; empty for any other."""
+        value = self.facts.get(fact)
+        return value if isinstance(value, dict) else {}
 
     def has(self, *codes: str) -> bool:
         """It has a mark with one of ``codes``."""
@@ -69,7 +74,8 @@ class Record:
         return any(tool.failed for tool in self.profile.tools)
 
 
-def _measured(value: Any) -> float | None:
+def measured(value: Any) -> float | None:
+    """``value`` as a float, if it is a number; NaN for a text that says it is none."""
     if isinstance(value, str):  # how a value that JSON has no number for was stored
         return math.nan if value.lower().lstrip("+-") in ("nan", "inf", "infinity") else None
     return number(value)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from autotrace.insight.families.engine import versions
+from autotrace.insight.families.engine import behind, versions
 from autotrace.insight.families.signal import cause
 from autotrace.insight.families.time import PARTS
 from autotrace.insight.records import Record, Step
@@ -104,7 +104,7 @@ def line(
         seconds_p99=_at(seconds, 0.99),
         time=_time(records),
         cached=_cached(records),
-        staleness=_mean([behind for record in records if (behind := _behind(record, step)) is not None]),
+        staleness=_mean([late for record in records if (late := behind(record, step, versions(record))) is not None]),
         mismatch_p50=_at(mismatch, 0.5),
         mismatch_p99=_at(mismatch, 0.99),
         metrics={} if validate else dict(step.metrics),
@@ -136,8 +136,7 @@ def _tool_errors(records: Iterable[Record]) -> dict[str, int]:
 def _parts(records: Iterable[Record]) -> dict[str, float]:
     sums: dict[str, list[float]] = {}
     for record in records:
-        extra = record.facts.get("reward_extra_info")
-        for name, value in extra.items() if isinstance(extra, dict) else ():
+        for name, value in record.members("reward_extra_info").items():
             part = finite(value)
             if part is not None and name != "score":
                 sums.setdefault(str(name), []).append(part)
@@ -168,9 +167,3 @@ def _cached(records: Iterable[Record]) -> float | None:
                 prompt += turn.prompt
                 cached += turn.cached
     return cached / prompt if prompt else None
-
-
-def _behind(record: Record, step: Step) -> int | None:
-    known = versions(record)
-    at = record.trained_in_step or step.number
-    return None if at is None or at < 0 or not known else max(0, at - 1 - known[-1])

@@ -96,12 +96,21 @@ class Pace:
         if growth > 0:
             what = "--spool-limit is reached" if self._spool_limit else "the disk of the run folder is full"
             full = f", and {what} in {duration(self._room(status) / growth)} at this rate"
-        remedies = _remedies(backend, self._info, status.shippers, rate_out / rate_in)
         return (
             f"{backend.name} does not keep up: the run makes {rate_in:.3g} traces a second, {backend.name} takes "
             f"{rate_out:.3g}, {rate_in - rate_out:.3g} a second wait in the run folder (the run does not){full}; what "
-            f"helps: {', or '.join(remedies)}"
+            f"helps: {self._faster(backend, status.shippers)}a part of the run (--sample-rate "
+            f"{max(0.01, rate_out / rate_in):.2f}, --keep), or another backend (--backend)"
         )
+
+    def _faster(self, backend: BackendStatus, shippers: int) -> str:
+        """How the backend itself would take more, where there is a way."""
+        place = backend.place or self._info.tracking_uri or ""
+        if backend.name == "mlflow" and place.startswith("http"):
+            return "to write into the server's database (--tracking-uri postgresql://...), "
+        if self._info.step_budget is None and not place.startswith("sqlite"):  # one SQLite file has one writer
+            return f"more delivery processes (--shippers {max(2, 2 * shippers)}), "
+        return ""
 
     def _room(self, status: Status) -> float:
         """Bytes that may still be written."""
@@ -116,24 +125,6 @@ class Pace:
 def warnings(status: Status) -> list[str]:
     """The sentences about backends that do not keep up."""
     return [backend.behind for backend in status.backends.values() if backend.behind]
-
-
-def _remedies(backend: BackendStatus, info: RunInfo, shippers: int, share: float) -> list[str]:
-    """What would help, first what costs least. ``share`` of what is made the backend takes."""
-    remedies = []
-    place = backend.place or info.tracking_uri or ""
-    if backend.name == "mlflow" and place.startswith("http"):
-        remedies.append(
-            "write into the server's database instead of through the server (--tracking-uri postgresql://...)"
-        )
-    elif info.step_budget is None and not place.startswith("sqlite"):  # one SQLite file has one writer
-        remedies.append(f"more delivery processes (--shippers {max(2, 2 * shippers)})")
-    remedies.append(f"record as many as arrive (--sample-rate {max(0.01, share):.2f})")
-    if not info.keep:
-        remedies.append("deliver only what is worth looking at (--keep errors,spread,random=0.1)")
-    if backend.name != "jsonl":
-        remedies.append("another backend (--backend jsonl)")
-    return remedies
 
 
 def duration(seconds: float) -> str:

@@ -12,8 +12,9 @@ Whatever else a sink raises counts as ``Unavailable``, and its traceback is in `
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from autotrace.trajectory.model import Trajectory
@@ -120,6 +121,23 @@ def culprits(
             return
         for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
             yield from culprits(half, send, kind)
+
+
+def batches(
+    items: Iterable[_Item], size: Callable[[_Item], int], most_bytes: int, most: float = math.inf
+) -> Iterator[list[_Item]]:
+    """``items`` in order, in requests of ``most_bytes`` and ``most`` items at most; what is larger goes alone."""
+    batch: list[_Item] = []
+    taken = 0
+    for item in items:
+        needed = size(item)
+        if batch and (taken + needed > most_bytes or len(batch) >= most):
+            yield batch
+            batch, taken = [], 0
+        batch.append(item)
+        taken += needed
+    if batch:
+        yield batch
 
 
 MOST = 100_000

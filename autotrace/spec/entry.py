@@ -115,7 +115,6 @@ def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
             complain(position, fault)
     _of(node, given, complain)
     _rows(node, given, complain)
-    _chains(node, given, complain)
 
 
 def _wrong_root(key: str, path: str) -> str | None:
@@ -131,22 +130,15 @@ def _wrong_root(key: str, path: str) -> str | None:
 
 
 def _rows(node: Node, given: dict[str, Any], complain: Complain) -> None:
-    """What goes with ``rows`` and what does not."""
-    if given.get("rows") and given.get("mode") == "count":
-        complain(node.keys["mode"], "`mode: count` records no call, so it has no rows: leave one of the two out")
+    """What goes with ``rows`` and ``chains`` and what does not."""
+    for key in ("rows", "chains"):
+        if given.get(key) and given.get("mode") == "count":
+            complain(node.keys["mode"], f"`mode: count` records no call, so it has no {key}: leave one of the two out")
     if given.get("rows") and "final" in given:
         complain(node.keys["final"], "`final` is for generators, whose items are no rows: leave one of the two out")
-
-
-def _chains(node: Node, given: dict[str, Any], complain: Complain) -> None:
-    """What goes with ``chains`` and what does not."""
-    if "chains" not in given:
-        return
-    if "rows" in given:
+    if "chains" in given and "rows" in given:
         complain(node.keys["rows"], "a batch returns no chains of its own: leave `rows` or `chains` out")
-    if given.get("mode") == "count":
-        complain(node.keys["mode"], "`mode: count` records no call, so it has no chains: leave one of the two out")
-    if isinstance(given.get("of"), Key):
+    if "chains" in given and isinstance(given.get("of"), Key):
         complain(node.keys["of"], "`chains` belong to the call's own trajectory; uid and rollout_n name another one")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from autotrace.spec.names import stem, top
 from autotrace.spec.resolve import Resolver
@@ -35,7 +34,7 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
         return f"did you mean `{best}{tail}`?" if best else ""
     if isinstance(there, Module) and there.trouble:
         return there.trouble
-    moved = list(_same_elsewhere(path, gone, resolver))
+    moved = _same_elsewhere(path, resolver)
     spelt = _respelt(there, gone, resolver)
     if moved and spelt not in moved:
         return f"`{_short(path)}` moved to {_either(moved)}"
@@ -53,18 +52,6 @@ def _elsewhere(name: str, alternatives: Mapping[str, Iterable[str]]) -> Iterator
         if old.replace(":", ".").rpartition(".")[0] == owner:
             for other in others:
                 yield f"{other.replace(':', '.').rpartition('.')[0]}.{method}"
-
-
-@dataclass(frozen=True)
-class _Spot:
-    """A definition seen while leafing through a package."""
-
-    module: str
-    qualname: str
-
-    @property
-    def dotted(self) -> str:
-        return f"{self.module}.{self.qualname}"
 
 
 def _depth(name: str, resolver: Resolver) -> tuple[Module | Class | None, list[str]]:
@@ -94,23 +81,18 @@ def _respelt(there: Symbol, gone: list[str], resolver: Resolver) -> str | None:
     return None
 
 
-def _same_elsewhere(name: str, gone: list[str], resolver: Resolver) -> Iterator[str]:
+def _same_elsewhere(name: str, resolver: Resolver) -> list[str]:
     """The same ``Class.method`` (or the same class, or function) in another module of the package, best first."""
-    owner = _owner_word(name, gone)
-    wanted = f"{owner}.{gone[-1]}" if owner else gone[-1]
-    spots = [spot for spot in _spots(top(name), gone[-1], resolver) if spot.qualname == wanted]
-    spots.sort(key=lambda spot: -difflib.SequenceMatcher(None, spot.module, name).ratio())
-    yield from (spot.dotted for spot in spots[:2])
+    wanted = _short(name)
+    found = _defined(top(name), name.rpartition(".")[2], resolver)
+    modules = [module for module, qualname in found if qualname == wanted]
+    modules.sort(key=lambda module: -difflib.SequenceMatcher(None, module, name).ratio())
+    return [f"{module}.{wanted}" for module in modules[:2]]
 
 
-def _owner_word(name: str, gone: list[str]) -> str:
-    """The class in ``name``, if its last but one word looks like one."""
-    words = name.split(".")
-    return words[-2] if len(words) > 1 and words[-2][:1].isupper() else ""
-
-
-def _spots(package: str, word: str, resolver: Resolver) -> Iterator[_Spot]:
-    """Definitions of ``word`` in ``package``, by their indentation: no syntax tree is made of a thousand files."""
+def _defined(package: str, word: str, resolver: Resolver) -> Iterator[tuple[str, str]]:
+    """Module and qualified name of each definition of ``word`` in ``package``, by their indentation: no syntax tree is
+    made of a thousand files."""
     mentions = re.compile(rf"(?:def|class)[ \t]+{re.escape(word)}\b")
     for file in resolver.source.walk(package):
         if file.text is None or not mentions.search(file.text):
@@ -121,11 +103,12 @@ def _spots(package: str, word: str, resolver: Resolver) -> Iterator[_Spot]:
             while above and above[-1][0] >= indent:
                 above.pop()
             if match["name"] == word and all(is_class for _, _, is_class in above):
-                yield _Spot(file.name, ".".join([*(name for _, name, _ in above), word]))
+                yield file.name, ".".join([*(name for _, name, _ in above), word])
             above.append((indent, match["name"], match["cls"] is not None))
 
 
 def _short(name: str) -> str:
+    """``Class.method``, if the last but one word looks like a class; else the last word."""
     words = name.replace(":", ".").split(".")
     return ".".join(words[-2:]) if len(words) > 1 and words[-2][:1].isupper() else words[-1]
 

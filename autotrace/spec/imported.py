@@ -116,12 +116,10 @@ def _arguments(function: Any) -> tuple[str, ...]:
     code = getattr(function, "__code__", None)
     if code is None:
         return ()
-    positional = code.co_varnames[: code.co_argcount]
-    keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    rest = list(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
-    stars = [f"*{rest.pop(0)}"] if code.co_flags & inspect.CO_VARARGS else ["*"] if keywords else []
-    double = [f"**{rest.pop(0)}"] if code.co_flags & inspect.CO_VARKEYWORDS else []
-    return (*positional, *stars, *keywords, *double)
+    names, rest, others = inspect.getargs(code)
+    positional, keywords = names[: code.co_argcount], names[code.co_argcount :]
+    stars = [f"*{rest}"] if rest else ["*"] if keywords else []
+    return (*positional, *stars, *keywords, *([f"**{others}"] if others else []))
 
 
 def _first_line(error: BaseException) -> str:

@@ -164,9 +164,8 @@ def _function(function: syntax.Function) -> tuple[str, str] | None:
 
 
 def _class(cls: ast.ClassDef, module: str) -> Iterator[Proposal]:
-    methods = {
-        one.name: one for one in cls.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
-    }  # the last of a name counts
+    # the last of a name counts
+    methods = {one.name: one for one in cls.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
     bases = [syntax.last_word(base) for base in cls.bases]
     names = (cls.name, *bases)
     if any(_AGENT.search(name) for name in names):

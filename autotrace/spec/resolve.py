@@ -15,10 +15,13 @@ from collections.abc import Iterator, Sequence
 from autotrace.spec import syntax
 from autotrace.spec.sources import Installed, ModuleFile
 from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Other, Symbol
-from autotrace.spec.syntax import Assigned, Definition, Imported, Names
+from autotrace.spec.syntax import Definition, Imported, Names
 
 _MAX_DEPTH = 64
 """Re-exports followed before a chain is taken for a circle."""
+
+_AROUND = {"staticmethod", "classmethod", "property", "cached_property", "partial", "partialmethod", "remote"}
+"""What such a call returns stands for the function that it was given."""
 
 
 class Resolver:
@@ -207,26 +210,14 @@ class Resolver:
         inside = None if depth > _MAX_DEPTH else self._in_module(module, statement.attribute, depth + 1)
         return inside.meaning if isinstance(inside, Lazy) else inside  # importing it does fetch it
 
-    def _value(
-        self, statement: Assigned, module: Module, qualname: str, owner: Class | None, depth: int
-    ) -> Symbol | None:
-        value = statement.value
+    def _value(self, value: ast.expr, module: Module, qualname: str, owner: Class | None, depth: int) -> Symbol | None:
         if isinstance(value, ast.Lambda):
             return Function(module, qualname, value, owner)
         if isinstance(value, (ast.Name, ast.Attribute)) and syntax.dotted(value):
             inside = self._expression(value, module, owner, depth)
             return inside if inside is not None else Other("only running the program tells what it is", certain=False)
         if isinstance(value, ast.Call):
-            wrapped = {
-                "staticmethod",
-                "classmethod",
-                "property",
-                "cached_property",
-                "partial",
-                "partialmethod",
-                "remote",
-            }
-            if syntax.last_word(value.func) in wrapped and value.args:
+            if syntax.last_word(value.func) in _AROUND and value.args:
                 inside = self._expression(value.args[0], module, owner, depth)
                 if inside is not None:
                     return inside

@@ -168,9 +168,8 @@ def _files(path: Path) -> Iterator[tuple[str, bytes | None]]:
     """(name, content) of the Python and metadata files; content None for extension modules."""
     if not path.exists():
         raise ValueError(f"{path}: no such file; name a wheel (.whl) or source distribution (.tar.gz, .zip)")
-    left = 64 * path.stat().st_size + (
-        64 << 20
-    )  # text packs to a fifth; what becomes a thousand times as much is no code
+    # text packs to a fifth; what becomes a thousand times as much is no code
+    left = 64 * path.stat().st_size + (64 << 20)
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():

@@ -19,14 +19,8 @@ class Imported:
     attribute: str | None
 
 
-@dataclass(frozen=True)
-class Assigned:
-    """``name = value``."""
-
-    value: ast.expr
-
-
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | Imported | Assigned
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | Imported | ast.expr
+"""What a name stands for; an expression is the value of ``name = value``."""
 
 
 @dataclass
@@ -79,11 +73,11 @@ def _definitions(statement: ast.stmt, package: str, table: Names) -> Iterator[tu
     elif isinstance(statement, ast.Assign):
         for target in statement.targets:
             if isinstance(target, ast.Name):
-                yield target.id, Assigned(statement.value)
+                yield target.id, statement.value
     elif (
         isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value is not None
     ):
-        yield statement.target.id, Assigned(statement.value)
+        yield statement.target.id, statement.value
 
 
 def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

@@ -154,13 +154,7 @@ def _notes(target: Target, function: Description) -> Iterator[str]:
 
 
 def _given_paths(target: Target) -> Iterator[tuple[str, Sequence[str]]]:
-    tables = {
-        "tokens": target.tokens,
-        "attributes": target.attributes,
-        "facts": target.facts,
-        "batch": target.batch,
-        "of": target.of_key,
-    }
+    tables = {key: getattr(target, key) for key in ("tokens", "attributes", "facts", "batch")} | {"of": target.of_key}
     for key, table in tables.items():
         for name, alternatives in table.items():
             if alternatives:

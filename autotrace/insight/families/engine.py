@@ -81,6 +81,13 @@ def versions(record: Record) -> list[int]:
     return sorted({*told, *(bound for bound in bounds if bound is not None)})
 
 
+def behind(record: Record, step: Step, known: list[int]) -> int | None:
+    """Steps between its weights (``known``: ``versions``) and those that the step of its training began with; None: it
+    is not known."""
+    at = record.trained_in_step or step.number
+    return None if at is None or at < 0 or not known else max(0, at - 1 - known[-1])
+
+
 def weights(step: Step, history: History) -> Iterator[Hit]:
     """Versions within a trajectory, behind the step, and over the steps."""
     answered = [(record, known) for record in step.training if (known := versions(record))]
@@ -94,9 +101,9 @@ def weights(step: Step, history: History) -> Iterator[Hit]:
         return
     allowed = 0 if step.is_sync else step.settings.max_off_policy_threshold
     for record, known in answered:
-        behind = (record.trained_in_step or step.number) - 1 - known[-1]
-        if allowed is not None and known[-1] > 0 and behind > allowed:
-            yield Hit("AT-WEIGHTS-STALE", record, None, None, f"{behind} steps behind", f"{behind} steps")
+        late = behind(record, step, known) or 0
+        if allowed is not None and known[-1] > 0 and late > allowed:
+            yield Hit("AT-WEIGHTS-STALE", record, None, None, f"{late} steps behind", f"{late} steps")
     yield from _stuck(step, history, answered)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from autotrace.insight.families.engine import versions
+from autotrace.insight.families.engine import behind, versions
 from autotrace.insight.finding import Code
 from autotrace.insight.records import History, Hit, Record, Step
 from autotrace.trajectory.chains import path
@@ -78,13 +78,10 @@ def _means(rows: Sequence[_Row]) -> list[float]:
 
 
 def _row(record: Record) -> _Row | None:
-    facts = record.facts.get("token_facts")
-    if not isinstance(facts, dict):
-        return None
+    facts = record.members("token_facts")
     names = ("mismatch_mean", "probs_diff_mean", "k3_mean", "log_ratio_mean")
-    values = [number(facts.get(name)) for name in names]
+    mean, diff, k3, log_ratio = (number(facts.get(name)) for name in names)
     tokens = integer(facts.get("tokens")) or 0
-    mean, diff, k3, log_ratio = values
     if tokens <= 0 or mean is None or diff is None or k3 is None or log_ratio is None:
         return None
     return _Row(record, tokens, mean, diff, k3, log_ratio)
@@ -93,10 +90,7 @@ def _row(record: Record) -> _Row | None:
 def _is_stale(record: Record, step: Step) -> bool:
     """Older weights answered, or several: then the two differ on purpose. One who waits for rollouts has no such."""
     known = versions(record)
-    if step.is_sync or not known:
-        return False
-    at = record.trained_in_step or step.number
-    return len(known) > 1 or (at is not None and at >= 0 and at - 1 > known[-1])
+    return not step.is_sync and (len(known) > 1 or bool(behind(record, step, known)))
 
 
 def _direction(signed: float, size: float) -> str:
@@ -106,7 +100,7 @@ def _direction(signed: float, size: float) -> str:
 
 
 def _hit(code: str, row: _Row, kind: str) -> Hit:
-    facts = row.record.facts["token_facts"]
+    facts = row.record.members("token_facts")
     turn, token = place(row.record, integer(facts.get("mismatch_at")))
     largest = number(facts.get("mismatch_max")) or 0.0
     return Hit(code, row.record, turn, token, f"{row.mean:.3g} a token, at most {largest:.3g} ({kind})", kind)
@@ -147,8 +141,7 @@ def grows(step: Step, history: History) -> Iterator[Hit]:
 
 def _ends(record: Record, name: str) -> tuple[float, float] | None:
     """The first and the last of the means along a response; None where there are not two."""
-    facts = record.facts.get("token_facts")
-    given = facts.get(name) if isinstance(facts, dict) else None
+    given = record.members("token_facts").get(name)
     means = [number(mean) for mean in given] if isinstance(given, list) else []
     known = [mean for mean in means if mean is not None]
     return (known[0], known[-1]) if len(known) > 1 else None
@@ -157,9 +150,7 @@ def _ends(record: Record, name: str) -> tuple[float, float] | None:
 def invalid(step: Step, history: History) -> Iterator[Hit]:
     """Tokens whose log-probability is no number."""
     for record in step.training:
-        facts = record.facts.get("token_facts")
-        count = integer(facts.get("not_finite")) if isinstance(facts, dict) else None
-        if count:
+        if count := integer(record.members("token_facts").get("not_finite")):
             yield Hit("AT-LOGPROB-INVALID", record, note=f"{count} tokens")
 
 

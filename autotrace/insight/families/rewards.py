@@ -13,7 +13,7 @@ from autotrace.insight.error_texts import classed, is_timeout
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.insight.records import History, Hit, Record, Step, measured
 from autotrace.trajectory.jsonable import finite, number
 from autotrace.trajectory.model import Span
 
@@ -50,7 +50,7 @@ def failed(evidence: Evidence) -> Iterator[Mark]:
                 yield Mark("AT-REWARD-RAISES", turn, None, error, classed(error))
                 break
     scores = [evidence.facts.get("reward"), *(_score(span.output) for span in evidence.rewards)]
-    odd = next((score for score in scores if _is_odd(score)), None)
+    odd = next((score for score in scores if not math.isfinite(measured(score) or 0.0)), None)
     if odd is not None:
         yield Mark("AT-REWARD-NAN", turn, None, f"reward {odd}")
 
@@ -64,12 +64,6 @@ def _score(output: Any) -> Any:
     if isinstance(output, dict):
         return output.get("score", output.get("reward_score", output.get("reward")))
     return output
-
-
-def _is_odd(score: Any) -> bool:
-    if isinstance(score, str):
-        return score.lower().lstrip("+-") in ("nan", "inf", "infinity")
-    return isinstance(score, float) and not math.isfinite(score)
 
 
 def mismatched(evidence: Evidence) -> Iterator[Mark]:
@@ -222,14 +216,13 @@ def gamed(step: Step, history: History) -> Iterator[Hit]:
 
 def _names(records: list[Record]) -> set[object]:
     """Of the parts of their rewards."""
-    parts = (record.facts.get("reward_extra_info") for record in records)
-    return {name for part in parts if isinstance(part, dict) for name in part}
+    return {name for record in records for name in record.members("reward_extra_info")}
 
 
 def _parts(record: Record) -> tuple[float, float] | None:
     """What was paid for the form and for the truth; None: the reward has no such parts."""
-    extra = record.facts.get("reward_extra_info")
-    if not isinstance(extra, dict) or finite(record.score) is None:
+    extra = record.members("reward_extra_info")
+    if finite(record.score) is None:
         return None
     form = [value for name, part in extra.items() if _FORM.search(str(name)) and (value := finite(part)) is not None]
     truth = [value for name, part in extra.items() if _is_truth(name) and (value := finite(part)) is not None]

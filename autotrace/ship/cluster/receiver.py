@@ -56,14 +56,11 @@ class _Incoming:
         self.fd = files.shared(path, os.O_APPEND)
         self.size = os.fstat(self.fd).st_size
         self.heard = time.monotonic()
-        self.locked = False
 
     def hold(self) -> None:
-        """Its writer lives."""
+        """Its writer lives. To lock it once more changes nothing."""
         self.heard = time.monotonic()
-        if not self.locked:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.locked = True
+        fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class Arrived(msgspec.Struct, array_like=True):
@@ -244,9 +241,8 @@ class Receiver:
         self._server.shutdown()
         self._server.server_close()
         with self._guard:
-            for incoming in self._incoming.values():
-                with contextlib.suppress(OSError):
-                    os.close(incoming.fd)
+            for name in list(self._incoming):
+                self._let_go(name)
 
 
 def published(run_folder: str | Path) -> dict[str, str]:

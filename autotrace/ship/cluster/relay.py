@@ -131,12 +131,9 @@ class Relay:
                     last = sent.size + len(data) >= size
                     sent.size = self._collector.append(file.name, sent.size, alive or not last, data)
                     sent.heartbeat_at, moved = time.monotonic(), True
-            if not alive:
-                sent.size = self._collector.append(file.name, sent.size, False, b"")
-                sent.ended = True
-            elif time.monotonic() - sent.heartbeat_at > HEARTBEAT:
-                sent.size = self._collector.append(file.name, sent.size, True, b"")
-                sent.heartbeat_at = time.monotonic()
+            if not alive or time.monotonic() - sent.heartbeat_at > HEARTBEAT:
+                sent.size = self._collector.append(file.name, sent.size, alive, b"")
+                sent.heartbeat_at, sent.ended = time.monotonic(), not alive
         if self._limit:
             self._make_room()
         return moved

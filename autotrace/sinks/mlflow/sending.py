@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from autotrace.run import files
 from autotrace.sinks.mlflow.info import TOKEN_USAGE, Issue, TraceDescription
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.protocol import Delivered, Refused, Unavailable, culprits
+from autotrace.sinks.protocol import Delivered, Refused, Unavailable, batches, culprits
 
 MAX_BYTES = 4 << 20
 """Bytes of spans in one request, about."""
@@ -36,7 +36,7 @@ class Sender:
         destination = f"{experiment}/{run_id}"
         rejected: dict[str, str] = {}
         encoded = (self._delivery(trace, spans, destination) for trace, spans in group)
-        for deliveries in _batches(encoded, store.max_traces):
+        for deliveries in batches(encoded, lambda delivery: delivery.size, MAX_BYTES, store.max_traces):
             left = _written(store, experiment, deliveries, run_id)
             self._remember([one for one in deliveries if one not in left], destination)
             if left:
@@ -131,19 +131,6 @@ def _all_alike(rejected: Mapping[str, str], some_taken: bool) -> None:
         raise Refused(f"MLflow rejected every trace: {next(iter(rejected.values()))}")
 
 
-def _batches(deliveries: Iterable[Delivery], most: int) -> Iterator[list[Delivery]]:
-    batch: list[Delivery] = []
-    size = 0
-    for delivery in deliveries:
-        if batch and (size + delivery.size > MAX_BYTES or len(batch) >= most):
-            yield batch
-            batch, size = [], 0
-        batch.append(delivery)
-        size += delivery.size
-    if batch:
-        yield batch
-
-
 class StoreError(Exception):
     """The store did not accept a request. It accepts one whole or not at all, so a part of it may be the reason.
 
@@ -217,6 +204,14 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release connections; never raises."""
+
+
+def deleted(name: str, experiment_id: str) -> Refused:
+    """Why nothing can be stored into the experiment ``name``."""
+    return Refused(
+        f"the MLflow experiment {name!r} is deleted; `mlflow experiments restore -x {experiment_id}` brings it back, "
+        "--project chooses another"
+    )
 
 
 def put_text(artifact_uri: str, path: str, text: str) -> None:

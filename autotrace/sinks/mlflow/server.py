@@ -18,7 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from autotrace.redact.masking import without_password
 from autotrace.sinks.http import retry_after
 from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
-from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, put_text
+from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, deleted, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.protocol import Refused, Unavailable
 
@@ -65,10 +65,7 @@ class ServerStore:
             return None
         experiment = self._json(answer)["experiment"]
         if experiment.get("lifecycle_stage") == "deleted":
-            raise Refused(
-                f"the MLflow experiment {name!r} is deleted; `mlflow experiments restore -x "
-                f"{experiment['experiment_id']}` brings it back, --project chooses another"
-            )
+            raise deleted(name, experiment["experiment_id"])
         return str(experiment["experiment_id"])
 
     def _create(self, name: str) -> str:

@@ -64,15 +64,16 @@ class MlflowSink:
         elif name == "mlflow":
             self._run = dict(value)
 
-    def _awaited(self) -> bool:
-        """veRL will open an MLflow run of its own and has not reported it yet."""
+    def _await_run(self) -> None:
+        """Raises ``Unavailable`` while veRL will open an MLflow run of its own and has not reported it yet."""
         logger = self._config.get("logger")
         loggers = [logger] if isinstance(logger, str) else logger if isinstance(logger, list) else []
         if self._run or "mlflow" not in loggers:
-            return False
+            return
         if self._waiting_since is None:
             self._waiting_since = time.monotonic()
-        return time.monotonic() - self._waiting_since < RUN_WAIT
+        if time.monotonic() - self._waiting_since < RUN_WAIT:
+            raise Unavailable("waiting for the MLflow run of veRL's own logger", retry_after=1.0)
 
     def _opened(self) -> Store:
         if self._store is None:
@@ -120,8 +121,7 @@ class MlflowSink:
 
     def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
         """See ``Reporter``: into the run of the trainer's own logger."""
-        if self._awaited():
-            raise Unavailable("waiting for the MLflow run of veRL's own logger", retry_after=1.0)
+        self._await_run()
         if not self._run:
             return
         store = self._opened()
@@ -141,8 +141,7 @@ class MlflowSink:
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """See ``Sink``."""
-        if self._awaited():
-            raise Unavailable("waiting for the MLflow run of veRL's own logger", retry_after=1.0)
+        self._await_run()
         store = self._opened()
         run_id = self._run_id()
         rejected: dict[str, str] = {}

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
 from autotrace.sinks.mlflow.lean import store_class
 from autotrace.sinks.mlflow.rows import Contents
-from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, put_text
+from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, deleted, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.mlflow.uri import artifact_root, initialise, sqlite_path
 from autotrace.sinks.protocol import Refused, Unavailable
@@ -32,9 +32,8 @@ class SqlStore:
     """The store at ``uri``; creates an SQLite file that is not there. Raises ``Refused`` when MLflow cannot open it."""
 
     def __init__(self, uri: str) -> None:
-        logging.getLogger("mlflow.store.db.utils").setLevel(
-            logging.CRITICAL
-        )  # prints whole statements, prompts included
+        # prints whole statements, prompts included
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         from sqlalchemy import create_engine
         from sqlalchemy.exc import OperationalError
 
@@ -90,10 +89,7 @@ class SqlStore:
     def _get_or_create(self, name: str) -> str:
         experiment_id, active = self._through_store(name) if self._tables is None else self._tables.experiment(name)
         if not active:
-            raise Refused(
-                f"the MLflow experiment {name!r} is deleted; `mlflow experiments restore -x "
-                f"{experiment_id}` brings it back, --project chooses another"
-            )
+            raise deleted(name, experiment_id)
         return experiment_id
 
     def _through_store(self, name: str) -> tuple[str, bool]:

@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,7 +29,7 @@ from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.http import retry_after
 from autotrace.sinks.otlp import endpoint
 from autotrace.sinks.otlp.spans import otel_span, size_of
-from autotrace.sinks.protocol import Delivered, Refused, Rejected, Sink, Unavailable, culprits
+from autotrace.sinks.protocol import Delivered, Refused, Rejected, Sink, Unavailable, batches, culprits
 from autotrace.trajectory.model import Trajectory
 
 REQUEST_BYTES = 4_000_000
@@ -74,8 +75,10 @@ class OtlpSink(Sink):
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Send ``trajectories``; see ``sinks.protocol``."""
         reasons: dict[str, str] = {}
-        for batch in self._batches(trajectories):
-            self._store(batch, reasons)
+        for first in range(0, len(trajectories), REQUEST_TRACES):
+            new = chain.from_iterable(map(self._new, trajectories[first : first + REQUEST_TRACES]))
+            for batch in batches(new, lambda item: size_of(item[1]), REQUEST_BYTES):
+                self._store(batch, reasons)
         if reasons:
             if not self._accepted and self._rejected:
                 raise Refused(f"{_receiver()} rejected everything: {next(iter(reasons.values()))}")
@@ -90,21 +93,6 @@ class OtlpSink(Sink):
         if self._exporter is not None:
             self._exporter.shutdown()  # type: ignore[no-untyped-call]
             self._exporter = None
-
-    def _batches(self, trajectories: Sequence[Trajectory]) -> Iterator[list[_Item]]:
-        batch: list[_Item] = []
-        size, traces = 0, 0
-        for trajectory in trajectories:
-            traces += 1
-            for item in self._new(trajectory):
-                weight = size_of(item[1])
-                if batch and (size + weight > REQUEST_BYTES or traces > REQUEST_TRACES):
-                    yield batch
-                    batch, size, traces = [], 0, 1
-                batch.append(item)
-                size += weight
-        if batch:
-            yield batch
 
     def _new(self, trajectory: Trajectory) -> Iterator[_Item]:
         """Spans of ``trajectory`` that the receiver does not have yet in this form."""

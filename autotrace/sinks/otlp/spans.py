@@ -66,12 +66,9 @@ def otel_span(trajectory: Trajectory, span: Span, resource: Resource) -> Readabl
 
 def size_of(span: ReadableSpan) -> int:
     """About how many bytes ``span`` takes."""
-    attributes = span.attributes or {}
-    return 500 + sum(40 + (4 * len(value) if not value.isascii() else len(value)) for value in _strings(attributes))
-
-
-def _strings(attributes: Mapping[str, Any]) -> list[str]:
-    return [value if isinstance(value, str) else "" for value in attributes.values()]
+    values = (span.attributes or {}).values()
+    texts = [value for value in values if isinstance(value, str)]
+    return 500 + 40 * len(values) + sum(len(value) if value.isascii() else 4 * len(value) for value in texts)
 
 
 def _context(trajectory: Trajectory, span_id: str) -> SpanContext:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -226,9 +226,6 @@ def _exception(span: Span, error: str) -> str:
 
 
 CALL_BYTES = 3_000_000
-REQUEST_BYTES = 8 * 1024 * 1024
-"""The server takes four times as much; a smaller request ends within the timeout on a slow line."""
-REQUEST_CALLS = 1_000
 BASE64_CHARS = 8 * 1024
 CONTENT = ("inputs", "output", "attributes", "exception")
 """Parts of a call that may be cut."""
@@ -236,7 +233,6 @@ CONTENT = ("inputs", "output", "attributes", "exception")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}\Z")
 _LONG_BASE64 = re.compile(rb'"[A-Za-z0-9+/]{%d,}={0,2}"' % (BASE64_CHARS - 2))
 """One of them in JSON, where none of its characters is escaped; the last two may be ``=``."""
-_Item = TypeVar("_Item")
 
 
 def encoded(call: dict[str, Any]) -> bytes:
@@ -306,17 +302,3 @@ def no_base64(value: Any) -> Any:
     if isinstance(value, list):
         return [no_base64(item) for item in value]
     return value
-
-
-def batches(items: Sequence[tuple[_Item, bytes]]) -> Iterator[list[tuple[_Item, bytes]]]:
-    """``items`` in order, in requests within the limits."""
-    batch: list[tuple[_Item, bytes]] = []
-    size = 0
-    for item in items:
-        if batch and (size + len(item[1]) > REQUEST_BYTES or len(batch) >= REQUEST_CALLS):
-            yield batch
-            batch, size = [], 0
-        batch.append(item)
-        size += len(item[1]) + 1
-    if batch:
-        yield batch

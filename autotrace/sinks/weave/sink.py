@@ -17,14 +17,17 @@ import msgspec
 
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, payload
-from autotrace.sinks.protocol import Delivered, Refused, Rejected, culprits
+from autotrace.sinks.protocol import Delivered, Refused, Rejected, batches, culprits
 from autotrace.sinks.weave import scores
-from autotrace.sinks.weave.calls import CALL_BYTES, Calls, add_facts, batches, call_uuid, encoded, fitted
+from autotrace.sinks.weave.calls import CALL_BYTES, Calls, add_facts, call_uuid, encoded, fitted
 from autotrace.sinks.weave.http import ClientError, Connection, Login, Project, default_entity, project_name
 from autotrace.trajectory.model import Span, Trajectory
 
 DIGEST_CHARS = 43
 """Length of the version of an op."""
+REQUEST_BYTES = 8 * 1024 * 1024
+"""The server takes four times as much; a smaller request ends within the timeout on a slow line."""
+REQUEST_CALLS = 1_000
 PROBES = 3
 """Calls in a row that a server which has accepted nothing yet may reject before delivery stops."""
 _END = ("ended_at", "exception", "output", "summary")
@@ -149,7 +152,7 @@ class WeaveSink:
             outgoing = (self._outgoing(project, calls, trajectory, span) for span in trajectory.spans)
             waiting += [one for one in outgoing if one is not None]
         reasons: dict[str, str] = {}
-        for batch in batches(waiting):
+        for batch in batches(waiting, lambda one: len(one[1]), REQUEST_BYTES, REQUEST_CALLS):
             self._store(project, batch, reasons)
         if reasons:
             self._check(project, ": " + next(iter(reasons.values())), 1)
