@@ -116,7 +116,7 @@ class Shipper:
         self._alerts.settle(self._indexer.open_traces)
         moved = self._couriers.deliver(not self.stopped, coming) | self._reporting.deliver(over)
         self._retention.make_room()
-        return self._verdict(draining, read, living, over), bool(read or settled or looked or moved)
+        return self._verdict(draining, living, over), bool(read or settled or looked or moved)
 
     def _waited_for(self) -> float:
         """Seconds since the first process was first seen to wait for delivery, its last act; 0.0: it does not."""
@@ -163,11 +163,11 @@ class Shipper:
         self._couriers.restart()
         return True
 
-    def _verdict(self, draining: bool, read: bool, living: bool, over: bool) -> str:
+    def _verdict(self, draining: bool, living: bool, over: bool) -> str:
         if not draining:
             return "blocked" if self._couriers.blocked else "running"
-        awaited = read or (living and not over and self._indexer.quiet_for <= IDLE and not self.once)
-        if self._indexer.open_traces or self._outbox.undecided or self._live.waiting or awaited:
+        awaited = living and not over and self._indexer.quiet_for <= IDLE and not self.once
+        if self._indexer.unread or self._indexer.open_traces or self._outbox.undecided or self._live.waiting or awaited:
             return "draining"
         unfinished = self._couriers.unfinished()
         if not unfinished:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -149,12 +148,17 @@ class Loader:
         except (Gone, QueryError) as error:
             raise OSError(str(error)) from error
 
-    def records_of(self, trace_id: str) -> Iterator[tuple[Origin, list[Located]]]:
-        """What was read of a trace before: segments and the records in each; what cannot be read is left out."""
+    def records_of(self, trace_id: str) -> Iterator[tuple[Origin, list[Located] | None]]:
+        """What was read of a trace before: segments and the records in each, None where they cannot be read now. What
+        is gone is left out."""
         offsets_of = self._state.offsets_of(trace_id)
         for segment, name, origin in self._in_order(offsets_of):
-            with suppress(OSError):
+            try:
                 yield origin, list(self._read(name, offsets_of[segment]))
+            except FileNotFoundError:
+                continue
+            except OSError:
+                yield origin, None
 
     def _read(self, name: str, offsets: Sequence[int]) -> Iterator[Located]:
         with opened(self._run_folder, name) as fd:

@@ -23,7 +23,7 @@ from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, OpenTrace
 from autotrace.ship.index.processes import Processes, Segment, Segments
 from autotrace.ship.index.summary import add_facts, begin, fill
-from autotrace.ship.index.traces import AWAKE, Calls, Traces
+from autotrace.ship.index.traces import Calls, Traces
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, SegmentFile, segments
@@ -82,12 +82,14 @@ class Indexer:
         self._segments = Segments(state, run_folder, info.run_id)
         self._facts = FactBook(state)
         self._joins = Joins(state)
-        self._traces = Traces(state, self.loader, self._joins)
+        self._traces = Traces(state, self.loader, self._joins, self._processes)
         self._calls = Calls(self._traces, self._joins, self._processes, self.loader.kept, self._root)
         self._binds = binds_of(state)
         self._clocks: Mapping[str, int] = {}
         self.behind = False
         """More traces are complete than were completed: these go first, or what is read next waits in memory."""
+        self.unread = False
+        """The last round left something for the next one."""
         self._settled_at = time.monotonic()
         self._weight = 4.0
         """What is read takes so many times its bytes in memory, as the last round had it."""
@@ -95,8 +97,7 @@ class Indexer:
         for row in (row for (trace_id,) in unfinished if (row := state.row(trace_id))):
             self._traces.reopen(row)  # continue where the last shipper of this run stopped
             self._joins.wait(row.trace_id, wanted(msgspec.json.decode(row.attributes), row.role))
-            if len(self._traces.open) > AWAKE:
-                self._traces.rest()
+            self._traces.rest()
 
     # -- state, for the shipper ----------------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class Indexer:
     @property
     def open_traces(self) -> int:
         """Number of traces that may still grow."""
-        return len(self._traces.open) + self._traces.asleep
+        return self._traces.count
 
     @property
     def has_room(self) -> bool:
@@ -154,6 +155,7 @@ class Indexer:
 
     def hurry(self) -> None:
         """End the grace period of every trace, for a reader that needs a result now."""
+        self._traces.wake(self._traces.count, over=False)
         for trace in self._traces.open.values():
             trace.touched -= GRACE
 
@@ -183,6 +185,7 @@ class Indexer:
                     read = read or segment.reader.offset != before
             if size > 0:
                 self._weight = 1 + RECORD_BYTES * records / size
+            self.unread = any(segment.has_news(file) for file, segment in news)
             self._state.put_offsets(self._calls.taken())
             self._traces.store()
             self._processes.watch(files, self._segments.readers)
@@ -288,7 +291,7 @@ class Indexer:
             self._settled_at = time.monotonic()
         now, ended, room = self._settled_at, self._processes.has_ended, self.loader.recent.room()
         most = ONCE_PER_ROUND if room is None else min(ONCE_PER_ROUND, room)
-        self._traces.wake(lambda process: over or ended(process), most)
+        self._traces.wake(most, over)
         verdicts = ((trace, trace.verdict(now, ended, over)) for trace in self._traces.open.values())
         settled = list(islice((each for each in verdicts if each[1] is not None), most))
         if settled:
@@ -297,7 +300,7 @@ class Indexer:
                 for trace, verdict in settled:
                     if trace.touched <= now:  # else more of it became known by one of the others
                         self._complete(trace, verdict == "final")
-        self.behind = 0 < len(settled) == most
+        self.behind = 0 < most == sum(trace.row.trace_id not in self._traces.open for trace, _ in settled)
         return len(settled)
 
     def _complete(self, trace: OpenTrace, final: bool) -> None:

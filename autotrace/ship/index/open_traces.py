@@ -91,12 +91,14 @@ class OpenTrace:
         self.news_at = self.touched
 
     @property
-    def may_sleep(self) -> bool:
-        """Until more of it is read, nothing but the end of the one process that is in a call of it can complete it."""
+    def waits_for(self) -> str | None:
+        """The process whose end alone can complete it, until more of it is read; None: something else can, or it
+        belongs to others."""
         row = self.row
-        if row.uid is not None or row.version or not row.name or row.role not in ALONE or self.is_part:
-            return False
-        return self.stored and len(self.open) == 1 and self.root_ended_at is None
+        if row.uid is not None or row.step is not None or row.version or row.role not in ALONE or self.is_part:
+            return None
+        waits = self.stored and len(self.open) == 1 and self.root in self.open
+        return self.open[self.root] if waits and self.root is not None else None
 
     def _is_late(self, at_ns: int) -> bool:
         """After the root's end. By the clock: segments of several processes are read in any order."""
@@ -141,7 +143,7 @@ class OpenTrace:
             if isinstance(record, Open):
                 self.open[record.span] = process
                 if not record.parent:
-                    self.root = record.span
+                    self.root, self.root_host = record.span, _host(process)
             elif isinstance(record, Close):
                 ended.append((record.span, record.at + shift))
         for span, at_ns in ended:

@@ -7,7 +7,6 @@ again."""
 
 from __future__ import annotations
 
-import math
 import time
 from array import array
 from collections.abc import Callable
@@ -27,33 +26,44 @@ from autotrace.trajectory.jsonable import text
 
 AWAKE = 20_000
 """Open traces in memory, about."""
-_ID = 16
-"""Bytes of a trace's id."""
 
 
 class Traces:
     """Those that are open, or of which something new was read."""
 
-    def __init__(self, state: State, loader: Loader, joins: Joins) -> None:
+    def __init__(self, state: State, loader: Loader, joins: Joins, processes: Processes) -> None:
         self._state = state
         self._loader = loader
         self._joins = joins
+        self._processes = processes
         self.open: dict[str, OpenTrace] = {}
         """By id; without those that sleep."""
-        self.asleep = 0
-        """How many sleep: they are open, and only lines of the state."""
-        self._sleepers: dict[str, bytearray] = {}
-        """Process -> ids of traces that fell asleep during a call of it; some may have woken since."""
+        self._sleepers: dict[str, set[bytes]] = {}
+        """Process -> ids of open traces that only its end can complete, and that are not in memory."""
+        self._unread: set[str] = set()
+        """Ids of those whose earlier records could not be read."""
+        self._crowded = AWAKE
+        """More in memory than this are a reason to look who may sleep."""
         self._overfull: dict[str, OpenTrace] = {}
         """Complete ones with too many late calls, as they were when they were completed last."""
         self.last_touched = time.monotonic()
         """When something about one of them was read."""
 
+    @property
+    def count(self) -> int:
+        """How many are open."""
+        return len(self.open) + sum(map(len, self._sleepers.values()))
+
     def reopen(self, row: Row) -> OpenTrace:
-        """A trace of which records were read before; its open calls are derived from them."""
+        """A trace of which records were read before; its open calls are derived from them. While the records of a
+        process cannot be read, it counts as being in a call."""
         trace = self.open[row.trace_id] = OpenTrace(row, stored=not row.complete)
         trace.is_part = OF in msgspec.json.decode(row.attributes)
         for origin, records in self._loader.records_of(row.trace_id):
+            if records is None:
+                trace.open[_UNREAD] = origin.process
+                self._unread.add(row.trace_id)
+                continue
             trace.replay(origin.process, (self._joins.attached(located.record) for located in records), origin.shift)
         return trace
 
@@ -75,8 +85,7 @@ class Traces:
             row = row or self._state.row(trace_id)
             if row is None:
                 return None
-            if row.spans and not row.complete:
-                self.asleep -= 1
+            if self._woken(trace_id):
                 trace = self.reopen(row)
             else:
                 overfull = self._overfull.pop(trace_id, None)
@@ -95,36 +104,45 @@ class Traces:
         self._state.put_counts([trace.row for trace in changed if trace.stored])
         for trace in changed:
             trace.dirty, trace.stored = False, True
-        if len(self.open) > AWAKE:
-            self.rest()
+        self.rest()
 
     def rest(self) -> None:
-        """Let those sleep that may, until half of the places are free."""
+        """Where many are open, let those sleep that may, until half of the places are free."""
+        if len(self.open) <= self._crowded:
+            return
         for trace_id, trace in [*self.open.items()]:
             if len(self.open) <= AWAKE // 2:
                 break
-            if trace.may_sleep:
+            process = trace.waits_for
+            if process is not None and not self._processes.has_ended(process):
                 del self.open[trace_id]
                 self._loader.kept.drop(trace_id)
-                (process,) = trace.open.values()
-                self._sleepers.setdefault(process, bytearray()).extend(bytes.fromhex(trace_id))
-                self.asleep += 1
+                self._sleepers.setdefault(process, set()).add(bytes.fromhex(trace_id))
+        self._crowded = max(AWAKE, 2 * len(self.open))
 
-    def wake(self, is_over: Callable[[str], bool], most: int) -> None:
-        """Wake ``most`` of those whose process ``is_over``: they are complete."""
-        for process in [process for process in self._sleepers if is_over(process)]:
+    def wake(self, most: int, over: bool) -> None:
+        """Wake ``most`` of those whose process has ended; ``over``: of all. Try again what could not be read."""
+        for trace_id in [*self._unread]:
+            self._unread.discard(trace_id)
+            if trace_id in self.open:
+                self.reopen(self.open[trace_id].row)
+        for process in [one for one in self._sleepers if over or self._processes.has_ended(one)]:
             ids = self._sleepers[process]
             while ids and most > 0:
-                trace_id = ids[-_ID:].hex()
-                del ids[-_ID:]
-                row = None if trace_id in self.open else self._state.row(trace_id)
-                if row is not None and not row.complete:
-                    trace = self.open[trace_id] = OpenTrace(row, {0: process}, touched=-math.inf, stored=True)
-                    trace.dirty = False
-                    self.asleep -= 1
-                    most -= 1
+                most -= 1
+                row = self._state.row(ids.pop().hex())
+                if row is not None:
+                    self.reopen(row)
             if not ids:
                 del self._sleepers[process]
+
+    def _woken(self, trace_id: str) -> bool:
+        """Whether it slept; it does no longer."""
+        own = bytes.fromhex(trace_id)
+        sleepers = next((ids for ids in self._sleepers.values() if own in ids), set[bytes]())
+        slept = own in sleepers
+        sleepers.discard(own)
+        return slept
 
     def completed(self, trace: OpenTrace) -> None:
         """It has become a line of the state."""
@@ -132,6 +150,8 @@ class Traces:
             self._overfull[trace.row.trace_id] = trace
 
 
+_UNREAD = 0
+"""Stands for calls in records that cannot be read."""
 Offsets = dict[tuple[str, int], "array[int]"]
 """(Trace id, segment) -> where the records read in this round lie."""
 _Latest = tuple[OpenTrace, "array[int]", list[Located] | None]

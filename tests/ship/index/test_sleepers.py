@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotrace.run.info import RunInfo
+from autotrace.ship.assembly import loader as loading
 from autotrace.ship.index import indexer as indexing
 from autotrace.ship.index import open_traces, traces
 from autotrace.ship.index.indexer import Indexer
+from autotrace.ship.index.open_traces import OpenTrace
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
@@ -22,7 +27,6 @@ from tests.ship.spools import Process, new_run
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(traces, "AWAKE", 4)
-    monkeypatch.setattr(indexing, "AWAKE", 4)
     monkeypatch.setattr(open_traces, "GRACE", 0.0)
     return new_run(tmp_path, main_pid=os.getpid())
 
@@ -43,6 +47,12 @@ def begun(process: Process, count: int) -> list[tuple[bytes, int]]:
     """Traces of one call each, which runs."""
     ids = [os.urandom(16) for _ in range(count)]
     return [(trace, process.open(trace, "span")) for trace in ids]
+
+
+def settle(indexer: Indexer, over: bool = False) -> None:
+    indexer.hurry()
+    while indexer.settle(over):
+        pass
 
 
 def in_memory(indexer: Indexer) -> int:
@@ -69,8 +79,7 @@ def test_the_end_of_a_call_completes_its_trace(run: Path) -> None:
     for trace, span in calls[:3]:
         process.close(trace, span, output=1)
     read(indexer)
-    while indexer.settle(over=False):
-        pass
+    settle(indexer)
     assert complete(run) == {trace.hex(): "OK" for trace, _ in calls[:3]} and indexer.open_traces == 17
 
 
@@ -87,9 +96,84 @@ def test_more_calls_of_a_trace_keep_it_open(run: Path) -> None:
     assert indexer.settle(over=False) == 0 and indexer.open_traces == 20
     process.close(trace, span)
     read(indexer)
-    while indexer.settle(over=False):
-        pass
+    settle(indexer)
     assert complete(run) == {trace.hex(): "OK"} and indexer.open_traces == 19
+
+
+def test_a_late_call_is_late_for_what_slept_too(run: Path) -> None:
+    process = Process(run)
+    trace, span = begun(process, 20)[0]
+    indexer = reading(run)
+    process.close(trace, span)
+    process.open(trace, "tool", span)
+    read(indexer)
+    indexer.look_at_locks()
+    process.exit()
+    read(indexer)
+    settle(indexer)
+    assert {row.trace_id: row.late_spans for row in State.of_run(run).rows("late_spans")} == {trace.hex(): 1}
+
+
+def test_what_cannot_be_read_for_a_moment_does_not_complete(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(run)
+    trace, span = begun(process, 20)[0]
+    indexer = reading(run)
+    process.fact("reward", 0.5, trace)
+    with monkeypatch.context() as broken:
+        broken.setattr(loading, "opened", raising(OSError(errno.EIO, "input/output error")))
+        read(indexer)
+        assert indexer.settle(over=False) == 0
+    process.close(trace, span)
+    read(indexer)
+    settle(indexer)
+    assert complete(run) == {trace.hex(): "OK"}
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def raises(*_: object, **__: object) -> Any:
+        raise error
+
+    return raises
+
+
+def test_what_cannot_be_completed_for_a_moment_holds_nothing_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as are completed at once."""
+    monkeypatch.setattr(indexing, "ONCE_PER_ROUND", 3)
+    process = Process(run)
+    calls = begun(process, 3)
+    for trace, span in calls:
+        process.close(trace, span)
+    indexer = reading(run)
+    with monkeypatch.context() as broken:
+        broken.setattr(indexer.loader, "look", raising(OSError(errno.EIO, "input/output error")))
+        indexer.settle(over=False)
+        assert not indexer.behind and not complete(run)
+    settle(indexer)
+    assert complete(run) == {trace.hex(): "OK" for trace, _ in calls}
+
+
+def test_many_that_cannot_sleep_cost_no_look_each_round(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(run)
+    for _ in range(20):
+        trace = os.urandom(16)
+        process.open(trace, "tool", process.open(trace, "agent"))
+    looked: list[OpenTrace] = []
+    waits = OpenTrace.waits_for.fget
+    monkeypatch.setattr(OpenTrace, "waits_for", property(lambda trace: looked.append(trace) or waits(trace)))
+    indexer = reading(run)
+    for number in range(20):
+        process.fact("step", number)
+        read(indexer)
+    assert in_memory(indexer) == 20 and len(looked) <= 60, "20 at 5, then at 10, then at 20"
+    looked.clear()
+    assert in_memory(reading(run)) == 20 and len(looked) <= 60
+
+
+def test_steps_stay_in_memory(run: Path) -> None:
+    process = Process(run)
+    for _ in range(20):
+        process.open(os.urandom(16), "agent", attributes={"step": 1})
+    assert in_memory(reading(run)) == 20
 
 
 @pytest.mark.parametrize("started_anew", [False, True])
@@ -113,8 +197,7 @@ def test_the_end_of_the_run_completes_them_all(run: Path) -> None:
     process = Process(run)
     calls = begun(process, 20)
     indexer = reading(run)
-    while indexer.settle(over=True):
-        pass
+    settle(indexer, over=True)
     assert complete(run) == {trace.hex(): "INTERRUPTED" for trace, _ in calls} and indexer.open_traces == 0
 
 
