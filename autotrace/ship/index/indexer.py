@@ -163,7 +163,7 @@ class Indexer:
 
     def round(self) -> bool:
         """Read what is new in all segments and store it in one transaction; True when there was any."""
-        read = False
+        read = self.unread = False
         files = segments(self._run_folder)
         with self._state:
             news = [(file, segment) for file in files if (segment := self._segments.of(file)).has_news(file)]
@@ -173,19 +173,21 @@ class Indexer:
             part = min(1.0, ROUND_BYTES / max(1, unread.total() * self._weight))
             left = {process: max(LEAST_BYTES, int(size * part)) for process, size in unread.items()}
             records = size = 0
-            for _, segment in news:
+            for file, segment in news:
                 before = segment.reader.offset
-                if left[segment.process] > 0:
+                if left[segment.process] <= 0:
+                    self.unread = True
+                else:
                     located = self._segments.read(segment, left[segment.process], self._processes)
                     if located and segment.reader.header is not None:
                         self._apply(segment, segment.reader.header, located)
                     self._segments.remember(segment)
                     left[segment.process] -= max(0, segment.reader.offset - before)
                     records, size = records + len(located), size + segment.reader.offset - before
-                    read = read or segment.reader.offset != before
+                    if segment.reader.offset != before:
+                        read, self.unread = True, self.unread or segment.has_news(file)
             if size > 0:
                 self._weight = 1 + RECORD_BYTES * records / size
-            self.unread = any(segment.has_news(file) for file, segment in news)
             self._state.put_offsets(self._calls.taken())
             self._traces.store()
             self._processes.watch(files, self._segments.readers)

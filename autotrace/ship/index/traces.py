@@ -38,7 +38,7 @@ class Traces:
         self._processes = processes
         self.open: dict[str, OpenTrace] = {}
         """By id; without those that sleep."""
-        self._sleepers: dict[str, set[bytes]] = {}
+        self._sleepers: dict[str, set[str]] = {}
         """Process -> ids of open traces that only its end can complete, and that are not in memory."""
         self._unread: set[str] = set()
         """Ids of those whose earlier records could not be read."""
@@ -117,7 +117,7 @@ class Traces:
             if process is not None and not self._processes.has_ended(process):
                 del self.open[trace_id]
                 self._loader.kept.drop(trace_id)
-                self._sleepers.setdefault(process, set()).add(bytes.fromhex(trace_id))
+                self._sleepers.setdefault(process, set()).add(trace_id)
         self._crowded = max(AWAKE, 2 * len(self.open))
 
     def wake(self, most: int, over: bool) -> None:
@@ -130,19 +130,17 @@ class Traces:
             ids = self._sleepers[process]
             while ids and most > 0:
                 most -= 1
-                row = self._state.row(ids.pop().hex())
-                if row is not None:
+                if (row := self._state.row(ids.pop())) is not None:
                     self.reopen(row)
             if not ids:
                 del self._sleepers[process]
 
     def _woken(self, trace_id: str) -> bool:
         """Whether it slept; it does no longer."""
-        own = bytes.fromhex(trace_id)
-        sleepers = next((ids for ids in self._sleepers.values() if own in ids), set[bytes]())
-        slept = own in sleepers
-        sleepers.discard(own)
-        return slept
+        holding = [ids for ids in self._sleepers.values() if trace_id in ids]
+        for ids in holding:
+            ids.remove(trace_id)
+        return bool(holding)
 
     def completed(self, trace: OpenTrace) -> None:
         """It has become a line of the state."""

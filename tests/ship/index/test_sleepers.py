@@ -19,6 +19,7 @@ from autotrace.ship.index.open_traces import OpenTrace
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
+from autotrace.spool import reader
 from autotrace.spool.records import Fact
 from tests.ship.index.test_indexer import Queue
 from tests.ship.spools import Process, new_run
@@ -217,5 +218,24 @@ def test_nothing_is_done_while_something_is_unread(tmp_path: Path, monkeypatch: 
     trace, span = begun(process, 1)[0]
     process.close(trace, span)
     process.exit()
+    assert ship(run, once=True).state == "done"
+    assert [row.status for row in of_run(run).select(roots=True)] == ["OK"]
+
+
+def test_a_segment_that_cannot_be_read_holds_no_end_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run(tmp_path)
+    process, other = Process(run), Process(run, "node-2-aa")
+    for each in (process, other):
+        trace, span = begun(each, 1)[0]
+        each.close(trace, span)
+        each.exit()
+    real = reader.opened
+
+    def failing(folder: str | Path, name: str) -> Any:
+        if name == other.path.name:
+            raise OSError(errno.EIO, "input/output error")
+        return real(folder, name)
+
+    monkeypatch.setattr(reader, "opened", failing)
     assert ship(run, once=True).state == "done"
     assert [row.status for row in of_run(run).select(roots=True)] == ["OK"]
