@@ -126,10 +126,14 @@ def some() -> None:
 
 
 def out_of_memory() -> None:
-    """No more memory is to be had: allocations fail in every thread until the host gives up, as C++ does."""
+    """No more memory is to be had: allocations fail in every thread until the host gives up, as C++ does, or is ended:
+    CPython goes round in its own loop where an exception is handled and there is no memory for the number of the
+    instruction (``exception_unwind``)."""
     import resource
+    import signal
 
     settings()
+    signal.setitimer(signal.ITIMER_REAL, 10.0)  # nobody handles it: it needs no memory
     calls(20, 0.001)
     flusher.flush()
     with open("/proc/self/statm") as file:
