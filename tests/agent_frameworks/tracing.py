@@ -14,6 +14,7 @@ from typing import Any
 from autotrace.ship.readers import of_run
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.server import TEXT, serving
+from tests.folders import contents
 from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +81,7 @@ def run_ways(framework: str, folder: Path, ways: Iterable[str]) -> Path:
     run, printed = run_program(framework, folder, SPEC.format(framework=framework))
     answers = [line for line in printed if line.endswith(TEXT)]
     assert answers == [f"{way} {TEXT}" for way in ways], "the program noticed"
-    assert not any(b"sk-secret" in path.read_bytes() for path in run.rglob("*") if path.is_file())
+    assert not any(b"sk-secret" in text for text in contents(run).values())
     return run
 
 

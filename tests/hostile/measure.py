@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import stat
 import subprocess
 import sys
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import Any
 
 from autotrace.spool.reader import SegmentReader, segments
 from autotrace.spool.records import Close, Counters, Open
+from tests.folders import contents, modes
 
 from .programs import MARK
 
@@ -74,15 +74,13 @@ class Observed:
 
     def on_disk(self, secrets: Mapping[str, str]) -> list[str]:
         """Names of the ``secrets`` that stand in some file of the run directory, or were printed to stderr."""
-        contents = [path.read_bytes() for path in self.run_dir.rglob("*") if path.is_file()]
-        contents.append(self.stderr.encode())
-        return [name for name, secret in secrets.items() if any(secret.encode() in content for content in contents)]
+        texts = [*contents(self.run_dir).values(), self.stderr.encode()]
+        return [name for name, secret in secrets.items() if any(secret.encode() in text for text in texts)]
 
     def readable_by_others(self) -> list[str]:
         """Files and folders below the run directory that anybody but the owner may use, with their modes."""
-        paths = [path for path in self.run_dir.rglob("*") if not path.is_symlink()]
-        modes = {path: stat.S_IMODE(path.stat().st_mode) for path in paths}
-        return [f"{path.relative_to(self.run_dir)} {mode:o}" for path, mode in modes.items() if mode & 0o077]
+        found = modes(self.run_dir)
+        return [f"{path.relative_to(self.run_dir)} {mode:o}" for path, mode in found.items() if mode & 0o077]
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

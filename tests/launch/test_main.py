@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from autotrace.ship.readers import of_run
+from tests.folders import modes
 from tests.places import SHOW, Place
 from tests.waiting import DEADLINE, until
 
@@ -213,7 +214,7 @@ def test_a_run_directory_that_others_can_read_is_said_once(place: Place) -> None
     )
     assert quiet.stderr == "" and "other users" not in private.stderr
     assert all(run.stat().st_mode & 0o777 == 0o700 for run in place.runs())
-    assert {path.stat().st_mode & 0o777 for path in directory.rglob("*") if path.is_file()} == {0o600}
+    assert {mode for path, mode in modes(directory).items() if not path.is_dir()} == {0o600}
 
 
 class TestRefusals:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autotrace.launch import run_setup
 from autotrace.launch.options import Options
+from tests.folders import modes
 from tests.places import Place
 
 
@@ -25,8 +26,8 @@ def test_only_the_owner_can_read_a_run(place: Place) -> None:
     place.launch(["python", "-c", ""])
     (run,) = place.runs()
 
-    modes = {path: path.stat().st_mode & 0o777 for path in [run, *run.rglob("*")]}
-    assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
+    found = {run: run.stat().st_mode & 0o777, **modes(run)}
+    assert {path: oct(mode) for path, mode in found.items() if mode & 0o077} == {}
 
 
 def test_the_environment_of_the_command(place: Place) -> None:

@@ -22,6 +22,7 @@ from autotrace.ship import alerts, live_findings
 from autotrace.ship.process import log_to_file
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.tables import hung
+from tests.folders import contents
 from tests.places import Place, installation, place  # noqa: F401 - fixtures
 from tests.ship.spools import Process, attributes, new_run
 from tests.ship.test_live_findings import CONFIG, group
@@ -190,7 +191,7 @@ def test_an_address_that_nobody_listens_at_holds_nothing_up_and_is_not_told(
     log_to_file(run)
     assert shipped(run) == ["alerts to 127.0.0.1: 1 were refused: nobody listens"]
     assert (run / "trajectories.jsonl").exists(), "delivered meanwhile"
-    written = [file for file in run.rglob("*") if file.is_file() and SECRET.encode() in file.read_bytes()]
+    written = [file for file, text in contents(run).items() if SECRET.encode() in text]
     assert not written
 
 

@@ -16,6 +16,7 @@ from autotrace.trajectory.model import Span, Trajectory
 from tests.agent_frameworks.server import ARGUMENTS, TEXT
 from tests.agent_frameworks.tracing import ROOT, TIMEOUT, python_of, run_program, trajectories_of
 from tests.docs.printed_trees import assert_shows, on_page
+from tests.folders import contents
 
 CHAINS = ("chain", "chain_stream", "chain_later", "chain_stream_later")
 ANSWERS = ("invoke", "stream", "ainvoke", "astream", "own_graph", "refused", *CHAINS, "interrupted")
@@ -135,4 +136,4 @@ def test_every_target_was_bound_and_called_and_no_key_was_recorded(run: Path) ->
     assert len(targets) == 16
     for target in targets:
         assert (list(target["states"]), bool(target["calls"])) == (["bound"], True), target
-    assert not any(b"sk-secret" in path.read_bytes() for path in run.rglob("*") if path.is_file())
+    assert not any(b"sk-secret" in text for text in contents(run).values())

@@ -14,6 +14,7 @@ from autotrace.insight.settings import Settings
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.nemo_gym.model import serving
 from tests.agent_frameworks.tracing import run_bare, run_program, trajectories_of
+from tests.folders import contents
 
 Told = list[tuple[dict[str, Any], Trajectory]]
 
@@ -27,7 +28,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     assert printed == run_bare("nemo_gym", bare, "program", serving=serving)
     recorded = trajectories_of(run)
     assert {one.root.role for one in recorded} == {"trajectory"}, "a call outside of its rollout was recorded"
-    assert not any(b"sk-secret" in path.read_bytes() for path in run.rglob("*") if path.is_file())
+    assert not any(b"sk-secret" in text for text in contents(run).values())
     rollouts = {(one.attributes["sample_index"], one.attributes["rollout_n"]): one for one in recorded}
     rows = [json.loads(line) for line in printed]
     assert len(rows) == len(recorded) == len(rollouts) == 4

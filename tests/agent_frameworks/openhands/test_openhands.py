@@ -15,6 +15,7 @@ from autotrace.insight.settings import Settings
 from autotrace.trajectory.chains import Tree
 from autotrace.trajectory.model import Span, Trajectory
 from tests.agent_frameworks.tracing import run_bare, run_program, trajectories_of
+from tests.folders import contents
 
 Played = dict[str, tuple[dict[str, Any], Trajectory]]
 
@@ -25,7 +26,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder: Path = tmp_path_factory.mktemp("openhands")
     run, printed = run_program("openhands", folder)
     assert printed == run_bare("openhands", folder, "program")
-    assert not any(b"sk-secret" in path.read_bytes() for path in run.rglob("*") if path.is_file())
+    assert not any(b"sk-secret" in text for text in contents(run).values())
     seen, recorded = [json.loads(line) for line in printed], trajectories_of(run)
     assert [one.root.name for one in recorded] == ["openhands"] * len(seen)
     return {one["way"]: (one, trajectory) for one, trajectory in zip(seen, recorded, strict=True)}
