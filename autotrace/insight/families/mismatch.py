@@ -49,7 +49,7 @@ class _Row(NamedTuple):
 
 def differs(step: Step, history: History) -> Iterator[Hit]:
     """The step as a whole; single trajectories of it, which do not count for the whole."""
-    rows = [row for record in step.training if not _is_stale(record, step) and (row := _row(record)) is not None]
+    rows = [row for record in step.training if (row := _row(record)) is not None and not _is_stale(record, step)]
     if not rows:
         return
     middle = median(row.mean for row in rows)
@@ -124,7 +124,7 @@ def place(record: Record, at: int | None) -> tuple[int | None, int | None]:
 
 def grows(step: Step, history: History) -> Iterator[Hit]:
     """Those whose tokens were recorded: the last turn of a response, or its last quarter, against the first."""
-    records = [record for record in step.training if not _is_stale(record, step)]
+    records = [one for one in step.training if one.members("token_facts") and not _is_stale(one, step)]
     for name, words in (("by_turn", ("first turn", "last")), ("by_length", ("first quarter", "last"))):
         rows = [(record, ends) for record in records if (ends := _ends(record, name))]
         first = sum(ends[0] for _, ends in rows) / max(1, len(rows))

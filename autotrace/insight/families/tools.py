@@ -137,10 +137,11 @@ def slow(step: Step, history: History) -> Iterator[Hit]:
     for record in step.records:
         for tool in record.profile.tools:
             longest.setdefault(tool.name, []).append(tool.longest)
+    usually = {name: median(times) for name, times in longest.items() if len(times) >= 4}
     for record in step.records:
         for tool in record.profile.tools:
-            usual = median(longest[tool.name])
-            if len(longest[tool.name]) >= 4 and tool.longest > max(SLOW_SECONDS, SLOW_TIMES * usual):
+            usual = usually.get(tool.name)
+            if usual is not None and tool.longest > max(SLOW_SECONDS, SLOW_TIMES * usual):
                 note = f"{tool.name}: {tool.longest:.1f} s, usually {usual:.2g} s"
                 yield Hit("AT-TOOL-SLOW", record, None, None, note, tool.name, tool.longest - usual)
 

@@ -44,7 +44,7 @@ from autotrace.spool.records import (
 from autotrace.spool.writer import file_name
 from autotrace.trajectory.jsonable import jsonable
 
-ROUND_BYTES, LEAST_BYTES, RECORD_BYTES = 16 << 20, 4 << 10, 600
+ROUND_BYTES, LEAST_BYTES, RECORD_BYTES = 12 << 20, 4 << 10, 600
 """Read in one transaction at most, about (four times as much takes 30 to 50 MB more memory and is no quicker), and of
 the segments of one process at least; what a record takes in memory beside its bytes, which counts as well. Of each the
 same part of what is unread: what belongs together was written at the same time, and a trace must not be complete before

@@ -24,7 +24,7 @@ from autotrace.spool.reader import Located
 from autotrace.spool.records import OF, Close, Open
 from autotrace.trajectory.jsonable import text
 
-AWAKE = 20_000
+AWAKE = 10_000
 """Open traces in memory, about."""
 
 
