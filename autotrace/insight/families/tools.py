@@ -133,17 +133,16 @@ def rates(step: Step, history: History) -> Iterator[Hit]:
 
 def slow(step: Step, history: History) -> Iterator[Hit]:
     """Calls that take far longer than the tool's usual one."""
+    used = [(record, tool) for record in step.records for tool in record.profile.tools]
     longest: dict[str, list[float]] = {}
-    for record in step.records:
-        for tool in record.profile.tools:
-            longest.setdefault(tool.name, []).append(tool.longest)
+    for _, tool in used:
+        longest.setdefault(tool.name, []).append(tool.longest)
     usually = {name: median(times) for name, times in longest.items() if len(times) >= 4}
-    for record in step.records:
-        for tool in record.profile.tools:
-            usual = usually.get(tool.name)
-            if usual is not None and tool.longest > max(SLOW_SECONDS, SLOW_TIMES * usual):
-                note = f"{tool.name}: {tool.longest:.1f} s, usually {usual:.2g} s"
-                yield Hit("AT-TOOL-SLOW", record, None, None, note, tool.name, tool.longest - usual)
+    for record, tool in used:
+        usual = usually.get(tool.name)
+        if usual is not None and tool.longest > max(SLOW_SECONDS, SLOW_TIMES * usual):
+            note = f"{tool.name}: {tool.longest:.1f} s, usually {usual:.2g} s"
+            yield Hit("AT-TOOL-SLOW", record, None, None, note, tool.name, tool.longest - usual)
 
 
 OF_TRAJECTORY = (outcomes, repeated, not_parsed)
