@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any
 
 import pytest
 
 from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.families import tools
 from autotrace.insight.records import Record
 from autotrace.insight.step_lines import line
 from autotrace.insight.words import amount, worst
@@ -263,3 +265,11 @@ def test_a_detector_that_raises_costs_itself_only(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(registry, "OF_STEP", (broken,))
     monkeypatch.setattr(registry, "OF_GROUP", (broken,))
     assert codes([record(0, marks=[Mark("AT-TURN-LIMIT", 1)]), record(1)]) == {"AT-TURN-LIMIT"}
+
+
+def test_what_a_tool_usually_takes_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of thousands of rollouts took a second for it."""
+    asked: list[object] = []
+    monkeypatch.setattr(tools, "median", lambda times: asked.append(times) or median(times))
+    made = [record(n, reward=n % 2, tools=[ToolUse("search", 1, 0, 1.0, 90.0 if n == 7 else 1.0)]) for n in range(40)]
+    assert "AT-TOOL-SLOW" in codes(made) and len(asked) == 1

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as parquet
 import pytest
 
 from autotrace.tables import writer
@@ -39,6 +40,14 @@ def same(folder: Path, *expected: Trajectory) -> None:
     """These are there, and nothing else."""
     found = trajectories(folder)
     assert {id: fields(one) for id, one in found.items()} == {one.trace_id: fields(one) for one in expected}
+
+
+def test_log_probabilities_are_sorted_by_the_places_of_their_bytes(tmp_path: Path) -> None:
+    Tables(tmp_path, RUN).write([made()])
+    (path,) = (tmp_path / "tables" / "turns").glob("*.parquet")
+    group = parquet.ParquetFile(path).metadata.row_group(0)
+    columns = {group.column(n).path_in_schema: group.column(n).encodings for n in range(group.num_columns)}
+    assert "BYTE_STREAM_SPLIT" in columns["rollout_log_probs.list.element"]
 
 
 # -- versions and facts ------------------------------------------------------------------------------------------------

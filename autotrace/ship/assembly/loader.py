@@ -27,7 +27,6 @@ from autotrace.trajectory.model import Trajectory
 
 STORED = 1 << 20
 """Bytes of memory that one from the tables takes, about."""
-_PER_TRACE = ("removed", "joins", "facts")
 MAX_ORIGINS = 4096
 """Segments of which is remembered what their records need."""
 
@@ -68,8 +67,8 @@ class Loader:
         """More may be known of the run by now. To be called before traces are looked at or loaded, any number of them:
         what is known of the run alone is then read once for all."""
         self.about.refresh()
-        found = self._state.db.execute(f"SELECT {', '.join(f'EXISTS (SELECT 1 FROM {table})' for table in _PER_TRACE)}")
-        self._some_removed, self._some_joined, self._some_facts = map(bool, found.fetchone())
+        some = "SELECT EXISTS (SELECT 1 FROM removed), EXISTS (SELECT 1 FROM joins), EXISTS (SELECT 1 FROM facts)"
+        self._some_removed, self._some_joined, self._some_facts = map(bool, self._state.db.execute(some).fetchone())
         if self._tables is not None:
             self._tables.close()
             self._tables = None

@@ -17,6 +17,7 @@ import msgspec
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.loader import Loader, anchor, facts_of
+from autotrace.ship.assembly.recent import OVERHEAD_BYTES
 from autotrace.ship.index import facts
 from autotrace.ship.index.facts import FactBook
 from autotrace.ship.index.joins import Joins, wanted
@@ -44,11 +45,11 @@ from autotrace.spool.records import (
 from autotrace.spool.writer import file_name
 from autotrace.trajectory.jsonable import jsonable
 
-ROUND_BYTES, LEAST_BYTES, RECORD_BYTES = 12 << 20, 4 << 10, 600
+ROUND_BYTES, LEAST_BYTES = 12 << 20, 4 << 10
 """Read in one transaction at most, about (four times as much takes 30 to 50 MB more memory and is no quicker), and of
-the segments of one process at least; what a record takes in memory beside its bytes, which counts as well. Of each the
-same part of what is unread: what belongs together was written at the same time, and a trace must not be complete before
-what another process recorded of it is read."""
+the segments of one process at least; what a record takes in memory beside its bytes counts as well. Of each the same
+part of what is unread: what belongs together was written at the same time, and a trace must not be complete before what
+another process recorded of it is read."""
 ONCE_PER_ROUND = 256
 """Traces completed in one transaction at most."""
 _CONFIG_KEYS = ("project_name", "experiment_name")
@@ -93,11 +94,11 @@ class Indexer:
         self._settled_at = time.monotonic()
         self._weight = 4.0
         """What is read takes so many times its bytes in memory, as the last round had it."""
-        unfinished = state.db.execute("SELECT trace_id FROM traces WHERE complete = 0").fetchall()
-        for row in (row for (trace_id,) in unfinished if (row := state.row(trace_id))):
-            self._traces.reopen(row)  # continue where the last shipper of this run stopped
-            self._joins.wait(row.trace_id, wanted(msgspec.json.decode(row.attributes), row.role))
-            self._traces.rest()
+        for (trace_id,) in state.db.execute("SELECT trace_id FROM traces WHERE complete = 0").fetchall():
+            if (row := state.row(trace_id)) is not None:  # continue where the last shipper of this run stopped
+                self._traces.reopen(row)
+                self._joins.wait(trace_id, wanted(msgspec.json.decode(row.attributes), row.role))
+                self._traces.rest()
 
     # -- state, for the shipper ----------------------------------------------------------------------------------------
 
@@ -187,7 +188,7 @@ class Indexer:
                     if segment.reader.offset != before:
                         read, self.unread = True, self.unread or segment.has_news(file)
             if size > 0:
-                self._weight = 1 + RECORD_BYTES * records / size
+                self._weight = 1 + OVERHEAD_BYTES * records / size
             self._state.put_offsets(self._calls.taken())
             self._traces.store()
             self._processes.watch(files, self._segments.readers)

@@ -73,6 +73,8 @@ class OpenTrace:
     dirty: bool = True
     is_part: bool = False
     """It belongs to another trajectory, whose id was not read yet."""
+    unread: bool = False
+    """Earlier records of it could not be read."""
     stored: bool = False
     """``row`` is in the state but for its counts (``State.put_counts``)."""
 
@@ -97,8 +99,9 @@ class OpenTrace:
         row = self.row
         if row.uid is not None or row.step is not None or row.version or row.role not in ALONE or self.is_part:
             return None
-        waits = self.stored and len(self.open) == 1 and self.root in self.open
-        return self.open[self.root] if waits and self.root is not None else None
+        if not self.stored or len(self.open) != 1 or self.root is None:
+            return None
+        return self.open.get(self.root)
 
     def _is_late(self, at_ns: int) -> bool:
         """After the root's end. By the clock: segments of several processes are read in any order."""

@@ -40,8 +40,6 @@ class Traces:
         """By id; without those that sleep."""
         self._sleepers: dict[str, set[str]] = {}
         """Process -> ids of open traces that only its end can complete, and that are not in memory."""
-        self._unread: set[str] = set()
-        """Ids of those whose earlier records could not be read."""
         self._crowded = AWAKE
         """More in memory than this are a reason to look who may sleep."""
         self._overfull: dict[str, OpenTrace] = {}
@@ -55,14 +53,13 @@ class Traces:
         return len(self.open) + sum(map(len, self._sleepers.values()))
 
     def reopen(self, row: Row) -> OpenTrace:
-        """A trace of which records were read before; its open calls are derived from them. While the records of a
-        process cannot be read, it counts as being in a call."""
+        """Open a trace whose records were read before: they tell which of its calls are open. While the records of a
+        process cannot be read, that process counts as being in a call."""
         trace = self.open[row.trace_id] = OpenTrace(row, stored=not row.complete)
         trace.is_part = OF in msgspec.json.decode(row.attributes)
         for origin, records in self._loader.records_of(row.trace_id):
             if records is None:
-                trace.open[_UNREAD] = origin.process
-                self._unread.add(row.trace_id)
+                trace.open[_UNREAD], trace.unread = origin.process, True
                 continue
             trace.replay(origin.process, (self._joins.attached(located.record) for located in records), origin.shift)
         return trace
@@ -122,10 +119,8 @@ class Traces:
 
     def wake(self, most: int, over: bool) -> None:
         """Wake ``most`` of those whose process has ended; ``over``: of all. Try again what could not be read."""
-        for trace_id in [*self._unread]:
-            self._unread.discard(trace_id)
-            if trace_id in self.open:
-                self.reopen(self.open[trace_id].row)
+        for trace in [one for one in self.open.values() if one.unread]:
+            self.reopen(trace.row)
         for process in [one for one in self._sleepers if over or self._processes.has_ended(one)]:
             ids = self._sleepers[process]
             while ids and most > 0:
@@ -148,7 +143,7 @@ class Traces:
             self._overfull[trace.row.trace_id] = trace
 
 
-_UNREAD = 0
+_UNREAD = -1
 """Stands for calls in records that cannot be read."""
 Offsets = dict[tuple[str, int], "array[int]"]
 """(Trace id, segment) -> where the records read in this round lie."""

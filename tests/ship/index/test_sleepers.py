@@ -12,6 +12,7 @@ import pytest
 
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly import loader as loading
+from autotrace.ship.assembly.recent import OVERHEAD_BYTES
 from autotrace.ship.index import indexer as indexing
 from autotrace.ship.index import open_traces, traces
 from autotrace.ship.index.indexer import Indexer
@@ -151,6 +152,34 @@ def test_what_cannot_be_completed_for_a_moment_holds_nothing_up(run: Path, monke
         assert not indexer.behind and not complete(run)
     settle(indexer)
     assert complete(run) == {trace.hex(): "OK" for trace, _ in calls}
+
+
+def test_what_is_complete_goes_before_more_is_read(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And meanwhile silence means nothing: what came last does not complete."""
+    monkeypatch.setattr(indexing, "ONCE_PER_ROUND", 2)
+    process = Process(run)
+    calls = begun(process, 4)
+    for trace, span in calls:
+        process.close(trace, span)
+    indexer = Indexer(State.of_run(run), run, RunInfo.read(run), [Queue()])
+    read(indexer)
+    assert (indexer.settle(over=False), indexer.behind) == (2, True)
+    for trace in indexer._traces.open.values():
+        trace.touch()
+    assert (indexer.settle(over=False), indexer.behind) == (0, False)
+    assert (indexer.settle(over=False), indexer.settle(over=False)) == (2, 0)
+
+
+def test_a_round_counts_records_too(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "AWAKE", 10_000)
+    process = Process(run)
+    begun(process, 1_000)
+    monkeypatch.setattr(indexing, "ROUND_BYTES", OVERHEAD_BYTES * 100)
+    indexer = Indexer(State.of_run(run), run, RunInfo.read(run), [Queue()], 1 << 20)
+    indexer.round()
+    before = indexer.open_traces
+    indexer.round()
+    assert before < indexer.open_traces <= before + 150
 
 
 def test_many_that_cannot_sleep_cost_no_look_each_round(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
