@@ -133,7 +133,10 @@ class Bench:
 
     def run(self, version: str, words: Sequence[str]) -> str:
         """What a process of that version prints. Raises ``RuntimeError``."""
-        environ = {**os.environ, "PYTHONPATH": str(self.checkouts[version]), "MLFLOW_DISABLE_TELEMETRY": "true"}
+        environ = {
+            **os.environ, "PYTHONPATH": str(self.checkouts[version]), "MLFLOW_DISABLE_TELEMETRY": "true",
+            "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self.folder / "compiled"),  # as installed
+        }  # fmt: skip
         done = subprocess.run(
             [sys.executable, *words], env=environ, cwd=self.folder, capture_output=True, text=True,
             stdin=subprocess.DEVNULL,
@@ -214,6 +217,7 @@ def lake(bench: Bench, version: str) -> None:
     for number in range(bench.many(RUNS)):
         run = runs / f"20260101-{number:06}-abcdef"
         shutil.copytree(folder / "tables", run / "tables", copy_function=os.link)
+        os.link(folder / layout.STATE_DB, run / layout.STATE_DB)
         (run / "spool").mkdir()
         info = RunInfo.read(folder)
         info.run_id = run.name

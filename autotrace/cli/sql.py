@@ -16,7 +16,7 @@ from rich.table import Table
 from autotrace.cli import runs, terminal
 from autotrace.cli.escaping import raw
 from autotrace.ship.readers import open as opened
-from autotrace.tables.lean import arrow_without_pandas
+from autotrace.tables.lean import absent
 from autotrace.tables.runs import Runs
 from autotrace.tables.sql import Answer
 from autotrace.trajectory.jsonable import jsonable
@@ -38,8 +38,8 @@ def sql(query: str, run: str | None, form: str | None) -> None:
     The tables are trajectories, chains, turns, spans, facts, tokens and metrics; `autotrace help data` lists their
     columns. If RUN is a folder of runs, the tables hold the rows of all runs; run_id tells them apart.
     """
-    arrow_without_pandas()
     with (
+        absent("pandas"),  # pyarrow imports it wherever it is installed
         contextlib.closing(_runs(run).reader()) as reader,
         terminal.counting("trajectories read") as reader.views.progress,
     ):

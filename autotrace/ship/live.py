@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -30,11 +31,12 @@ from autotrace.tables.committed import Committed
 from autotrace.tables.engine import LABELS, OF_FACTS
 from autotrace.tables.errors import Gone
 from autotrace.tables.labels import Label
+from autotrace.tables.line_files import changed
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.reader import mapping
 from autotrace.tables.rollout import ROLES, json, word
 from autotrace.tables.schema import FACTS
-from autotrace.tables.sources import Delivery, Lines, Source, Steps
+from autotrace.tables.sources import Delivery, Lines, Steps
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.durations import PARTS
 from autotrace.trajectory.jsonable import integer, number
@@ -79,44 +81,59 @@ _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
 """... -> a column of the state, and what is made from it."""
 
 
-class Live(Source):
+class _Opened(NamedTuple):
+    state: State
+    indexer: Indexer | None
+    """Where segments were read into memory."""
+    problem: str
+
+
+class Live(Committed):
     """The traces of one run. Use ``open``; delivers nothing."""
 
-    def __init__(self, folder: Path, info: RunInfo, state: State, indexer: Indexer | None, problem: str = "") -> None:
-        super().__init__(folder, info)
-        self._state = state
-        self._indexer = indexer
-        self._problem = problem
+    def __init__(self, folder: Path, info: RunInfo) -> None:
+        self.path, self.info = folder, info
         self._decoder: Decoder | None = None
-        self._read: frozenset[str] | None = self._not_in_tables()  # before what is in them: nothing falls between
-        self._committed = Committed(folder)
-        if not self._committed:
+        rests = _rests(folder)  # before what is in the tables: nothing falls between
+        self._read: frozenset[str] | None = frozenset() if rests else self._not_in_tables()
+        super().__init__(folder)
+        if not self.has_commits:
             self._read = None
+        self._all_in_tables = rests and self._read is not None
 
     @classmethod
     def open(cls, folder: str | Path) -> Live:
         """A source of the run ``folder``, which may be a stranger's: nothing is written there, and no link in it is
-        followed. Raises what ``RunInfo.read`` raises, and ``PermissionError`` with one sentence.
-
-        With a shipper at work, its state is read. What the state lacks without one is read into memory.
-        """
+        followed. Raises what ``RunInfo.read`` raises, and ``PermissionError`` with one sentence."""
         folder = Path(folder)
         info = RunInfo.read(folder)
         closed = unreadable(folder)
         if closed is not None:  # what is left would look like the whole
             raise not_readable(closed)
-        problem, indexer = "", None
+        return cls(folder, info)
+
+    @cached_property
+    def _opened(self) -> _Opened:
+        """With a shipper at work, its state. What that lacks without one is read into memory. Of a run at rest it is
+        opened when something is asked that is not in the tables: to check it takes longer than most questions."""
+        problem = ""
         try:
-            state = State.read_only(folder)
-            if not shipper_alive(str(folder)) and not _everything_read(state, folder):
-                state = state.copy()
-                indexer = _refreshed(state, folder, info)
+            state = State.read_only(self.path)
+            read = {name: row["offset"] for name, row in state.segments().items()}
+            everything = all(file.size <= read.get(file.name, -1) for file in segments(self.path))
+            if everything or shipper_alive(str(self.path)):
+                return _Opened(state, None, "")
+            state = state.copy()
+            return _Opened(state, _refreshed(state, self.path, self.info), "")
         except sqlite3.Error as error:
             if isinstance(error, NewerDatabase):
                 problem = f"what was delivered is not known here, {layout.STATE_DB} cannot be used: {error}"
-            state = State(":memory:")
-            indexer = _refreshed(state, folder, info)
-        return cls(folder, info, state, indexer, problem)
+        state = State(":memory:")
+        return _Opened(state, _refreshed(state, self.path, self.info), problem)
+
+    @property
+    def _state(self) -> State:
+        return self._opened.state
 
     def take_over(self, before: Live) -> None:
         """Take the tokenizer of an earlier source of the run."""
@@ -126,15 +143,10 @@ class Live(Source):
 
     def files(self, table: str) -> Sequence[str]:
         """See ``Source``. What the trainer logged is in the state, but in a copy of the tables."""
-        return () if table == METRICS.name and facts.step_numbers(self._state) else self._committed.files(table)
+        return () if table == METRICS.name and self._has_steps() else super().files(table)
 
-    def look_again(self) -> bool:
-        """See ``Source``."""
-        return self._committed.look_again()
-
-    def superseded(self) -> Mapping[str, int]:
-        """See ``Source``."""
-        return self._committed.superseded()
+    def _has_steps(self) -> bool:
+        return not self._all_in_tables and bool(facts.step_numbers(self._state))
 
     def _not_in_tables(self) -> frozenset[str]:
         """The traces that are not in the tables as they are now."""
@@ -147,6 +159,8 @@ class Live(Source):
 
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines | None:
         """See ``Source``: what the state has of each trajectory needs no segment."""
+        if self._all_in_tables:
+            return iter(())
         if table == METRICS.name:
             numbers = metrics.rows(self.info.run_id, facts.read_steps(self._state, steps[0] if steps else None))
             return (tuple(getattr(one, name) for name in columns) for one in numbers)
@@ -186,11 +200,15 @@ class Live(Source):
 
     def ids(self, steps: Steps | None) -> Sequence[str]:
         """See ``Source``."""
+        if self._all_in_tables:
+            return ()
         rows = self._traces("SELECT trace_id, start_ns FROM traces", (), steps)
         return [trace_id for trace_id, _ in sorted(rows, key=lambda row: (row[1] or 0, row[0]))]
 
     def size(self) -> int:
         """See ``Source``."""
+        if self._all_in_tables:
+            return 0
         ((size,),) = self._state.db.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
         return int(size)
 
@@ -200,7 +218,8 @@ class Live(Source):
             return stored[trace_id]
         from autotrace.ship.assembly.loader import Loader
 
-        loader = self._indexer.loader if self._indexer is not None else Loader(self._state, self.path, self.info)
+        state, indexer, _ = self._opened
+        loader = indexer.loader if indexer is not None else Loader(state, self.path, self.info)
         trajectory = loader.load(trace_id)
         if trajectory is None:
             raise Gone(f"the segments of trace {trace_id} are gone from the run folder")
@@ -211,7 +230,7 @@ class Live(Source):
     def stored(self, trace_ids: Sequence[str]) -> Mapping[str, Trajectory]:
         """See ``Source``."""
         read = self._read
-        found = {} if read is None else self._committed.stored([one for one in trace_ids if one not in read])
+        found = {} if read is None else super().stored([one for one in trace_ids if one not in read])
         for one in found.values():
             if any(asked_ids(span) or answered_ids(span) for span in one.llm_spans):
                 self._texts().add_texts(one)  # a tokenizer may have been named since
@@ -219,8 +238,7 @@ class Live(Source):
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""
-        known = facts.read_steps(self._state, step)
-        return known or ({} if facts.step_numbers(self._state) else self._committed.step_facts(step))
+        return facts.read_steps(self._state, step) if self._has_steps() else super().step_facts(step)
 
     # -- its run -------------------------------------------------------------------------------------------------------
 
@@ -235,7 +253,8 @@ class Live(Source):
 
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
         """See ``Source``."""
-        return self._indexer.binds if self._indexer is not None else binds_of(self._state)
+        state, indexer, _ = self._opened
+        return indexer.binds if indexer is not None else binds_of(state)
 
     def decode(self, ids: list[int], key: str = "") -> str | None:
         """See ``Source``."""
@@ -259,8 +278,8 @@ class Live(Source):
             from autotrace.ship.report import status_of
 
             status = status_of(self._state, self.info, self.path, "running")
-        if self._problem:
-            status.notes.append(self._problem)
+        if self._opened.problem:
+            status.notes.append(self._opened.problem)
         return status
 
     def deliveries(self, trace_id: str) -> Mapping[str, Delivery]:
@@ -285,41 +304,27 @@ class Live(Source):
         return {name: self._state.metas(f"backend:{name}:") for name in self.info.backends}
 
     def fingerprint(self) -> object:
-        """Where a shipper is at work, its state counts: what it has not read is not shown."""
-        return fingerprint(self.path)
+        """See ``Source``. Where a shipper is at work, its state counts: what it has not read is not shown."""
+        names = (layout.STATE_DB, f"{layout.STATE_DB}-wal", f"{FOLDER}/{FILE}", layout.LABELS)
+        found: list[object] = [changed(self.path / name) for name in names]
+        if not shipper_alive(str(self.path)):
+            found += [(file.name, file.size) for file in segments(self.path)]
+        return tuple(found)
 
     def close(self) -> None:
         """See ``Source``."""
-        self._committed.close()
-        self._state.close()
+        super().close()
+        if "_opened" in self.__dict__:
+            self._state.close()
 
 
-def fingerprint(folder: Path) -> object:
-    """Changes when something was added to the run ``folder``."""
-    state = folder / layout.STATE_DB
-    stats: list[Any] = [
-        _changed(state),
-        _changed(Path(f"{state}-wal")),
-        _changed(folder / FOLDER / FILE),
-        _changed(folder / layout.LABELS),
-    ]
-    if shipper_alive(str(folder)) is not True:
-        stats += [(file.name, file.size) for file in segments(folder)]
-    return tuple(stats)
-
-
-def _changed(path: Path) -> tuple[int, int] | None:
+def _rests(folder: Path) -> bool:
+    """Its shipper has ended and said that everything is in the tables, and left no segment."""
     try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
-
-
-def _everything_read(state: State, folder: Path) -> bool:
-    """Whether the segments hold nothing that the state lacks."""
-    read = {name: row["offset"] for name, row in state.segments().items()}
-    return all(file.size <= read.get(file.name, -1) for file in segments(folder))
+        ended = Status.read(folder).state == "done"
+    except (OSError, ValueError, msgspec.MsgspecError):
+        return False
+    return ended and not segments(folder) and not shipper_alive(str(folder))
 
 
 def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:

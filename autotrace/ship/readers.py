@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from autotrace.foreign.source import foreign
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, not_readable
 from autotrace.ship.live import Live
@@ -89,7 +88,13 @@ def stored_places(path: Path) -> list[Place]:
     return found
 
 
-_OF_OTHERS: tuple[Find, ...] = (foreign,)
+def _foreign(path: Path) -> Sequence[Source]:
+    from autotrace.foreign.source import foreign  # a quarter of the imports of a command, which few need
+
+    return foreign(path)
+
+
+_OF_OTHERS: tuple[Find, ...] = (_foreign,)
 _KINDS: tuple[tuple[Find, ...], ...] = ((line_files, table_folders), _OF_OTHERS)
 """In this order in a folder. A file is autotrace's own where it is nobody else's."""
 

@@ -20,7 +20,6 @@ import msgspec
 
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import files, layout
-from autotrace.ship.index.summary import summarise
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.row import ALL, Row
 from autotrace.ship.store.state import State
@@ -40,6 +39,8 @@ def restore(state: State, run_folder: Path) -> None:
     """Fill ``state``, if it is new, with what the tables have. Raises ``OSError`` or ``QueryError``."""
     if state.count("SELECT EXISTS (SELECT 1 FROM segments)"):
         return
+    from autotrace.ship.index.summary import summarise  # with all detectors, which commands do without
+
     tables, offsets = Committed(run_folder), count()
     paths = tables.files(TRAJECTORIES.name)
     found = tables.asked(f"SELECT DISTINCT trace_id FROM {read(paths)} ORDER BY trace_id") if paths else []

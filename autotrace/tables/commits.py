@@ -42,6 +42,8 @@ class Added(msgspec.Struct, array_like=True):
     name: str
     rows: int
     bytes: int
+    form: int = 0
+    """``Table.form`` of its columns; 0: not known."""
 
 
 class Commit(msgspec.Struct, omit_defaults=True):
@@ -85,9 +87,10 @@ class Snapshot:
         """The number of the last commit; 0 without one."""
         return self.commits[-1].batch if self.commits else 0
 
-    def paths(self, table: str) -> list[str]:
-        """The files of ``table``, oldest first."""
-        return list(self.files.get(table, ()))
+    def form(self, table: str) -> int:
+        """The form that all files of ``table`` have; 0: not known, or of several."""
+        forms = {file.form for file in self.files.get(table, {}).values()}
+        return forms.pop() if len(forms) == 1 else 0
 
     def add(self, commit: Commit) -> None:
         """One more line."""

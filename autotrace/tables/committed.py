@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -69,7 +70,8 @@ class Committed(Source):
         self.close()
         return True
 
-    def __bool__(self) -> bool:
+    @property
+    def has_commits(self) -> bool:
         """There is something."""
         return bool(self._snapshot.commits)
 
@@ -81,14 +83,20 @@ class Committed(Source):
         """See ``Source``; oldest first."""
         return self._files[table]
 
-    def _found(self, found: Snapshot, table: str) -> Sequence[str]:
-        paths = [self.folder / path for path in found.paths(table)]
-        if any(not _NAME.fullmatch(path.name) or path.parent != self.folder / table for path in paths):
-            raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
-        linked = (self.folder / table).is_symlink()
-        return [str(path) for path in paths if not linked and files.is_ours(path.lstat())]
+    def form(self, table: str) -> int:
+        """See ``Source``."""
+        return self._snapshot.form(table)
 
-    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines:
+    def _found(self, found: Snapshot, table: str) -> Sequence[str]:
+        names = [file.name for file in found.files.get(table, {}).values()]
+        if not all(map(_NAME.fullmatch, names)):
+            raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
+        folder = f"{self.folder}/{table}"
+        if not names or os.path.islink(folder):
+            return []
+        return [path for name in names if files.is_ours(os.lstat(path := f"{folder}/{name}"))]
+
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines | None:
         """See ``Source``: everything is in files."""
         return iter(())
 

@@ -104,10 +104,10 @@ def connect(files: Sequence[str] = (), beside: int = 0, **settings: str) -> duck
     return connection
 
 
-def read(files: Sequence[str]) -> str:
-    """SQL for the rows of ``files``."""
+def read(files: Sequence[str], form: int = 0) -> str:
+    """SQL for the rows of ``files``. All are looked into for their columns, unless they are of one ``form``."""
     listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    return f"read_parquet([{listed}], union_by_name = true)"
+    return f"read_parquet([{listed}], union_by_name = {not form})"
 
 
 def duck_type(name: str) -> str:
@@ -190,8 +190,8 @@ class Views:
     def of_files(self, table: Table, columns: Sequence[Column], steps: Steps | None) -> list[str]:
         """SELECTs over the files of the sources: what a later version has replaced, and what is beside them, does not
         count."""
-        files = [file for source in self._sources for file in source.files(table.name)]
-        if not files or self.database is None:  # which says what is beside them
+        rows = self._rows(table.name)
+        if not rows or self.database is None:  # which says what is beside them
             return []
         conditions = []
         if table.name in OF_TRAJECTORIES and self._is_beside:
@@ -202,12 +202,12 @@ class Views:
             )
         if steps is not None:
             conditions.append(f"step BETWEEN {int(steps[0])} AND {int(steps[1])}")
-        found = f"SELECT * FROM {read(files)} AS one" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
+        found = f"SELECT * FROM {rows} AS one" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
         if table.name in NEWEST:
             found += f" QUALIFY version = max(version) OVER (PARTITION BY {NEWEST[table.name]})"
         if table is TRAJECTORIES:
             return [self._with_facts(found, columns)]
-        present = self._present(files)
+        present = self._present(rows)
         return [f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"]
 
     def forget(self, steps: Steps) -> None:
@@ -259,21 +259,29 @@ class Views:
     def _files(self) -> list[str]:
         return [file for source in self._sources for name in TABLES for file in source.files(name)]
 
-    def _present(self, files: Sequence[str]) -> set[str]:
-        """The columns that ``files`` have: those of an earlier release lack some."""
-        return {row[0] for row in self.asked(f"DESCRIBE SELECT * FROM {read(files)}")}
+    def _rows(self, name: str) -> str:
+        """SQL for all rows of the table ``name`` that are in files; empty: there are none."""
+        of_form: dict[int, list[str]] = {}
+        for source in self._sources:
+            of_form.setdefault(source.form(name), []).extend(source.files(name))
+        parts = [f"FROM {read(files, form)}" for form, files in of_form.items() if files]
+        return f"({' UNION ALL BY NAME '.join(parts)})" if parts else ""
+
+    def _present(self, rows: str) -> set[str]:
+        """The columns that ``rows`` have: those of an earlier release lack some."""
+        return {row[0] for row in self.asked(f"DESCRIBE FROM {rows}")}
 
     def _with_facts(self, found: str, columns: Sequence[Column]) -> str:
         """The trajectories ``found`` with the facts that came after they were written."""
-        files = [file for source in self._sources for file in source.files("facts")]
-        present = self._present([file for source in self._sources for file in source.files(TRAJECTORIES.name)])
+        rows = self._rows("facts")
+        present = self._present(self._rows(TRAJECTORIES.name))
         names = [column.name for column in columns if column.name in (*OF_FACTS, "findings", "facts")]
-        if not files or not names:
+        if not rows or not names:
             return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
         later = "" if "facts" in names else " WHERE version > 1"  # the first one is in the row itself
         known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in names)
         facts = (
-            f"SELECT trace_id, any_value(version) AS version, {known} FROM (SELECT * FROM {read(files)}{later}"
+            f"SELECT trace_id, any_value(version) AS version, {known} FROM (SELECT * FROM {rows} AS one{later}"
             " QUALIFY version = max(version) OVER (PARTITION BY trace_id)) GROUP BY trace_id"
         )
         shown = ", ".join(

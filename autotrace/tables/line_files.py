@@ -11,7 +11,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
 from autotrace.run import files
@@ -97,6 +96,8 @@ class LineFile(Source):
                 one = _trajectory(file.readline())
         if one is None or one.trace_id != trace_id:
             raise Gone(f"trace {trace_id} is gone from {self.path}")
+        from autotrace.insight.examine import examine  # all detectors
+
         one.profile = encode(examine(one, Settings()))
         return one
 

@@ -40,6 +40,10 @@ class Source:
         """The Parquet files of ``table`` that count. What is not in them comes from ``lines`` and ``load``."""
         return ()
 
+    def form(self, table: str) -> int:
+        """The ``Table.form`` of all these files; 0: not known."""
+        return 0
+
     def look_again(self) -> bool:
         """Whether other files count by now. Raises ``OSError``, ``QueryError``."""
         return False

@@ -33,7 +33,8 @@ MANY, FEW = 32, 2
 FULL = 64 << 20
 """Bytes of a file that is left as it is."""
 SMALL = 2 << 20, FULL
-"""Files below so many bytes are made one; so each row is written about three times."""
+"""Files below so many bytes are made one; so each row is written about three times. At the end of a run it is the first
+of them, unless rows have to leave that do not count."""
 LATEST = 8
 """Commits whose files are left as they are while the run goes on: they may hold what is given once more."""
 
@@ -43,7 +44,7 @@ def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
     recent = [*islice((commit for commit in reversed(found.commits) if not commit.removes), LATEST)]
     for table, by_path in found.files.items():
         latest = {f"{table}/{commit.files[table].name}" for commit in recent if table in commit.files}
-        for limit in (FULL,) if everything else SMALL:
+        for limit in SMALL if not everything else SMALL[1:] if found.superseded else SMALL[:1]:
             taken, size = list[str](), 0
             for path, file in by_path.items():
                 if file.bytes < limit and size < FULL and (everything or path not in latest):
@@ -178,7 +179,7 @@ class Tables:
         sync(part)
         os.replace(part, folder / name)
         sync(folder)
-        return Added(name, count, (folder / name).stat().st_size)
+        return Added(name, count, (folder / name).stat().st_size, TABLES[table].form)
 
     def _append(self, commit: Commit) -> None:
         """The commit."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotrace.trajectory.deferred import DeferrableField, Packed, cached
-from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.jsonable import number, text
 
 OK = "OK"
 ERROR = "ERROR"
@@ -190,6 +190,11 @@ _ANOTHERS = frozenset({"llm", "tool", "env", "reward"})
 
 DEPTH = 1000
 """Calls that stand around another one, at most: of deeper ones the outermost are not looked at."""
+
+
+def has_score(reward: Any) -> bool:
+    """Whether it is a dict, as veRL's reward functions may return, which has the reward itself as ``score``."""
+    return isinstance(reward, dict) and number(reward.get("score")) is not None
 
 
 def ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:

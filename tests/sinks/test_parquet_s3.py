@@ -102,7 +102,7 @@ def test_commits_are_there_whole_and_what_was_merged_goes(
     sink.deliver(())
     at = "again/p/20261121-1/tables"
     there = snapshot(client.cat_file(f"{at}/{FILE}"))
-    assert len(there.paths("trajectories")) == 2
+    assert len(there.files["trajectories"]) == 2
     client.pipe_file(f"{at}/turns/000099.parquet", b"what a killed shipper copied")
     Tables(tmp_path / "20261121-1", "20261121-1").finish()
     other = prepared(tmp_path)

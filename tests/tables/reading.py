@@ -32,7 +32,7 @@ def committed(folder: Path) -> Snapshot:
 def table(folder: Path, name: str) -> pa.Table:
     """The rows that count."""
     found = committed(folder)
-    parts = [pq.read_table(folder / FOLDER / path) for path in found.paths(name)]
+    parts = [pq.read_table(folder / FOLDER / path) for path in found.files.get(name, ())]
     rows = pa.concat_tables(
         [arrow_schema(TABLES[name].columns).empty_table(), *(part.replace_schema_metadata() for part in parts)]
     )

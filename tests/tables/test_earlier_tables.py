@@ -8,9 +8,14 @@ import zlib
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
+from autotrace.ship import readers
 from autotrace.ship.readers import of_run
+from autotrace.tables.commits import snapshot
 from autotrace.tables.conditions import EVERY
+from autotrace.tables.errors import QueryError
+from autotrace.tables.schema import TABLES
 from tests.places import ROOT
 
 LATER = {
@@ -20,16 +25,34 @@ LATER = {
 }
 
 
+def recorded(folder: Path) -> Path:
+    """A run folder in ``folder``."""
+    shutil.copytree(ROOT / "examples" / "recorded_run" / "run", folder, dirs_exist_ok=True)
+    (run,) = [path.parent for path in folder.rglob("run.json")]
+    return run
+
+
+def without_later(path: Path) -> list[str]:
+    """Take the columns away that came later; the name of the table if it had some."""
+    rows = pq.read_table(path)
+    later = [column for column in LATER.get(path.parent.name, ()) if column in rows.column_names]
+    pq.write_table(rows.drop_columns(later), path)
+    return [path.parent.name] if later else []
+
+
+def of_this_release(run: Path) -> None:
+    """The commits of ``run`` say which columns its files have."""
+    path = run / "tables" / "commits.jsonl"
+    commits = snapshot(path.read_bytes()).commits
+    for commit in commits:
+        for name, added in commit.files.items():
+            added.form = TABLES[name].form
+    path.write_bytes(b"".join(commit.line() for commit in commits))
+
+
 def test_columns_that_came_later_are_empty(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "examples" / "recorded_run" / "run", tmp_path, dirs_exist_ok=True)
-    (folder,) = [path.parent for path in tmp_path.rglob("run.json")]
-    lacking = set()
-    for name, later in LATER.items():
-        for path in (folder / "tables" / name).glob("*.parquet"):
-            rows = pq.read_table(path)
-            lacking |= {(name, column) for column in later if column in rows.column_names}
-            pq.write_table(rows.drop_columns([column for column in later if column in rows.column_names]), path)
-    assert {name for name, _ in lacking} == LATER.keys(), "no column was taken away"
+    folder = recorded(tmp_path)
+    assert {name for path in sorted(folder.rglob("*.parquet")) for name in without_later(path)} == LATER.keys()
     with contextlib.closing(of_run(folder)) as reader:
         rows = reader.select(EVERY, ("trace_id", "label", "prompt"), limit=5)
         assert len(rows) == 5 and {(row.label, row.prompt) for row in rows} == {(None, None)}
@@ -53,3 +76,30 @@ def test_files_that_were_exchanged_are_read_by_a_reader_that_is_open(tmp_path: P
         (tables / "commits.jsonl").write_text("".join(whole))
         assert [one is not None for _, one in reader.each(rows)] == [True]
         assert len(reader.select(EVERY, ("trace_id", "reward", "step"))) == 384
+
+
+def test_runs_of_this_release_and_of_an_earlier_one_are_asked_together(tmp_path: Path) -> None:
+    earlier, *own = [recorded(tmp_path / name) for name in ("earlier", "own", "another")]
+    for path in earlier.rglob("*.parquet"):
+        without_later(path)
+    for run in own:
+        of_this_release(run)
+    wanted = "SELECT count(*), count(prompt), count(DISTINCT trace_id) FROM trajectories"
+    with contextlib.closing(of_run(own[0])) as reader:
+        ((count, prompts, ids),) = reader.sql(wanted).rows()
+    assert count == prompts == ids == 384
+    with contextlib.closing(readers.open(tmp_path).reader()) as reader:
+        assert reader.sql(wanted).rows() == [(3 * count, 2 * prompts, ids)]
+
+
+def test_files_that_are_not_what_their_commit_says_are_named(tmp_path: Path) -> None:
+    runs = [recorded(tmp_path / name) for name in "ab"]
+    for run in runs:
+        of_this_release(run)
+    for path in runs[1].rglob("*.parquet"):
+        without_later(path)
+    with (
+        contextlib.closing(readers.open(tmp_path).reader()) as reader,
+        pytest.raises(QueryError, match=r"could not be found in file .*b/tables/trajectories"),
+    ):
+        reader.sql("SELECT count(prompt) FROM trajectories").rows()

@@ -19,6 +19,7 @@ from autotrace.tables.commits import FILE, Added, Commit, snapshot
 from autotrace.tables.committed import Committed
 from autotrace.tables.place import PlaceError
 from autotrace.tables.reader import Reader
+from autotrace.tables.schema import TABLES
 from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Trajectory
 from tests.sinks.rollouts import group, trajectory
@@ -297,7 +298,7 @@ def test_many_small_files_become_one_and_readers_of_the_old_ones_go_on(
     assert {name: len(of) for name, of in after.files.items()} == dict.fromkeys(after.files, 1 + writer.LATEST)
     assert len(trajectories(tmp_path)) == writer.MANY + writer.LATEST
     assert reader <= set(tmp_path.rglob("*.parquet")), "who read the lines before finds all files"
-    assert len(before.paths("spans")) == writer.MANY + writer.LATEST
+    assert len(before.files["spans"]) == writer.MANY + writer.LATEST
     monkeypatch.setattr(writer, "LINGERS", 0.0)
     tables.compact()
     assert len(set(tmp_path.rglob("*.parquet"))) == sum(map(len, after.files.values()))
@@ -332,9 +333,10 @@ def test_rows_that_do_not_count_leave_with_a_compaction(tmp_path: Path) -> None:
     small(tmp_path)
     compacted(tmp_path)
     assert len([*tmp_path.rglob("*.parquet")]) == 6, "whoever reads all files reads what counts"
-    (path,) = committed(tmp_path).paths("trajectories")
+    (path,) = committed(tmp_path).files["trajectories"]
     assert committed(tmp_path).files["trajectories"][path].rows == 4
     assert table(tmp_path, "trajectories").num_rows == 4
+    assert committed(tmp_path).form("trajectories") == TABLES["trajectories"].form != TABLES["turns"].form
 
 
 def test_a_group(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from autotrace.spool.records import Close, Header, Open
 from autotrace.tables.committed import Committed
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.trajectory.jsonable import jsonable, number, text
-from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.model import Trajectory, has_score
 
 STORED = 1 << 20
 """Bytes of memory that one from the tables takes, about."""
@@ -142,7 +142,8 @@ class Loader:
     def _written(self, trace_id: str) -> Trajectory | None:
         """As it is in the tables. Raises ``OSError`` while they cannot be read."""
         try:
-            self._tables = self._tables or Committed(Path(self._run_folder))
+            if self._tables is None or not self._tables.has_commits:
+                self._tables = Committed(Path(self._run_folder))
             return self._tables.stored([trace_id]).get(trace_id)
         except (Gone, QueryError) as error:
             raise OSError(str(error)) from error
@@ -235,11 +236,6 @@ class Loader:
 
 TRAINED = "trained_in_step"
 """The fact that is kept each time it was reported, as ``trained_in_steps``, if that was more than once."""
-
-
-def has_score(reward: Any) -> bool:
-    """Whether it is a dict, as veRL's reward functions may return, which has the reward itself as ``score``."""
-    return isinstance(reward, dict) and number(reward.get("score")) is not None
 
 
 def facts_of(state: State, trace_id: str) -> dict[str, Any]:

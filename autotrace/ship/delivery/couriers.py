@@ -140,10 +140,15 @@ class Couriers:
             while (receipt := courier.receipt()) is not None:
                 self._store(courier, receipt)
                 moved = moved or receipt.moved
-            while sending and courier.ready() and (wanted := courier.next(self._outbox.queue, coming)):
+            while sending and self._ready(courier) and (wanted := courier.next(self._outbox.queue, coming)):
                 courier.send(wanted)
                 moved = True
         return moved
+
+    def _ready(self, courier: Courier) -> bool:
+        """It may be given more. The tables wait a little for backends that are at work."""
+        others = courier.name == TABLES and any(one.busy and one.state == "ok" for one in self._couriers[1:])
+        return courier.ready() and not (others and self._packer.ahead)
 
     def _left_to_the_shipper(self) -> bool:
         """Delivery processes that die again and again end, once nothing is on its way; whether that is waited for."""

@@ -7,6 +7,7 @@ stays in the run folder; ``autotrace ship --all`` delivers it still."""
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,8 +26,11 @@ OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship 
 """Why a trajectory counts as left out, in the state."""
 MAX_BYTES = 32 << 20
 """The memory that the trajectories of one call of a sink take, about. Two such parcels may be on their way."""
-SHARED_BYTES = 32 << 20
+SHARED_BYTES = 48 << 20
 """The memory for trajectories that one destination has got and the others will."""
+PATIENCE = 3.0
+"""Seconds for which the tables wait for backends before another parcel, so that each trajectory is assembled once.
+Less than ``recent.SOON``: what waits for it is kept meanwhile."""
 
 
 @dataclass
@@ -53,8 +57,8 @@ class Parcel:
 class _Shared:
     trajectory: Trajectory
     size: int
-    left: int
-    """Destinations that will ask for it."""
+    had: set[str]
+    """Destinations that have got it."""
 
 
 class Packer:
@@ -70,6 +74,10 @@ class Packer:
         """How many ask for each trajectory: it is assembled and decoded once for all of them."""
         self._shared: dict[tuple[str, int], _Shared] = {}
         self._bytes = 0
+        self._loaded_at = 0.0
+        """When something was assembled."""
+        self._in_touch = True
+        """Backends found what they asked for since something was dropped."""
 
     def limits(self, sink: Sink) -> bool:
         """Whether what ``sink`` gets has a budget."""
@@ -81,7 +89,7 @@ class Packer:
         self._loader.refresh()
         for trace_id, version in wanted:
             try:
-                loaded = self._once(trace_id, version)
+                loaded = self._once(sink.name, trace_id, version)
                 affordable = loaded is None or self._affordable(sink, loaded[0])
             except OSError as error:  # the file system fails: nothing is acknowledged, so it is tried again
                 _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
@@ -97,21 +105,31 @@ class Packer:
                     break
         return (parcel if parcel.trajectories else None), left_out
 
-    def _once(self, trace_id: str, version: int) -> tuple[Trajectory, int] | None:
+    @property
+    def ahead(self) -> bool:
+        """Backends have yet to ask for so much of what the tables have got that there is no room for more of it; not
+        for longer than ``PATIENCE``, nor while what they ask for was dropped before."""
+        much = sum(one.size for one in self._shared.values() if TABLES in one.had) > SHARED_BYTES - MAX_BYTES
+        return much and self._in_touch and time.monotonic() < self._loaded_at + PATIENCE
+
+    def _once(self, name: str, trace_id: str, version: int) -> tuple[Trajectory, int] | None:
         """``_loaded``, unless another destination had it a moment ago."""
         key = trace_id, version
         known = self._shared.get(key)
         if known is not None:
-            known.left -= 1
-            if not known.left:
+            known.had.add(name)
+            self._in_touch = self._in_touch or name != TABLES
+            if len(known.had) == self.destinations:
                 self._forget(key)
             return known.trajectory, known.size
         loaded = self._loaded(trace_id)
+        self._loaded_at = time.monotonic()
         if loaded is not None and self.destinations > 1:
-            self._shared[key] = _Shared(*loaded, self.destinations - 1)
+            self._shared[key] = _Shared(*loaded, {name})
             self._bytes += loaded[1]
             while self._bytes > SHARED_BYTES:
                 self._forget(next(iter(self._shared)))
+                self._in_touch = False
         return loaded
 
     def _forget(self, key: tuple[str, int]) -> None:

@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from autotrace.ship.assembly.loader import has_score
 from autotrace.ship.store.row import Row
 from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
 from autotrace.spool.records import Fact, StepFacts, TokenFacts
 from autotrace.trajectory.jsonable import jsonable, number, text
+from autotrace.trajectory.model import has_score
 
 UNKNOWN = 1e-9
 """Distance of a reward that is not known yet; below what ``isclose`` takes for equal."""
