@@ -5,6 +5,7 @@ Works while the run goes on, after it, and where no shipper ever ran.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -319,12 +320,15 @@ class Live(Committed):
 
 
 def _rests(folder: Path) -> bool:
-    """Its shipper has ended and said that everything is in the tables, and left no segment."""
+    """What there is of it is in the tables: nothing else is there, or its shipper has ended and said so."""
+    if segments(folder) or shipper_alive(str(folder)):
+        return False
+    if not os.path.lexists(folder / layout.STATE_DB):  # a copy
+        return True
     try:
-        ended = Status.read(folder).state == "done"
+        return Status.read(folder).state == "done"
     except (OSError, ValueError, msgspec.MsgspecError):
         return False
-    return ended and not segments(folder) and not shipper_alive(str(folder))
 
 
 def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:

@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 import autotrace
+from autotrace.config.plan import Plan, Settings
+from autotrace.run import layout
+from autotrace.run.status import Status
 from autotrace.ship.live import Live
 from autotrace.ship.shipper import ship
+from autotrace.ship.store.state import State
+from autotrace.spool.reader import segments
 from autotrace.tables.errors import QueryError
 from autotrace.tables.runs import Runs
 from autotrace.tables.schema import TABLES
@@ -93,6 +98,26 @@ def test_a_folder_of_tables_says_the_same_as_the_run_folder(folder: Path) -> Non
         assert found.sort_by(order).to_pylist() == table.select(columns).sort_by(order).to_pylist()
     query = "SELECT run_id, count(*) AS n FROM turns JOIN trajectories USING (run_id, trace_id) GROUP BY ALL"
     assert files.sql(query)["n"].to_pylist() == [16]
+
+
+def test_a_run_at_rest_is_read_without_its_state(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = autotrace.open(folder).latest
+    (run.folder / layout.PLAN_JSON).write_text(Plan((), Settings()).dumps())  # whose default it is that segments go
+
+    def rows() -> dict[str, list[str]]:
+        names = {name: [one.name for one in table.columns] for name, table in TABLES.items()}
+        names["metrics"].remove("version")
+        return {name: sorted(map(str, run.table(name, columns=own).to_pylist())) for name, own in names.items()}
+
+    before = rows()
+    ship(run.folder, once=True)
+    assert Status.read(run.folder).state == "done" and not segments(run.folder)
+    opened = list[object]()
+    read_only = State.read_only
+    monkeypatch.setattr(State, "read_only", lambda path: opened.append(path) or read_only(path))
+    for left in ("all of it", "a copy without a state", "a copy without a word about its end"):
+        assert rows() == before and not opened, left
+        (run.folder / (layout.STATE_DB if left == "all of it" else layout.STATUS_JSON)).unlink(missing_ok=True)
 
 
 def test_runs_and_tables_of_other_runs_in_one_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
