@@ -46,8 +46,6 @@ class Description:
     arguments: tuple[str, ...]
     """As written, with ``self``; ``*`` and ``**`` before those that take the rest."""
     abstract: bool = False
-    actor: bool = False
-    """Its class is ``@ray.remote``."""
     decorator: str = ""
     """A decorator that looks at its caller: the function is recorded below it."""
 
@@ -87,7 +85,6 @@ def describe(symbol: Function) -> Description:
         binding="static" if static else "class" if on_class else "",
         arguments=syntax.arguments(node),
         abstract=any(word.startswith("abstract") for word in words),
-        actor=symbol.owner is not None and _ray_remote(symbol.owner.node.decorator_list),
         decorator=next((word for word in words if word == _LOOKS), ""),
     )
 
@@ -127,10 +124,6 @@ def _decorated(symbol: Function, node: syntax.Function, resolver: Resolver, dept
     if looks_at_caller(symbol, resolver, below=depth > 0):
         return "it looks at its caller's frame and would find the wrapper's; name a function that it calls"
     return None
-
-
-def _ray_remote(decorators: list[ast.expr]) -> bool:
-    return any(syntax.dotted(item) in ("ray.remote", "remote") for item in decorators)
 
 
 def _is_torch(cls: Class, resolver: Resolver) -> bool:
