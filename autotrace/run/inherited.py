@@ -67,10 +67,8 @@ def _written_ns(path: str) -> int:
 def _age(path: str) -> float:
     """Seconds since ``path`` was written; 0 for one that is not there (a container of the same host name, where a relay
     forwards what is recorded)."""
-    try:
-        return time.time() - os.stat(path).st_mtime
-    except OSError:
-        return 0.0
+    written_ns = _written_ns(path)
+    return time.time() - written_ns / 1e9 if written_ns else 0.0
 
 
 def _is_first(pid: int, folder: str) -> bool:
