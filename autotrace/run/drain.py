@@ -56,7 +56,7 @@ def wait_for_delivery(
     A ``KeyboardInterrupt``, a ``SystemExit`` or ``interrupted()`` ends the wait. Raises ``OSError`` when ``drain``
     cannot be created.
     """
-    asked_ns = _ask(run_folder)
+    asked_ns = files.touch(os.path.join(run_folder, layout.DRAIN))
     begin = time.monotonic()
     line = _Progress(quiet)
     status: dict[str, Any] = {}
@@ -257,11 +257,6 @@ def _destination(name: str, backend: dict[str, Any]) -> str:
     over = f"{backend['over_budget']} stay here, over the budget" if backend.get("over_budget") else ""
     details = [detail for detail in (backend.get("place"), over) if detail]
     return f"{name} ({'; '.join(details)})" if details else name
-
-
-def _ask(run_folder: str) -> int:
-    """Create ``drain``; its time in ns."""
-    return files.touch(os.path.join(run_folder, layout.DRAIN))
 
 
 class _Progress:
