@@ -9,7 +9,7 @@ import os
 import secrets
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -62,7 +62,8 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
     backends = checked_backends(options)
     uri = absolute_uri(options.tracking_uri, backends)
     _check_hook(options, command)
-    _prepare(backends, Destination(uri, options.origins))
+    destination = Destination(uri, options.origins)
+    _ask(backends, lambda backend: backend.prepare(destination))
     folder = _folder(options)
     text = plan.dumps()
     try:
@@ -111,11 +112,7 @@ def checked_backends(options: Options) -> list[Backend]:
             origin = options.origins.get("backends", "default")
             raise RunSetupError(f"{origin}: {error}, or choose --backend jsonl") from error
     destination = Destination(absolute_uri(options.tracking_uri, backends), options.origins)
-    for backend in backends:
-        try:
-            backend.check(destination)
-        except ValueError as error:
-            raise RunSetupError(str(error)) from error
+    _ask(backends, lambda backend: backend.check(destination))
     return backends
 
 
@@ -199,9 +196,10 @@ def kept_tokenizers(folder: str | Path, names: Iterable[str | None]) -> dict[str
     return {name: copy for name, copy in copies.items() if copy is not None}
 
 
-def _prepare(backends: Sequence[Backend], destination: Destination) -> None:
+def _ask(backends: Sequence[Backend], question: Callable[[Backend], None]) -> None:
+    """``question`` of each of ``backends``. Raises ``RunSetupError`` with what one has to say."""
     for backend in backends:
         try:
-            backend.prepare(destination)
+            question(backend)
         except ValueError as error:
             raise RunSetupError(str(error)) from error
