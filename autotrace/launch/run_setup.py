@@ -49,11 +49,6 @@ class Run:
     """What its processes need in their environment."""
 
 
-def host() -> str:
-    """Name of this machine, as in ``AUTOTRACE_MAIN_PID``."""
-    return os.uname().nodename
-
-
 def make(options: Options, command: Sequence[str], main_pid: int, environ: Mapping[str, str]) -> Run:
     """Make a run for ``command``. Raises ``RunSetupError``; then nothing was started and no folder is left."""
     from autotrace.spec.compiler import watched_modules
@@ -80,7 +75,7 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
         env.PLAN_DIGEST: remote_node.digest(text),
         env.MODULES: ",".join(sorted({*watched_modules(plan), *ADAPTED})),
         env.TRACE_BACKENDS: ",".join(registry.names()),
-        env.MAIN_PID: f"{main_pid}:{host()}",
+        env.MAIN_PID: f"{main_pid}:{os.uname().nodename}",
         # Without it a process that imported mlflow may never exit (15 of 41 runs of MLflow 3.18 without internet).
         "MLFLOW_DISABLE_TELEMETRY": environ.get("MLFLOW_DISABLE_TELEMETRY", "true"),
         **({env.QUIET: "1"} if options.quiet else {}),
@@ -173,7 +168,7 @@ def _write(
         run_id=os.path.basename(folder),
         created=datetime.now().astimezone().isoformat(timespec="seconds"),
         command=masked_command(command),
-        host=host(),
+        host=os.uname().nodename,
         main_pid=main_pid,
         backends=list(options.backends),
         tracking_uri=None if uri is None else masked_uri(uri),
