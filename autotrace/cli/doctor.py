@@ -78,7 +78,7 @@ def findings(interpreter: str | None) -> Iterator[Finding]:
     for sentence in unknown:
         yield Finding("warn", "environment", sentence)
     try:
-        options = Options.from_environment()
+        options = Options.from_settings({})
     except OptionError as error:
         yield Finding("fail", "options", str(error))
         return

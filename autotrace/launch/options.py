@@ -226,11 +226,6 @@ class Options:
         return cls(**values[RUN], settings=settings, delivery=values[DELIVERY], origins=origins)
 
     @classmethod
-    def from_environment(cls) -> Options:
-        """The options that the variables give. Raises ``OptionError``."""
-        return cls.from_settings({})
-
-    @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> Options:
         """The options from Python values by name (``run_dir``), and from the variables. Raises ``OptionError``."""
         words = [word for name, value in values.items() for word in _words(name, value)]

@@ -41,9 +41,9 @@ def test_an_option_and_its_variable_mean_the_same(monkeypatch: pytest.MonkeyPatc
         text = EXAMPLES[str(setting.name)]
         option = parsed(setting.opts[0], *([] if setting.is_flag else [text]))
         monkeypatch.setenv(setting.variables[0], f" {text} ")
-        variable = Options.from_environment()
+        variable = Options.from_settings({})
         monkeypatch.delenv(setting.variables[0])
-        assert option != Options.from_environment()
+        assert option != Options.from_settings({})
         origins = option.origins[str(setting.name)], variable.origins[str(setting.name)]
         assert origins == (f"option {setting.opts[0]}", f"environment {setting.variables[0]}")
         assert {**vars(option), "origins": None} == {**vars(variable), "origins": None}
@@ -65,8 +65,8 @@ def test_an_option_wins_over_a_variable_and_that_over_the_default(monkeypatch: p
 def test_a_blank_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for setting in SETTINGS:
         monkeypatch.setenv(setting.variables[0], "  ")
-    assert Options.from_environment() == parsed()
-    assert set(Options.from_environment().origins.values()) == {"default"}
+    assert Options.from_settings({}) == parsed()
+    assert set(Options.from_settings({}).origins.values()) == {"default"}
 
 
 def test_several_in_one_word_or_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_several_in_one_word_or_in_several(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_wrong_with_a_variable_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTRACE_KEEP", "random=x")
     with pytest.raises(OptionError) as caught:
-        Options.from_environment()
+        Options.from_settings({})
     assert str(caught.value) == (
         "environment AUTOTRACE_KEEP: the keep-rule random has no value 'x'; write a number between 0 and 1"
     )
