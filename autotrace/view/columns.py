@@ -90,7 +90,7 @@ def packed(reader: Reader, chosen: Sequence[str], condition: Condition = EVERY) 
     for name in words:
         column = table[name].combine_chunks()
         if str(column.type) == "double":
-            arrays[name] = ("f64", _numbers(column))
+            arrays[name] = ("f64", _data(column.fill_null(MISSING)))
         else:
             arrays[name], texts[name] = _texts(column)
     return pack({"count": table.num_rows, "words": texts}, arrays)
@@ -106,11 +106,6 @@ def _word(name: str, is_number: bool) -> Word:
         return Word(word.text, "text", "", word.columns)
     both = f"coalesce({word.as_kind(NUMBER)}, CAST({word.as_kind(FLAG)} AS DOUBLE))"
     return Word(both, NUMBER, "", word.columns)
-
-
-def _numbers(column: pa.DoubleArray) -> bytes:
-    """NaN for what is not there."""
-    return _data(column.fill_null(float("nan")))
 
 
 def _data(column: pa.Array) -> bytes:
