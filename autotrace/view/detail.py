@@ -17,7 +17,7 @@ from autotrace.tables.schema import CHAINS
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.divergence import UNKNOWN, Divergence, calls_parted, parted
 from autotrace.trajectory.durations import longest_gap, times
-from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.jsonable import finite, jsonable
 from autotrace.trajectory.model import Span, Trajectory, finish_reason
 from autotrace.trajectory.span_text import (
     answer,
@@ -195,7 +195,7 @@ def spans(trajectory: Trajectory) -> dict[str, list[Any]]:
     zero = trajectory.root.start_ns
     columns: dict[str, list[Any]] = {name: [] for name in _SPAN}
     for span in trajectory.spans:
-        phases = {name: span.attributes[name] for name in _PHASES if _is_number(span.attributes.get(name))}
+        phases = {name: span.attributes[name] for name in _PHASES if finite(span.attributes.get(name)) is not None}
         duration = None if span.duration_ns is None else round(span.duration_ns / 1e9, 6)
         values = (
             span.span_id, rows.get(span.parent_id or "", -1), span.shown_name, span.name, span.role,
@@ -209,10 +209,6 @@ def spans(trajectory: Trajectory) -> dict[str, list[Any]]:
 
 
 _SPAN = ("id", "parent", "title", "name", "role", "start", "duration", "status", "error", "process", "phases")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def call(span: Span, limit: int | None = None) -> dict[str, Any]:
