@@ -92,7 +92,7 @@ def _steps(trajectory: Trajectory) -> tuple[dict[int | None, list[Step]], list[d
             tools = tools or said.tools
             _add_prompt(steps, _news(said.messages[:-1]), span)
         answer = {"content": ""} if said is None else said.messages[-1]
-        made[turn] = _agent_step(span, answer, turn, _chain(tree, turn))
+        made[turn] = _agent_step(span, answer, turn, tree)
         steps.append(made[turn])
     for number in (number for number in agents if number is not None):
         if (caller := made.get(tree.chains[number].after)) is not None:
@@ -139,11 +139,7 @@ def _add_prompt(steps: list[Step], messages: list[Message], span: Span) -> None:
         steps.append(step)
 
 
-def _chain(tree: Tree, turn: int) -> int | None:
-    return tree.of[turn] if len(tree.chains) > 1 else None
-
-
-def _agent_step(span: Span, answer: Message, turn: int, chain: int | None) -> Step:
+def _agent_step(span: Span, answer: Message, turn: int, tree: Tree) -> Step:
     reasoning, message = _thought(_text(answer.get("content")))
     calls = [
         {
@@ -162,7 +158,7 @@ def _agent_step(span: Span, answer: Message, turn: int, chain: int | None) -> St
     })  # fmt: skip
     extra = {
         "span_id": span.span_id, "status": span.status, "duration_ns": span.duration_ns, "error": span.error_text,
-        "chain": chain,
+        "chain": tree.of[turn] if len(tree.chains) > 1 else None,
     }  # fmt: skip
     return _present({
         "timestamp": _time(span.start_ns),
