@@ -45,7 +45,7 @@ def _collect(body: Sequence[ast.stmt], table: Names, into: dict[str, list[Defini
     for statement in body:
         for name, definition in _definitions(statement, package, table):
             into.setdefault(name, []).append(definition)
-        if isinstance(statement, ast.If) and _type_checking(statement.test):
+        if isinstance(statement, ast.If) and last_word(statement.test) == "TYPE_CHECKING":
             _collect(statement.body, table, table.typing_only, package)
             _collect(statement.orelse, table, into, package)
         elif not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -89,10 +89,6 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield handler.body
     for case in getattr(statement, "cases", ()):
         yield case.body
-
-
-def _type_checking(test: ast.expr) -> bool:
-    return last_word(test) == "TYPE_CHECKING"
 
 
 def last_word(expression: ast.expr) -> str:
