@@ -90,7 +90,8 @@ def record(batch: Any, keys: Sequence[Mapping[str, Any] | None], rows: list[str]
     old, mask = batch["old_log_probs"], _mask(batch)
     measured = pending.measured if pending.rows == rows else None
     if measured is None:
-        rollout = batch["rollout_log_probs"] if "rollout_log_probs" in names and not _bypassed(config) else None
+        bypassed = _correction(config, "bypass_mode") is True  # the engine's log-probabilities are taken for its own
+        rollout = batch["rollout_log_probs"] if "rollout_log_probs" in names and not bypassed else None
         measured = _measured(old, rollout, mask, pending.entropy)
     if measured is None:
         return
@@ -145,11 +146,6 @@ def _mask(batch: Any) -> Any:
 
 def _alike(values: Any, mask: Any) -> bool:
     return values is not None and tuple(getattr(values, "shape", ())) == tuple(mask.shape) and len(mask.shape) == 2
-
-
-def _bypassed(config: Any) -> bool:
-    """The trainer takes the engine's log-probabilities for its own."""
-    return _correction(config, "bypass_mode") is True
 
 
 def _limit(config: Any) -> float | None:
