@@ -39,9 +39,6 @@ from autotrace.trajectory.jsonable import jsonable
 if TYPE_CHECKING:
     from autotrace.record.conversation_roots import ConversationRoots
 
-Event = OpenCall | Ended | Arrived | Fact | TokenFacts | StepFacts | Bind | Report | WhenRecording
-"""What callers put into the queue. An ``OpenCall`` is queued when it opens."""
-
 
 class RecordEncoder:
     """Makes records of events, which go to ``add`` in the order of the file."""
