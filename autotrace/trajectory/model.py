@@ -15,8 +15,6 @@ from autotrace.trajectory.jsonable import number, text
 
 OK = "OK"
 ERROR = "ERROR"
-CANCELLED = "CANCELLED"
-TIMEOUT = "TIMEOUT"
 INTERRUPTED = "INTERRUPTED"
 """The process that had the span open died."""
 OPEN = "OPEN"
