@@ -90,13 +90,12 @@ def conversation_of(span: Span, tools: Tools | None) -> Conversation | None:
 def offered_tools(trajectory: Trajectory) -> list[Tools | None]:
     """For each turn the tools that an agent has sent by then: in its call, or in that of a client below it."""
     turns = {span.span_id: number for number, span in enumerate(trajectory.llm_spans)}
-    by_id = {span.span_id: span for span in trajectory.spans}
     offered: list[Tools | None] = [None] * len(turns)
     for span in trajectory.spans:
         sent = span.inputs.get("tools") if span.role in ("llm", "engine") else None
         if not isinstance(sent, list) or not sent or not all(isinstance(tool, dict) for tool in sent):
             continue
-        asked = next((call for call in chain([span], ancestors(span, by_id)) if call.span_id in turns), None)
+        asked = next((call for call in chain([span], ancestors(span, trajectory.by_id)) if call.span_id in turns), None)
         if asked is not None:
             offered[turns[asked.span_id]] = sent
     for number in range(1, len(offered)):

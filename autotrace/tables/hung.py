@@ -65,8 +65,7 @@ def _innermost(trajectory: Trajectory) -> Span:
 
 def _tool_around(trajectory: Trajectory, inside: Span) -> Span:
     """The agent's call of a tool that ``inside`` is part of; itself where there is none."""
-    by_id = {span.span_id: span for span in trajectory.spans}
-    tools = [above for above in ancestors(inside, by_id) if above.role == "tool"]
+    tools = [above for above in ancestors(inside, trajectory.by_id) if above.role == "tool"]
     return tools[-1] if tools else inside
 
 

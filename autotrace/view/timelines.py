@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -48,7 +48,6 @@ def rollout(one: Trajectory) -> dict[str, Any]:
     """``worker`` and ``replicas`` are processes; ``parts`` what it was at, and ``requests`` what engines did for it,
     each with its replica. Times of these count from the rollout's start. ``spent``: seconds by kind."""
     root = one.root
-    by_id = {span.span_id: span for span in one.spans}
     parts: list[Part] = []
     requests: list[tuple[str, list[Part]]] = []
     for span in one.spans:
@@ -56,10 +55,10 @@ def rollout(one: Trajectory) -> dict[str, Any]:
         if phases and span.role == "engine":
             requests.append((f"{span.host}:{span.pid}", phases))
         kind = _TIMED.get(span.role)
-        if kind is None or within(span, by_id):
+        if kind is None or within(span, one.by_id):
             continue
         if kind == "llm":
-            parts += phases or _engines(span, one.spans, by_id, root) or [_whole(span, root, kind)]
+            parts += phases or _engines(span, one) or [_whole(span, root, kind)]
         else:
             parts.append(_whole(span, root, kind))
     spent = [sum(length for kind, _, length in parts if kind == number) for number in range(len(KINDS))]
@@ -79,13 +78,13 @@ def _whole(span: Span, root: Span, kind: str) -> Part:
     return KINDS.index(kind), round(begin, 6), round(span.duration_ns / 1e9, 6)
 
 
-def _engines(span: Span, spans: Sequence[Span], by_id: dict[str, Span], root: Span) -> list[Part]:
+def _engines(span: Span, one: Trajectory) -> list[Part]:
     """The phases of the engine's requests below a call."""
     return [
         part
-        for below in spans
-        if below.role == "engine" and any(call is span for call in ancestors(below, by_id))
-        for part in _phases(below, root)
+        for below in one.spans
+        if below.role == "engine" and any(call is span for call in ancestors(below, one.by_id))
+        for part in _phases(below, one.root)
     ]
 
 
