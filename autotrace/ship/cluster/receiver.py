@@ -206,14 +206,12 @@ class Receiver:
             incoming.hold()  # never let it look dead between these bytes and their last
             if offset != incoming.size:
                 return incoming.size
-            written = 0
             try:
-                while written < len(data):
-                    written += os.write(incoming.fd, data[written:])
+                files.write_all(incoming.fd, data)
             except OSError:
                 os.ftruncate(incoming.fd, incoming.size)
                 raise
-            incoming.size += written
+            incoming.size += len(data)
             if not alive:
                 self._let_go(name)
             return incoming.size
