@@ -263,10 +263,6 @@ class FactBook:
             changed |= self._deal(uid, digest, self._answered(uid, digest))
         return changed
 
-    def waiting(self) -> int:
-        """Number of facts whose trajectory was not read yet."""
-        return self._state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
-
 
 def _summary(facts: TokenFacts) -> dict[str, Any]:
     """The summary, what there is to say of the columns, and how many there are: those stay in the segment."""
