@@ -5,7 +5,6 @@ A ``guard`` stands above it and starts it again when it is killed."""
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import subprocess
@@ -16,6 +15,7 @@ from types import TracebackType
 
 from autotrace.config import environment as env
 from autotrace.config.installation import with_package
+from autotrace.config.stderr import complain
 from autotrace.run import files, layout
 from autotrace.run.process import python
 
@@ -66,8 +66,7 @@ def start(run_folder: str, environ: Mapping[str, str]) -> None:
         finally:
             os.close(log)
     except OSError as error:
-        with contextlib.suppress(OSError):  # stderr may be closed
-            os.write(2, f"autotrace: the shipper could not start: {error}\n".encode())
+        complain(f"the shipper could not start: {error}")
 
 
 def detach(words: Sequence[str], environ: Mapping[str, str], log: int | None = None) -> None:
