@@ -82,13 +82,15 @@ class Probe:
         """Of what a generator yields; the rows of a trajectory are read from the copy."""
         self.content = settings.content != "none"
         includes_result = target.include is None or "result" in target.include
-        self.parts = self._parts(target)
+        paths = [formulas.value_of(name) for name in target.include or () if not name.isidentifier()]
+        shown = [(last_word(path.text), path) for path in paths if self.content]
+        self.parts = tuple(pair for pair in shown if is_late(pair[1]))
         """Parts of the result that are captured, by their last word: instead of all of it."""
         self.result = self.content and (includes_result or bool(self.parts)) and "result" not in target.exclude
         self.include = None if target.include is None else frozenset(target.include)
         self.order = tuple(name if name.isidentifier() else last_word(name) for name in target.include or ())
         """Names of what is captured, in the order in which the list has them."""
-        self.members = self._members(target)
+        self.members = tuple(pair for pair in shown if not is_late(pair[1]))
         """Members of arguments that are captured, under their own names: ``request.messages``."""
         self.follower: Follower | None = None
         self.exclude = frozenset(target.exclude) | {"self", "cls"}
@@ -165,16 +167,6 @@ class Probe:
             path.missed = 0
         if self.row is not None:
             self.row.forked()
-
-    def _members(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
-        names = [
-            name for name in target.include or () if not name.isidentifier() and not is_late(formulas.value_of(name))
-        ]
-        return tuple((last_word(name), formulas.value_of(name)) for name in names) if self.content else ()
-
-    def _parts(self, target: Target) -> tuple[tuple[str, fields.Path], ...]:
-        paths = [formulas.value_of(name) for name in target.include or () if not name.isidentifier()]
-        return tuple((last_word(path.text), path) for path in paths if is_late(path)) if self.content else ()
 
     def _named(self, target: Target) -> tuple[tuple[str, fields.Path, bool], ...]:
         """Paths of the user's lists, as ``facts.reward: result.reward (mine.yaml:4)``, and whether they are read when
