@@ -138,7 +138,7 @@ def _run() -> None:
     _thread = own = threading.get_ident()
     while _thread == own and (flusher := _flusher) is not None:  # `stop` may have come before the thread ran
         interval = flusher.settings.flush_interval
-        time.sleep(min(TICK, interval) if backlog.queue or flusher.unwritten else interval)
+        time.sleep(min(TICK, interval) if backlog.queue or flusher._writer.gathered else interval)
         own_thread.settle()
         if _thread != own:
             break
@@ -188,11 +188,6 @@ class Flusher:
         child = Flusher(*self._made_with)
         child._writer.inherit(self._writer)
         return child
-
-    @property
-    def unwritten(self) -> bool:
-        """Records are gathered that are not in the file yet."""
-        return self._writer.unwritten
 
     def spool_full(self, events: int) -> bool:
         """Whether the spool has its size once ``events`` more were written."""
@@ -313,7 +308,7 @@ class Flusher:
             return
         backlog.settle()
         self._writer.look()
-        if self.unwritten or self._counts() != self._last_counts:
+        if self._writer.gathered or self._counts() != self._last_counts:
             self._count()
 
     def _count(self) -> None:

@@ -65,13 +65,8 @@ class RecordWriter:
         self._bytes = 0
 
     @property
-    def unwritten(self) -> bool:
-        """Records are gathered that are not in the file yet."""
-        return bool(self._frames)
-
-    @property
     def gathered(self) -> int:
-        """How many records those are."""
+        """How many records are gathered that are not in the file yet."""
         return len(self._frames)
 
     @property
