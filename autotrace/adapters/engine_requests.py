@@ -55,7 +55,7 @@ class Streaming(Handler):
         body = getattr(result, "body_iterator", None)
         if type(body) is not AsyncGeneratorType or not drivers.is_unstarted(body):
             return False
-        result.body_iterator = drivers.stream(call, body)
+        result.body_iterator = drivers.through(call, body)
         return True
 
 

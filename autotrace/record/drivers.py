@@ -17,7 +17,7 @@ import opcode
 import sys
 import types
 import weakref
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType
 from typing import Any
 
@@ -62,14 +62,9 @@ LATER = _MANAGERS.union(map(id, (CoroutineType, GeneratorType, AsyncGeneratorTyp
 """``id`` of the types of what is driven."""
 
 
-def stream(call: OpenCall, inner: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
-    """``inner`` (not started yet), whose end is the end of ``call``: for an adapter that puts it where the host kept
-    ``inner``."""
-    return through(call, inner)  # type: ignore[no-any-return]
-
-
 def through(call: OpenCall, inner: Any) -> Any:
-    """``inner`` (a generator of any kind, not started yet), whose end is the end of ``call``."""
+    """``inner`` (a generator of any kind, not started yet), whose end is the end of ``call``: also for an adapter that
+    puts it where the host kept ``inner``."""
     return _through(_Pending(call, inner), inner)
 
 
