@@ -74,8 +74,6 @@ def prompt_messages(text: str, before: str = "", fallback: str = "user") -> list
         text = _REPEATED.sub(lambda match: f"{match[1]}x{len(match[0]) // len(match[1])}", text)
     for markup in MARKUPS:
         parts = list(markup.begin.finditer(text)) if markup.opening in text else []
-        if not parts and markup.opening not in before:
-            continue
         speaker = _speaker(markup, before)
         if not parts and speaker is None:
             continue
@@ -125,25 +123,22 @@ def response_message(text: str) -> Message:
 
 def _spoken(role: str, content: str) -> list[Message]:
     marked = "<tool_" in content
+    plain: list[Message] = [{"role": role, "content": content.strip("\n")}]
     whole = content.strip() if marked else ""
     if whole.startswith("<tool_response>") and whole.endswith("</tool_response>"):
         return [{"role": "tool", "content": answer.strip()} for answer in _ANSWER.findall(whole)]
     if role != "assistant" or not marked:
-        return [{"role": role, "content": content.strip("\n")}]
+        return plain
     calls = []
     begun, end, rest = content.rpartition("</tool_call>")
     for number, written in enumerate(_CALL.findall(begun + end)):
         call = _call(written, number)
         if call is None:
-            return [{"role": role, "content": content.strip("\n")}]
+            return plain
         calls.append(call)
-    message: Message = {
-        "role": role,
-        "content": (_CALL.sub("", begun + end) + rest).strip("\n") if calls else content.strip("\n"),
-    }
-    if calls:
-        message["tool_calls"] = calls
-    return [message]
+    if not calls:
+        return plain
+    return [{"role": role, "content": (_CALL.sub("", begun + end) + rest).strip("\n"), "tool_calls": calls}]
 
 
 def _call(written: str, number: int) -> Message | None:
