@@ -253,13 +253,10 @@ def from_text(prompt: str, response: str) -> list[Message]:
         messages.append({"role": "user", "content": prompt})
     at = 0
     for match in _TOOL.finditer(response) if "<tool_response>" in response else ():
-        messages += [response_message(response[at : match.start()]), *_marked_results(match[1])]
+        results = prompt_messages(f"<|im_start|>user\n{match[1]}<|im_end|>")
+        messages += [response_message(response[at : match.start()]), *results]
         at = match.end()
     return [*messages, response_message(response[at:])]
-
-
-def _marked_results(text: str) -> list[Message]:
-    return prompt_messages(f"<|im_start|>user\n{text}<|im_end|>")
 
 
 def _marked(prompt: str, response: str) -> list[Message]:
