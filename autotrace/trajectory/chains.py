@@ -15,7 +15,7 @@ import msgspec
 from autotrace.trajectory.deferred import Continued
 from autotrace.trajectory.model import DEPTH, Span, Trajectory, above, finish_reason
 from autotrace.trajectory.span_text import COMPARED, Said, turns_before
-from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, found, kept_of, packed, piece, tokens
+from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, found, kept_of, packed_ids, piece, tokens
 
 SUB_AGENT, COMPACTION, REWRITE, RETRY, BEST_OF, RESTART = (
     "sub-agent", "compaction", "rewrite", "retry", "best-of", "restart",
@@ -347,4 +347,4 @@ def _prompt(span: Span) -> bytes | None:
     new = span.packed_prompt
     if new is not None and not span.prompt_keep and span.prompt_tokens == tokens(new):
         return new
-    return packed(span.prompt_ids)
+    return packed_ids(span.prompt_ids)

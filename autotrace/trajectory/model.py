@@ -5,13 +5,13 @@ so deep its calls may stand within calls."""
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from autotrace.trajectory.deferred import DeferrableField, Packed, cached
 from autotrace.trajectory.jsonable import number, text
+from autotrace.trajectory.token_ids import packed_ids as packed_ids
 
 OK = "OK"
 ERROR = "ERROR"
@@ -29,18 +29,8 @@ TRAINERS = (
 """Fields of a span with what the trainer computed for its tokens."""
 
 
-def packed_ids(ids: Sequence[int]) -> bytes | None:
-    """Token ids, four bytes each; None for what are none."""
-    try:
-        return array("i", ids).tobytes()
-    except (TypeError, OverflowError):
-        return None
-
-
 def _packed(ids: Packed[int] | list[int] | None) -> bytes | None:
-    if isinstance(ids, Packed):
-        return ids.data
-    return None if ids is None else packed_ids(ids)
+    return ids.data if isinstance(ids, Packed) else packed_ids(ids)
 
 
 @dataclass

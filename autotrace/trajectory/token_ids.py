@@ -6,8 +6,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from autotrace.trajectory.model import packed_ids
-
 WIDTH = 4
 PROBE = 8
 """Tokens by which a piece is recognised."""
@@ -17,13 +15,16 @@ EDIT = 16
 """Tokens of the longest difference that is a detail (a time of day, a counter) and not another prompt."""
 
 
-def packed(ids: Sequence[int] | None) -> bytes | None:
-    """Token ids, four bytes each; None for other values."""
-    return None if ids is None else packed_ids(ids)
+def packed_ids(ids: Sequence[int] | None) -> bytes | None:
+    """Token ids, four bytes each; None for what are none."""
+    try:
+        return None if ids is None else array("i", ids).tobytes()
+    except (TypeError, OverflowError):
+        return None
 
 
 def unpacked(ids: bytes) -> list[int]:
-    """The inverse of ``packed``."""
+    """The inverse of ``packed_ids``."""
     return array("i", ids).tolist()
 
 

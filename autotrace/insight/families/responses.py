@@ -8,7 +8,7 @@ from autotrace.insight.evidence import Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.trajectory.receipt import pieces
-from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed, piece, tokens
+from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed_ids, piece, tokens
 
 RUN = 4
 """Tokens in a row that the mask may wrongly cover without anybody's fault."""
@@ -35,7 +35,7 @@ def masks(evidence: Evidence) -> Iterator[Mark]:
     if not any(mask):
         yield Mark("AT-MASK-EMPTY", None, None, f"{len(mask)} tokens")
         return
-    response = packed(ids) or b""
+    response = packed_ids(ids) or b""
     turns = _returned(evidence, response)
     if not turns or any(not call.ids for call in turns):
         return
@@ -110,10 +110,10 @@ def is_rendered_anew(evidence: Evidence, changed: Mark) -> bool:
     """What stands in the response in place of the answer (``changed``: an AT-RESPONSE-CHANGED) stands in the prompt of
     a later turn, too: the agent rendered it so in both."""
     agent = evidence.agent
-    response = None if agent is None else packed(agent.response_ids)
+    response = None if agent is None else packed_ids(agent.response_ids)
     at = changed.token or 0
     anew = piece(response or b"", at, at + PROBE)
-    later = (packed(call.span.prompt_ids) for call in evidence.turns if call.number > (changed.turn or 0))
+    later = (packed_ids(call.span.prompt_ids) for call in evidence.turns if call.number > (changed.turn or 0))
     return bool(anew) and any(find(prompt or b"", anew) >= 0 for prompt in later)
 
 
@@ -147,7 +147,7 @@ def end_lost(evidence: Evidence) -> Iterator[Mark]:
         return
     if settings.response_length is not None and len(ids) >= settings.response_length:
         return
-    if (packed(ids[1 - said :]) or b"") == piece(last.ids or b"", 0, said - 1):
+    if (packed_ids(ids[1 - said :]) or b"") == piece(last.ids or b"", 0, said - 1):
         yield Mark("AT-NO-EOS", last.number, said - 1, f"token {last.last} is not in the response that is trained on")
 
 

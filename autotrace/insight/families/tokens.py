@@ -11,7 +11,7 @@ from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.receipt import is_row
-from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, kept_of, packed, piece, tokens
+from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, kept_of, packed_ids, piece, tokens
 
 REMOVED = 3
 """Tokens from which a missing beginning of an answer is thinking, not a space."""
@@ -39,7 +39,7 @@ def retokenised(evidence: Evidence) -> Iterator[Mark]:
     marks, tree = [], tree_of(evidence.trajectory)
     for number in sorted(tree.changed):
         call, before = evidence.turns[number - 1], evidence.turns[tree.before[number] - 1]
-        prompt, asked = packed(call.span.prompt_ids), packed(before.span.prompt_ids)
+        prompt, asked = packed_ids(call.span.prompt_ids), packed_ids(before.span.prompt_ids)
         if prompt is None or asked is None or before.ids is None or (before.finish or "") in ABORTED:
             continue
         mark = _left(evidence, call.number, asked + before.ids, tokens(asked), prompt)

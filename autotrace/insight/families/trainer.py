@@ -10,7 +10,7 @@ from autotrace.insight.families.signal import BY_GROUP
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import Group, History, Hit, Record, Step
-from autotrace.trajectory.token_ids import find, packed, piece, tokens
+from autotrace.trajectory.token_ids import find, packed_ids, piece, tokens
 
 APART = 0.1
 """Between the logged share of cut answers and the true one."""
@@ -37,7 +37,7 @@ def prompt_trained(evidence: Evidence) -> Iterator[Mark]:
     agent = evidence.agent
     if agent is None or agent.response_mask != [] or not evidence.turns or evidence.root.status != "OK":
         return
-    response, prompt = agent.packed_response, packed(evidence.final[0].span.prompt_ids)
+    response, prompt = agent.packed_response, packed_ids(evidence.final[0].span.prompt_ids)
     if not response or not prompt or any(call.span.response_tokens != 0 for call in evidence.final):
         return
     if find(prompt, piece(response, 0, min(32, tokens(response)))) >= 0:
