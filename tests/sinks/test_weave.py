@@ -16,7 +16,7 @@ from autotrace.insight.profile import Mark, Profile, encode
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.protocol import Refused, Rejected, SinkError, Unavailable
 from autotrace.sinks.weave import http as weave_http
-from autotrace.sinks.weave.calls import call_uuid, trace_uuid
+from autotrace.sinks.weave.calls import call_uuid, uuid_of
 from autotrace.sinks.weave.sink import WeaveSink
 
 COMPLETE = "/calls/complete"
@@ -43,7 +43,7 @@ def test_a_group_arrives_as_traces_with_flat_attributes_on_every_call(fake: Fake
         assert call["op_name"].startswith("weave:///team/rl/op/")
     assert {call["attributes"]["rollout_n"] for call in roots(fake)} == {0, 1}
     for root, one in zip(sorted(roots(fake), key=lambda call: call["attributes"]["rollout_n"]), two, strict=True):
-        assert root["id"] == root["trace_id"] == trace_uuid(one.trace_id)
+        assert root["id"] == root["trace_id"] == uuid_of(one.trace_id)
         assert root["display_name"] == f"step 3 · sample 17 · rollout {one.attributes['rollout_n']}"
         assert root["output"]["reward"] == root["summary"]["reward"] == one.facts["reward"]
         assert root["output"]["response_text"].endswith(f"rollout {one.attributes['rollout_n']}.<|im_end|>")
@@ -121,7 +121,7 @@ def test_a_late_fact_is_feedback_and_no_call_is_sent_again(fake: FakeServer) -> 
     given = {
         row["feedback_type"]: row["payload"]["output"]
         for row in fake.feedback
-        if trace_uuid(late[0].trace_id) in row["weave_ref"]
+        if uuid_of(late[0].trace_id) in row["weave_ref"]
     }
     assert given["wandb.runnable.reward"] == 1.0
     assert given["wandb.runnable.trained_in_step"] == 4
@@ -347,9 +347,9 @@ def test_a_call_that_did_not_end_well_has_an_exception_and_an_end(fake: FakeServ
     sink().deliver([one])
     calls = {call["id"]: call for call in fake.calls.values()}
     assert calls[call_uuid(one, one.spans[4].span_id)]["exception"].startswith(status)
-    assert calls[call_uuid(one, one.spans[4].span_id)]["ended_at"] >= calls[trace_uuid(one.trace_id)]["ended_at"]
+    assert calls[call_uuid(one, one.spans[4].span_id)]["ended_at"] >= calls[uuid_of(one.trace_id)]["ended_at"]
     assert calls[call_uuid(one, one.spans[3].span_id)]["exception"] == "ValueError: no such tool\n\nTraceback ..."
-    assert calls[trace_uuid(one.trace_id)]["summary"]["status_counts"] == {"success": 3, "error": 2}
+    assert calls[uuid_of(one.trace_id)]["summary"]["status_counts"] == {"success": 3, "error": 2}
 
 
 def test_a_trajectory_without_its_root_is_delivered_and_repaired_later(fake: FakeServer) -> None:
@@ -359,14 +359,14 @@ def test_a_trajectory_without_its_root_is_delivered_and_repaired_later(fake: Fak
     assert len(roots(fake)) == 1
     sink().deliver([whole])
     assert len(fake.calls) == 5
-    assert [call["id"] for call in roots(fake)] == [trace_uuid(whole.trace_id)]
+    assert [call["id"] for call in roots(fake)] == [uuid_of(whole.trace_id)]
 
 
 def test_the_page_of_a_trajectory(fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     weave, one = sink(), trajectory()
     assert weave.page(one) is None
     weave.deliver([one])
-    assert weave.page(one) == f"{fake.url}/team/rl/r/call/{trace_uuid(one.trace_id)}"
+    assert weave.page(one) == f"{fake.url}/team/rl/r/call/{uuid_of(one.trace_id)}"
     weave.close()
 
 

@@ -12,7 +12,7 @@ from rollouts import group, info, trajectory
 
 from autotrace.insight.profile import Mark, Profile, encode
 from autotrace.sinks.payload import unpacked
-from autotrace.sinks.weave.calls import call_uuid, trace_uuid
+from autotrace.sinks.weave.calls import call_uuid, uuid_of
 from autotrace.sinks.weave.http import ClientError, Connection
 from autotrace.sinks.weave.sink import WeaveSink
 
@@ -84,8 +84,8 @@ def test_findings_are_found_as_a_score_and_as_attributes(wandb: str, read_back: 
                       none=worst("AT-HUNG"), turns=where(any_of))  # fmt: skip
     ids = {name: [call["id"] for call in calls] for name, calls in found.items()}
     assert ids == {
-        "retokenized": [trace_uuid(one.trace_id)], "incomplete": [trace_uuid(other.trace_id)], "none": [],
-        "turns": [trace_uuid(one.trace_id)],
+        "retokenized": [uuid_of(one.trace_id)], "incomplete": [uuid_of(other.trace_id)], "none": [],
+        "turns": [uuid_of(one.trace_id)],
     }  # fmt: skip
     assert found["turns"][0]["attributes"]["findings"] == ["AT-TURN-LIMIT", "AT-RETOKENIZED"]
     assert found["incomplete"][0]["feedback"]["wandb.runnable.finding"] == "AT-GROUP-INCOMPLETE"
@@ -107,7 +107,7 @@ def test_turns_tokens_and_failures_come_back_as_they_were(wandb: str, read_back:
     assert tool["exception"].startswith("TimeoutError: tool took 60 s")
     assert tool["summary"]["weave"]["status"] == "error"
     assert tool["output"] == {"score": None}
-    root = calls[trace_uuid(one.trace_id)]
+    root = calls[uuid_of(one.trace_id)]
     assert root["summary"]["weave"]["status"] == "descendant_error"
     assert root["started_at"] == "2026-11-18 11:06:40.123456+00:00"
 

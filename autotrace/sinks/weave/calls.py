@@ -32,21 +32,17 @@ RESERVED = frozenset({"weave", "python", "os"})
 """Attribute names W&B's client fills."""
 
 
-def trace_uuid(trace_id: str) -> str:
-    """The Weave id of a trace and of its root call."""
-    return _uuid(trace_id)
-
-
 def call_uuid(trajectory: Trajectory, span_id: str) -> str:
     """The Weave id of the call for ``span_id``."""
     root = trajectory.root
     if root.parent_id is None and span_id == root.span_id:
-        return trace_uuid(trajectory.trace_id)
-    return _uuid(trajectory.trace_id[:16] + span_id)
+        return uuid_of(trajectory.trace_id)
+    return uuid_of(trajectory.trace_id[:16] + span_id)
 
 
-def _uuid(digits: str) -> str:
-    """32 hexadecimal digits as ``uuid.UUID`` writes them, in a tenth of its time. Raises ``ValueError`` for others."""
+def uuid_of(digits: str) -> str:
+    """32 hexadecimal digits as ``uuid.UUID`` writes them, in a tenth of its time: of a trace id, the Weave id of the
+    trace and of its root call. Raises ``ValueError`` for others."""
     if len(digits) != 32 or len(bytes.fromhex(digits)) != 16:
         raise ValueError(f"{digits!r} is not the hexadecimal form of 16 bytes")
     digits = digits.lower()
@@ -83,7 +79,7 @@ class Calls:
     def __init__(self, trajectory: Trajectory, project_id: str, run: str | None) -> None:
         self._trajectory = trajectory
         self._ids = {span.span_id: call_uuid(trajectory, span.span_id) for span in trajectory.spans}
-        self._shared: dict[str, Any] = {"project_id": project_id, "trace_id": trace_uuid(trajectory.trace_id)}
+        self._shared: dict[str, Any] = {"project_id": project_id, "trace_id": uuid_of(trajectory.trace_id)}
         group = payload.group_of(trajectory.attributes)
         if group is not None:
             self._shared |= {"thread_id": group, "turn_id": self._shared["trace_id"]}
