@@ -31,7 +31,6 @@ MAX_ROWS = 16_384
 """Rows of one call that are recorded; the rest is counted."""
 BEYOND = "drop:rows"
 UNMATCHED = "drop:unmatched rows"
-MAX_HOPS = 1_000
 
 Values = dict[str, Any]
 
@@ -284,7 +283,7 @@ def _items(value: Any) -> Sequence[Any] | None:
 
 def enclosing(call: OpenCall | None) -> Rows | None:
     """The rows of the nearest batch around ``call`` that has some."""
-    for _ in range(MAX_HOPS):
+    for _ in range(groups.MAX_HOPS):
         if call is None:
             return None
         if type(call) is RetainingCall and isinstance(call.rows, Rows) and call.rows.calls:
