@@ -260,7 +260,6 @@ def _without_userinfo(match: re.Match[str], mask: str) -> str:
     if len(password) > 1:
         if len(user) <= 16 and password != ":x-oauth-basic":
             return f"{scheme}://{user}:{mask}@"
-        return f"{scheme}://{mask}@"
-    if not user or (not password and not scheme.lower().endswith(("http", "https"))):
+    elif not user or (not password and not scheme.lower().endswith(("http", "https"))):
         return match[0]
     return f"{scheme}://{mask}@"
