@@ -44,6 +44,7 @@ DELIVERED_AGAIN = 4, 32, 32
 """Trajectories of a step that are, because a group or the step shows something of them: at least so many, one of so
 many, at most so many. Each costs a delivery."""
 MAX_NOTES = 3
+_OF_ROLES = f"role IN ({', '.join('?' * len(ROLES))})"
 _KEY = "found:"
 
 
@@ -80,8 +81,7 @@ class LiveFindings:
             with contextlib.suppress(msgspec.MsgspecError):  # of another release: the step is looked at again
                 self._diagnosis.put(msgspec.json.decode(text, type=StepFound))
         known = self._diagnosis.numbers
-        marks = ", ".join("?" * len(ROLES))
-        sql = f"SELECT DISTINCT step FROM traces WHERE complete = 1 AND role IN ({marks})"
+        sql = f"SELECT DISTINCT step FROM traces WHERE complete = 1 AND {_OF_ROLES}"
         for (step,) in self._state.db.execute(sql, ROLES):
             self._latest = max(self._latest, -1 if step is None else step)
             if step not in known:
@@ -151,8 +151,7 @@ class LiveFindings:
         return now - self._due[step] > QUIET and (is_past or step not in unfinished)
 
     def _look(self, number: int | None, open_traces: Collection[str], settings: Settings, live: bool) -> None:
-        marks = ", ".join("?" * len(ROLES))
-        condition = f"step IS ? AND role IN ({marks})"
+        condition = f"step IS ? AND {_OF_ROLES}"
         count = self._state.count(f"SELECT count(*) FROM traces WHERE {condition}", (number, *ROLES))
         if count > MAX_ROWS:
             which = "trajectories without a step" if number is None else f"trajectories of step {number}"
