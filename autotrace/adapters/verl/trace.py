@@ -18,7 +18,6 @@ from typing import Any
 
 from autotrace.patch import adapting, engine, wrapper
 from autotrace.record import calls, context, faults
-from autotrace.record.origin import is_hosts
 
 BLOCK = "verl.utils.rollout_trace.rollout_trace_attr"
 """Target key of the blocks."""
@@ -123,16 +122,8 @@ def _block(manager: Any, given: dict[str, Any], config: Any) -> Any:
 
 @contextlib.contextmanager
 def _silent(manager: Any) -> Iterator[Any]:
-    token = context.current.set(context.stand_in(b"", 0, recorded=False))
-    try:
-        with manager as entered:
-            yield entered
-    finally:
-        try:
-            context.current.reset(token)
-        except ValueError as error:  # left in another context than entered
-            if is_hosts(error):
-                raise
+    with context.made_current(context.stand_in(b"", 0, recorded=False)), manager as entered:
+        yield entered
 
 
 @contextlib.contextmanager
