@@ -161,10 +161,10 @@ def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwarg
         job_config = kwargs.get("job_config")
         if not given and job_config is not None:
             given = job_config.runtime_env or None
-        if not given and _starts_a_cluster(args, kwargs):
+        address = args[0] if args else kwargs.get("address")
+        if not given and _starts_a_cluster(address, kwargs.get("_temp_dir")):
             return kwargs  # its workers inherit this environment; a runtime_env would make each of them start twice
         # Ray's own daemons were there before us: other nodes know of this run only what is passed on here.
-        address = args[0] if args else kwargs.get("address")
         environ = {**os.environ, **remote_node.invite(os.environ, head(address))}
         runtime_env = with_variables(given, environ)
         return {**kwargs, "runtime_env": with_notice(runtime_env, environ, address)}
@@ -173,12 +173,11 @@ def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwarg
         return kwargs
 
 
-def _starts_a_cluster(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _starts_a_cluster(address: Any, folder: Any) -> bool:
     """Whether this ``ray.init`` will start a cluster of its own, on this machine; False when that is unclear."""
-    address = args[0] if args else kwargs.get("address")
     if address == "local":
         return True
     if address is not None or os.environ.get("RAY_ADDRESS") or JOB_CONFIG in os.environ:
         return False
     services = importlib.import_module("ray._private.services")
-    return services.canonicalize_bootstrap_address(None, kwargs.get("_temp_dir")) is None
+    return services.canonicalize_bootstrap_address(None, folder) is None
