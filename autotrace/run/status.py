@@ -94,6 +94,8 @@ class Status(msgspec.Struct):
     """Complete trajectories that the keep-rules leave in the run folder."""
     open: int = 0
     """Traces of which more is expected."""
+    in_tables: bool = False
+    """The run is over, and the tables have everything that is known of it."""
     pending: int = 0
     """Complete, and not yet acknowledged by the backend that lags most."""
     lag_seconds: float = 0.0

@@ -23,6 +23,7 @@ from autotrace.run.status import Status
 from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.index import facts
 from autotrace.ship.store.delivery_queue import TABLES as IN_TABLES
+from autotrace.ship.store.delivery_queue import not_in_tables
 from autotrace.ship.store.migrations import NewerDatabase
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments, unreadable
@@ -96,11 +97,11 @@ class Live(Committed):
         self.path, self.info = folder, info
         self._decoder: Decoder | None = None
         rests = _rests(folder)  # before what is in the tables: nothing falls between
-        self._read: frozenset[str] | None = frozenset() if rests else self._not_in_tables()
+        self._read: frozenset[str] | None = frozenset() if rests else not_in_tables(self._state)
         super().__init__(folder)
         if not self.has_commits:
             self._read = None
-        self._all_in_tables = rests and self._read is not None
+        self._all_in_tables = rests and self.has_commits
 
     @classmethod
     def open(cls, folder: str | Path) -> Live:
@@ -148,15 +149,6 @@ class Live(Committed):
 
     def _has_steps(self) -> bool:
         return not self._all_in_tables and bool(facts.step_numbers(self._state))
-
-    def _not_in_tables(self) -> frozenset[str]:
-        """The traces that are not in the tables as they are now."""
-        rows = self._state.db.execute(
-            "SELECT trace_id FROM traces WHERE NOT complete OR NOT EXISTS (SELECT 1 FROM deliveries WHERE"
-            " deliveries.trace_id = traces.trace_id AND backend = ? AND deliveries.version >= traces.version)",
-            (IN_TABLES,),
-        )
-        return frozenset(trace_id for (trace_id,) in rows)
 
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines | None:
         """See ``Source``: what the state has of each trajectory needs no segment."""
@@ -317,6 +309,7 @@ class Live(Committed):
         super().close()
         if "_opened" in self.__dict__:
             self._state.close()
+            del self._opened
 
 
 def _rests(folder: Path) -> bool:
@@ -326,7 +319,7 @@ def _rests(folder: Path) -> bool:
     if not os.path.lexists(folder / layout.STATE_DB):  # a copy
         return True
     try:
-        return Status.read(folder).state == "done"
+        return Status.read(folder).in_tables
     except (OSError, ValueError, msgspec.MsgspecError):
         return False
 

@@ -157,7 +157,8 @@ class Reader:
     def _views(self, needs: Mapping[str, Sequence[str]]) -> duckdb.DuckDBPyConnection:
         """The database with these columns of the tables by their names."""
         for name, columns in needs.items():
-            self.views.database.execute(f"CREATE OR REPLACE VIEW {name} AS {self._meant(name, columns)}")
+            meant = self._meant(name, columns)  # which may open another database
+            self.views.database.execute(f"CREATE OR REPLACE VIEW {name} AS {meant}")
         return self.views.database
 
     def _meant(self, name: str, columns: Sequence[str], steps: Steps | None = None) -> str:

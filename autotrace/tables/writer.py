@@ -33,8 +33,7 @@ MANY, FEW = 32, 2
 FULL = 64 << 20
 """Bytes of a file that is left as it is."""
 SMALL = 2 << 20, FULL
-"""Files below so many bytes are made one; so each row is written about three times. At the end of a run it is the first
-of them, unless rows have to leave that do not count."""
+"""Files below so many bytes are made one; so each row is written about three times."""
 LATEST = 8
 """Commits whose files are left as they are while the run goes on: they may hold what is given once more."""
 
@@ -44,7 +43,7 @@ def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
     recent = [*islice((commit for commit in reversed(found.commits) if not commit.removes), LATEST)]
     for table, by_path in found.files.items():
         latest = {f"{table}/{commit.files[table].name}" for commit in recent if table in commit.files}
-        for limit in SMALL if not everything else SMALL[1:] if found.superseded else SMALL[:1]:
+        for limit in _limits(found, table) if everything else SMALL:
             taken, size = list[str](), 0
             for path, file in by_path.items():
                 if file.bytes < limit and size < FULL and (everything or path not in latest):
@@ -53,6 +52,11 @@ def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
             if len(taken) >= (FEW if everything else MANY):
                 return table, taken
     return None
+
+
+def _limits(found: Snapshot, table: str) -> Sequence[int]:
+    """At the end of a run: all files where rows have to leave that do not count, or columns differ."""
+    return SMALL[1:] if found.superseded or found.form(table) != TABLES[table].form else SMALL[:1]
 
 
 def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:

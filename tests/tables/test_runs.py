@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,16 @@ from autotrace.config.plan import Plan, Settings
 from autotrace.run import layout
 from autotrace.run.status import Status
 from autotrace.ship.live import Live
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments
+from autotrace.tables.commits import FILE, Added, Commit, snapshot
 from autotrace.tables.errors import QueryError
+from autotrace.tables.place import PlaceError
 from autotrace.tables.runs import Runs
 from autotrace.tables.schema import TABLES
+from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Trajectory
 from tests.run_folder import recorded
 
@@ -111,13 +117,63 @@ def test_a_run_at_rest_is_read_without_its_state(folder: Path, monkeypatch: pyte
 
     before = rows()
     ship(run.folder, once=True)
-    assert Status.read(run.folder).state == "done" and not segments(run.folder)
+    assert Status.read(run.folder).in_tables and not segments(run.folder)
     opened = list[object]()
     read_only = State.read_only
     monkeypatch.setattr(State, "read_only", lambda path: opened.append(path) or read_only(path))
     for left in ("all of it", "a copy without a state", "a copy without a word about its end"):
         assert rows() == before and not opened, left
         (run.folder / (layout.STATE_DB if left == "all of it" else layout.STATUS_JSON)).unlink(missing_ok=True)
+
+
+def test_a_reader_goes_on_when_the_files_of_its_run_are_made_one(folder: Path) -> None:
+    run = autotrace.open(folder).latest.folder
+    ship(run, once=True)  # its segments stay, so it is not at rest: its state is open
+    tables = run / "tables"
+    with contextlib.closing(of_run(run)) as reader:
+        asked: dict[str, Callable[[], object]] = {
+            "select": lambda: sorted(row.trace_id for row in reader.select()),
+            "sql": lambda: reader.sql("SELECT count(*), sum(response_tokens) FROM turns").rows(),
+            "metrics": lambda: reader.table("metrics").num_rows,
+            "each": lambda: [one is not None for _, one in reader.each(reader.select())],
+            "binds": lambda: len(reader.run.binds()),
+            "deliveries": lambda: {one: set(reader.run.deliveries(one)) for one in ids},
+            "pages": lambda: reader.run.pages(),
+        }
+        ids = [row.trace_id for row in reader.select()]
+        before = {name: ask() for name, ask in asked.items()}
+        for name, ask in asked.items():
+            commits = snapshot((tables / FILE).read_bytes())
+            paths = [path for of in commits.files.values() for path in of]
+            again = Tables(run, reader.run.info.run_id)
+            for path in paths:  # as the end of a run does it
+                table = path.partition("/")[0]
+                file = f"{again.batch + 1:06}.c.parquet"
+                shutil.copy(tables / path, tables / table / file)
+                added = commits.files[table][path]
+                commit = Commit(again.batch + 1, 0, {table: Added(file, added.rows, added.bytes, added.form)}, [path])
+                with (tables / FILE).open("ab") as lines:
+                    lines.write(commit.line())
+                (tables / path).unlink()
+                again = Tables(run, reader.run.info.run_id)
+            assert ask() == before[name], name
+
+
+def test_numbers_that_the_tables_did_not_take_are_read_from_the_state(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = autotrace.open(folder).latest
+    before = run.table("metrics", columns=["step", "source", "name", "value"])
+    (run.folder / layout.PLAN_JSON).write_text(Plan((), Settings()).dumps())
+    monkeypatch.setattr(Tables, "write_metrics", _full)
+    ship(run.folder, once=True)
+    status = Status.read(run.folder)
+    assert status.state == "done" and not status.in_tables and not segments(run.folder)
+    assert run.table("metrics", columns=before.column_names).num_rows == before.num_rows == 8
+
+
+def _full(*_: object) -> None:
+    raise PlaceError("no space left on the device", refused=True)
 
 
 def test_runs_and_tables_of_other_runs_in_one_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from autotrace.tables import writer
-from autotrace.tables.commits import FILE, Added, Commit, snapshot
+from autotrace.tables.commits import FILE, FOLDER, Added, Commit, snapshot
 from autotrace.tables.committed import Committed
 from autotrace.tables.place import PlaceError
 from autotrace.tables.reader import Reader
@@ -337,6 +337,23 @@ def test_rows_that_do_not_count_leave_with_a_compaction(tmp_path: Path) -> None:
     assert committed(tmp_path).files["trajectories"][path].rows == 4
     assert table(tmp_path, "trajectories").num_rows == 4
     assert committed(tmp_path).form("trajectories") == TABLES["trajectories"].form != TABLES["turns"].form
+
+
+def test_large_files_stay_as_they_are_unless_their_columns_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SMALL", (1, writer.FULL))
+    for sample in range(3):
+        Tables(tmp_path, RUN).write([made(sample=sample)])
+    compacted(tmp_path)
+    assert {len(of) for of in committed(tmp_path).files.values()} == {3}
+    commits = committed(tmp_path).commits
+    commits[0].files["turns"].form = 1  # an earlier release wrote it
+    (tmp_path / FOLDER / FILE).write_bytes(b"".join(commit.line() for commit in commits))
+    compacted(tmp_path)
+    assert {name: len(of) for name, of in committed(tmp_path).files.items() if len(of) != 3} == {"turns": 1}
+    assert committed(tmp_path).form("turns") == TABLES["turns"].form
+    assert len(trajectories(tmp_path)) == 3
 
 
 def test_a_group(tmp_path: Path) -> None:

@@ -147,6 +147,23 @@ def test_what_is_on_a_device_or_of_another_shape_is_left_alone(said: Said, monke
     assert "mismatch_mean" not in summary(said[0][0][SUMMARY])
 
 
+def test_a_step_costs_a_hundredth_of_its_time_and_five_seconds_at_most(
+    said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch)
+    given, now, measure = list[float](), [1000.0], token_facts.measure
+    monkeypatch.setattr(token_facts, "_last_at", None)
+    monkeypatch.setattr(token_facts, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(
+        token_facts, "measure", lambda *tensors, **how: given.append(how["seconds"]) or measure(*tensors, **how)
+    )
+    for seconds in (1.0, 100.0, 3600.0):
+        record(rows())
+        now[0] += seconds
+    record(rows())
+    assert given == [2.0, 0.05, 1.0, 5.0]
+
+
 def test_numbers_of_another_batch_are_not_taken_for_these(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch)
     other = rows(3)

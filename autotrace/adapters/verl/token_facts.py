@@ -164,8 +164,8 @@ def _correction(config: Any, name: str) -> Any:
     return Path(f"config.rollout_correction.{name}").read({"config": config})
 
 
-MOST = 2_000
-"""Metrics of one step."""
+METRICS = 2_000
+"""Metrics of one step, at most."""
 
 
 def logged(result: Any, given: Mapping[str, Any]) -> None:
@@ -176,7 +176,7 @@ def logged(result: Any, given: Mapping[str, Any]) -> None:
     numbers: dict[str, float] = {}
     for name, value in dict.items(data):
         number = _number(value)
-        if number is not None and type(name) is str and len(numbers) < MOST:
+        if number is not None and type(name) is str and len(numbers) < METRICS:
             numbers[name] = number
     if numbers:
         statements.step_facts(step, "metrics", numbers)

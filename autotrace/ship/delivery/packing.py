@@ -74,8 +74,8 @@ class Packer:
         """How many ask for each trajectory: it is assembled and decoded once for all of them."""
         self._shared: dict[tuple[str, int], _Shared] = {}
         self._bytes = 0
-        self._loaded_at = 0.0
-        """When something was assembled."""
+        self._tables_at = 0.0
+        """When something was assembled for the tables."""
         self._in_touch = True
         """Backends found what they asked for since something was dropped."""
 
@@ -110,7 +110,7 @@ class Packer:
         """Backends have yet to ask for so much of what the tables have got that there is no room for more of it; not
         for longer than ``PATIENCE``, nor while what they ask for was dropped before."""
         much = sum(one.size for one in self._shared.values() if TABLES in one.had) > SHARED_BYTES - MAX_BYTES
-        return much and self._in_touch and time.monotonic() < self._loaded_at + PATIENCE
+        return much and self._in_touch and time.monotonic() < self._tables_at + PATIENCE
 
     def _once(self, name: str, trace_id: str, version: int) -> tuple[Trajectory, int] | None:
         """``_loaded``, unless another destination had it a moment ago."""
@@ -123,7 +123,7 @@ class Packer:
                 self._forget(key)
             return known.trajectory, known.size
         loaded = self._loaded(trace_id)
-        self._loaded_at = time.monotonic()
+        self._tables_at = time.monotonic() if name == TABLES else self._tables_at
         if loaded is not None and self.destinations > 1:
             self._shared[key] = _Shared(*loaded, {name})
             self._bytes += loaded[1]

@@ -152,7 +152,7 @@ class Reporting:
             item = post.waiting.pop(min(post.waiting))
             if isinstance(item, Logged):
                 item.numbers = facts.read_steps(self._state, item.step).get(item.step, {})
-                if self._state.meta(f"{_STORED}{post.name}:{item.step}") == item.digest():
+                if _has(self._state, post.name, item):
                     continue
             post.send(item)
             return True
@@ -199,6 +199,15 @@ class Reporting:
         """Let go."""
         for post in self._posts:
             post.close()
+
+
+def has_all_steps(state: State, name: str) -> bool:
+    """``name`` has what was recorded about steps."""
+    return all(_has(state, name, Logged(*step)) for step in facts.read_steps(state).items())
+
+
+def _has(state: State, name: str, logged: Logged) -> bool:
+    return state.meta(f"{_STORED}{name}:{logged.step}") == logged.digest()
 
 
 def _place(item: Item) -> Waiting:

@@ -17,6 +17,16 @@ TABLES = "tables"
 """The run's own tables, in the place of a backend: everything goes there."""
 
 
+def not_in_tables(state: State) -> frozenset[str]:
+    """The traces that the tables do not have as they are now."""
+    rows = state.db.execute(
+        "SELECT trace_id FROM traces WHERE NOT complete OR NOT EXISTS (SELECT 1 FROM deliveries WHERE"
+        " deliveries.trace_id = traces.trace_id AND backend = ? AND deliveries.version >= traces.version)",
+        (TABLES,),
+    )
+    return frozenset(trace_id for (trace_id,) in rows)
+
+
 @dataclass(frozen=True)
 class Share:
     """One of ``of`` shares of all traces, dealt out by id."""
