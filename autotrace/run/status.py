@@ -95,7 +95,7 @@ class Status(msgspec.Struct):
     open: int = 0
     """Traces of which more is expected."""
     in_tables: bool = False
-    """The run is over, and the tables have everything that is known of it."""
+    """The run is over, and its tables have everything that was recorded."""
     pending: int = 0
     """Complete, and not yet acknowledged by the backend that lags most."""
     lag_seconds: float = 0.0
