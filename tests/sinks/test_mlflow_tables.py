@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def test_a_killed_writer_leaves_each_trajectory_whole_or_not_at_all(uri: str) ->
         before = len(spans_of(uri))
         writer = _writer(uri, range(before, before + 4000))
         until(lambda before=before, writer=writer: len(spans_of(uri)) >= before + 3 or not writer.is_alive())  # type: ignore[misc]
-        assert writer.is_alive()
+        assert writer.is_alive(), damage(uri)
         writer.kill()
         writer.join()
     stored = spans_of(uri)
@@ -146,16 +147,23 @@ def test_a_killed_writer_leaves_each_trajectory_whole_or_not_at_all(uri: str) ->
 
 
 def _writer(uri: str, samples: range) -> Any:
-    """Another shipper, that delivers ``samples`` seven at a time."""
-
-    def work() -> None:
-        sink = make(uri)
-        for start in samples[::7]:
-            sink.deliver([trajectory(sample=n) for n in range(start, min(start + 7, samples.stop))])
-
-    writer = multiprocessing.get_context("fork").Process(target=work)
+    """Another shipper, that delivers ``samples`` seven at a time. A new process, as each shipper is: SQLite does not
+    promise to work in a fork of one that has used it."""
+    writer = multiprocessing.get_context("spawn").Process(target=_write, args=(uri, samples))
     writer.start()
     return writer
+
+
+def _write(uri: str, samples: range) -> None:
+    sink = make(uri)
+    for start in samples[::7]:
+        sink.deliver([trajectory(sample=n) for n in range(start, min(start + 7, samples.stop))])
+
+
+def damage(uri: str) -> list[Any]:
+    """What SQLite says of the file."""
+    with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as db:
+        return db.execute("PRAGMA integrity_check").fetchall()
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
