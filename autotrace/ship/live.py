@@ -116,8 +116,8 @@ class Live(Committed):
 
     @cached_property
     def _opened(self) -> _Opened:
-        """With a shipper at work, its state. What that lacks without one is read into memory. Of a run at rest it is
-        opened when something is asked that is not in the tables: to check it takes longer than most questions."""
+        """With a shipper at work, its state. What that lacks without one is read into memory. The state of a run at
+        rest is opened for what the tables do not have: to check it takes longer than most questions."""
         problem = ""
         try:
             state = State.read_only(self.path)

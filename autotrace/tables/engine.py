@@ -264,12 +264,12 @@ class Views:
         of_form: dict[int, list[str]] = {}
         for source in self._sources:
             of_form.setdefault(source.form(name), []).extend(source.files(name))
-        parts = [f"FROM {read(files, form)}" for form, files in of_form.items() if files]
+        parts = [f"SELECT * FROM {read(files, form)}" for form, files in of_form.items() if files]
         return f"({' UNION ALL BY NAME '.join(parts)})" if parts else ""
 
     def _present(self, rows: str) -> set[str]:
         """The columns that ``rows`` have: those of an earlier release lack some."""
-        return {row[0] for row in self.asked(f"DESCRIBE FROM {rows}")}
+        return {row[0] for row in self.asked(f"DESCRIBE SELECT * FROM {rows}")}
 
     def _with_facts(self, found: str, columns: Sequence[Column]) -> str:
         """The trajectories ``found`` with the facts that came after they were written."""

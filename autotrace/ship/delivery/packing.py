@@ -123,7 +123,8 @@ class Packer:
                 self._forget(key)
             return known.trajectory, known.size
         loaded = self._loaded(trace_id)
-        self._tables_at = time.monotonic() if name == TABLES else self._tables_at
+        if name == TABLES:
+            self._tables_at = time.monotonic()
         if loaded is not None and self.destinations > 1:
             self._shared[key] = _Shared(*loaded, {name})
             self._bytes += loaded[1]
