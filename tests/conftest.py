@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing.util
 import os
 import shutil
 import tempfile
@@ -28,6 +29,7 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The temporary folder of these tests alone and of the processes that they start. What autotrace leaves there would
     pile up on its users' machines, too."""
     tmp_path_factory.getbasetemp()  # stays where pytest has it, for who looks at a failure
+    multiprocessing.util.get_temp_dir()  # is removed by this process at its end, later than the folder here
     folder = tempfile.mkdtemp(prefix="tests-")  # a short path: sockets are made below it
     os.chmod(folder, 0o711)  # PostgreSQL's server is another user
     with pytest.MonkeyPatch.context() as patch:

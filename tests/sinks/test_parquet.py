@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,10 @@ def test_what_comes_later_is_copied_and_what_was_merged_goes(sink: Sink, tmp_pat
     assert len([*there(tmp_path).rglob("*.parquet")]) == len(OF_TRAJECTORIES)
 
 
+def copied(at: Path) -> None:
+    ParquetSink(info(project="rl"), at / RUN, {}).deliver(())
+
+
 def test_a_copy_that_is_killed_anywhere_has_whole_commits(
     sink: Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,9 +98,6 @@ def test_a_copy_that_is_killed_anywhere_has_whole_commits(
     Tables(tmp_path / RUN, RUN).finish()
     shutil.copytree(tmp_path / RUN, before / RUN)
     shutil.copytree(tmp_path / "parquet", before / "parquet")
-
-    def copied(at: Path) -> None:
-        ParquetSink(info(project="rl"), at / RUN, {}).deliver(())
 
     def checked(at: Path, whole: bool) -> None:
         found = {one.trace_id: one.version for one in trajectories(there(at)).values()}
@@ -109,20 +111,21 @@ def test_a_copy_that_is_killed_anywhere_has_whole_commits(
     assert killed_everywhere(before, copied, checked) > 10
 
 
+def full(at: Path) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY))
+    with pytest.raises(Unavailable, match=r"cannot write to .*/parquet: File too large"):
+        copied(at)
+    sys.exit(3)
+
+
 def test_a_full_disk_leaves_whole_commits(sink: Sink, tmp_path: Path) -> None:
     one = sink()
     write(tmp_path, made())
     one.deliver(())
     write(tmp_path, made(sample=18))
 
-    def full() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY))
-        with pytest.raises(Unavailable, match=r"cannot write to .*/parquet: File too large"):
-            one.deliver(())
-        os._exit(3)
-
-    assert in_child(full) == 3
+    assert in_child(full, tmp_path) == 3
     same(there(tmp_path), made())
     one.deliver(())
     same(there(tmp_path), made(), made(sample=18))

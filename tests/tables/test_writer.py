@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import resource
 import shutil
 import signal
-import traceback
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,16 +151,18 @@ def test_a_line_that_is_damaged_anywhere_does_not_count() -> None:
 # -- kills and full disks ----------------------------------------------------------------------------------------------
 
 
-def in_child(work: Callable[[], object]) -> int:
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Forked from a process that has only imported. In this one pyarrow and DuckDB have threads, and no child may rely on
+what they held."""
+PROCESSES.set_forkserver_preload([__name__, "tests.sinks.test_parquet", "pandas", "pyarrow.dataset"])
+
+
+def in_child(work: Callable[..., object], *arguments: Any) -> int | None:
     """The exit code of a process that does ``work``."""
-    if (pid := os.fork()) == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    process = PROCESSES.Process(target=work, args=arguments)
+    process.start()
+    process.join()
+    return process.exitcode
 
 
 def dying(after: int) -> Callable[..., None]:
@@ -183,24 +187,28 @@ def dying(after: int) -> Callable[..., None]:
 CHANGES = ((os, "open"), (os, "write"), (os, "replace"), (os, "fsync"), (os, "ftruncate"), (os, "unlink"))
 
 
+def killed(work: Callable[[Path], Any], at: Path, after: int) -> None:
+    around = dying(after)
+    for module, name in CHANGES:
+        around(module, name)
+    work(at)
+
+
 def killed_everywhere(folder: Path, work: Callable[[Path], Any], check: Callable[[Path, bool], None]) -> int:
     """Kill ``work`` on a copy of ``folder`` at each of its calls that change files; how many there are."""
     for after in range(1_000):
         at = folder.with_name(str(after))
         shutil.copytree(folder, at)
-
-        def child(at: Path = at, after: int = after) -> None:
-            around = dying(after)
-            for module, name in CHANGES:
-                around(module, name)
-            work(at)
-
-        code = in_child(child)
+        code = in_child(killed, work, at, after)
+        assert code in (0, -signal.SIGKILL)
         check(at, code == 0)
         if code == 0:
             return after
-        assert code == -signal.SIGKILL
     raise AssertionError
+
+
+def added(new: list[Trajectory], at: Path) -> None:
+    Tables(at, RUN).write(new)
 
 
 def test_a_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -209,13 +217,13 @@ def test_a_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all(tmp_path:
     def check(at: Path, whole: bool) -> None:
         found = {one.trace_id: one.version for one in trajectories(at).values()}
         assert found in ([{made().trace_id: 1}] if not whole else []) + [{made().trace_id: 2, new[0].trace_id: 1}]
-        Tables(at, RUN).write(new)
+        added(new, at)
         same(at, *new)
         left = {path.name for path in at.rglob("*") if path.is_file()} - {FILE}
         assert left == {Path(path).name for of in committed(at).files.values() for path in of}
 
-    Tables(tmp_path / "before", RUN).write([made()])
-    assert killed_everywhere(tmp_path / "before", lambda at: Tables(at, RUN).write(new), check) > 15
+    added([made()], tmp_path / "before")
+    assert killed_everywhere(tmp_path / "before", partial(added, new), check) > 15
 
 
 def small(at: Path) -> None:
@@ -245,6 +253,21 @@ def test_a_compaction_that_is_killed_anywhere_loses_nothing(tmp_path: Path) -> N
     assert killed_everywhere(tmp_path / "before", compacted, check) > 30
 
 
+def full(work: str, at: Path, limit: int, kept: dict[str, Any]) -> None:
+    tables, failed = Tables(at, RUN), False
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    for _ in range(2):
+        try:
+            tables.write([made(sample=9)]) if work == "write" else tables.compact(everything=True)
+        except PlaceError as error:
+            assert "File too large" in str(error)
+            failed = True
+        assert {id: fields(one) for id, one in trajectories(at).items() if id in kept} == kept
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    sys.exit(3 if failed else 0)
+
+
 @pytest.mark.parametrize("work", ["write", "compact"])
 def test_a_disk_that_is_full_at_any_byte(tmp_path: Path, work: str) -> None:
     """``RLIMIT_FSIZE`` fails a write in the middle, as a full disk does."""
@@ -255,23 +278,7 @@ def test_a_disk_that_is_full_at_any_byte(tmp_path: Path, work: str) -> None:
     for limit in [*range(1, max(sizes), max(sizes) // 12), *range(min(sizes), min(sizes) + 400, 67)]:
         at = tmp_path / f"{work}{limit}"
         shutil.copytree(tmp_path / "whole", at)
-        tables = Tables(at, RUN)
-
-        def full(tables: Tables = tables, limit: int = limit, at: Path = at) -> None:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-            failed = False
-            for _ in range(2):
-                try:
-                    tables.write([made(sample=9)]) if work == "write" else tables.compact(everything=True)
-                except PlaceError as error:
-                    assert "File too large" in str(error)
-                    failed = True
-                assert {id: fields(one) for id, one in trajectories(at).items() if id in kept} == kept
-                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            os._exit(3 if failed else 0)
-
-        code = in_child(full)
+        code = in_child(full, work, at, limit, kept)
         assert code in (0, 3)
         failures += code == 3
         found = trajectories(at)
