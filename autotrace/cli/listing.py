@@ -22,7 +22,7 @@ from autotrace.cli.terminal import STATUS_STYLE, counted, line, one_line, second
 from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.durations import PARTS, Times
-from autotrace.trajectory.model import Span
+from autotrace.trajectory.model import Span, above
 
 MAX_WIDTH = 60
 """Widest column, except for the last one."""
@@ -170,7 +170,7 @@ def overview(rows: Sequence[Any], reader: Reader) -> Tree:
     top = Tree(Text(reader.run.info.run_id, style="bold"), guide_style="dim")
     branches: dict[object, Tree] = {}
     for row in rows:
-        step, prompt = (row.validate, row.step), (row.validate, row.step, *_prompt_id(row))
+        step, prompt = (row.validate, row.step), (row.validate, row.group_id)
         if step not in branches:
             branches[step] = top.add(_step(row))
         if prompt not in branches:
@@ -183,11 +183,6 @@ def overview(rows: Sequence[Any], reader: Reader) -> Tree:
 def _step(row: Any) -> Text:
     name = "no step" if row.step is None else f"step {row.step}"
     return line(f"{name}  validation" if row.validate else name, "bold")
-
-
-def _prompt_id(row: Any) -> tuple[str, str | None]:
-    """What the rollouts of one prompt share, also over steps."""
-    return ("uid", row.uid) if row.uid is not None else ("sample", row.sample_index)
 
 
 def _prompt(row: Any) -> Text:
@@ -211,11 +206,11 @@ def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:
         return
     trees: dict[str | None, Tree] = {}
     for span in spans.values():  # a call stands before those below it
-        above = trees.get(span.parent_id, tree)
-        inside = span.parent_id in spans and spans[span.parent_id].role == span.role
+        outer = trees.get(span.parent_id, tree)
+        inside = above(span, spans, (span.role,)) is not None
         named = span.title is not None and span.parent_id in spans
         shown = not inside if span.role in SHOWN_ROLES else named
-        trees[span.span_id] = above.add(_call(span)) if shown else above
+        trees[span.span_id] = outer.add(_call(span)) if shown else outer
 
 
 def _call(span: Span) -> Text:

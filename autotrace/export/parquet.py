@@ -11,9 +11,8 @@ from autotrace.export.format import ExportError, Written
 from autotrace.run import files, layout
 from autotrace.tables.metrics import OfStep
 from autotrace.tables.place import Copy, Place, PlaceError, is_url, place, root_of, segment
-from autotrace.tables.rollout import word
 from autotrace.tables.writer import Tables
-from autotrace.trajectory.jsonable import integer
+from autotrace.trajectory.jsonable import integer, word
 from autotrace.trajectory.model import Trajectory
 
 _NONE: Mapping[int, OfStep] = {}

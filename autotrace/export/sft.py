@@ -16,9 +16,8 @@ from typing import Any
 
 from autotrace.export.conversation import conversations
 from autotrace.export.format import Row, Staging, Written, write_lines
-from autotrace.tables.rollout import word
 from autotrace.trajectory.chains import Chain
-from autotrace.trajectory.jsonable import finite, jsonable
+from autotrace.trajectory.jsonable import finite, jsonable, word
 from autotrace.trajectory.model import Trajectory
 
 FILE = "train.jsonl"

@@ -10,7 +10,6 @@ from typing import Any
 
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.deferred import cached
-from autotrace.trajectory.durations import figures
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Span, Trajectory, finish_reason
 from autotrace.trajectory.receipt import answered_path, whole_response
@@ -21,7 +20,6 @@ CUT = frozenset({"length", "max_tokens", "max_length"})
 """Finish reasons of a response that was cut at a limit."""
 AS_ASKED = "max_tokens asked"
 """Finish reason of a response that is as long as the agent itself asked for in this call."""
-ABORTED = frozenset({"abort", "aborted", "cancelled"})
 JUDGED = ("reward", "reward_extra_info")
 """Facts that a look at one trajectory reads. The others, which a trainer reports of each of them later, change no
 profile."""
@@ -35,7 +33,7 @@ class LLMCall:
     """From 1."""
     span: Span
     figures: Mapping[str, Any]
-    """Its attributes, and those of its request to the engine."""
+    """``Trajectory.figures``."""
 
     @cached
     def finish(self) -> str | None:
@@ -76,10 +74,8 @@ class Evidence:
         self.trajectory = trajectory
         self.settings = settings
         self.by_id = trajectory.by_id
-        reported = figures(trajectory)
         self.turns = [
-            LLMCall(number, span, reported.get(span.span_id, span.attributes))
-            for number, span in enumerate(trajectory.llm_spans, 1)
+            LLMCall(number, span, trajectory.figures(span)) for number, span in enumerate(trajectory.llm_spans, 1)
         ]
 
     @property

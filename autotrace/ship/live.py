@@ -36,12 +36,12 @@ from autotrace.tables.labels import Label
 from autotrace.tables.line_files import changed
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.reader import mapping
-from autotrace.tables.rollout import ROLES, json, word
+from autotrace.tables.rollout import ROLES, json
 from autotrace.tables.schema import FACTS
 from autotrace.tables.sources import Delivery, Lines, Steps
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.durations import PARTS
-from autotrace.trajectory.jsonable import integer, number
+from autotrace.trajectory.jsonable import integer, number, word
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import answered_ids, asked_ids
 

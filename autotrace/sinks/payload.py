@@ -7,7 +7,7 @@ show it as noise, and one of them compares it leaf by leaf.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any
@@ -16,7 +16,7 @@ import msgspec
 
 from autotrace.redact.images import without_images
 from autotrace.spool.records import MEASURED
-from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, text
+from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, text, word
 from autotrace.trajectory.model import Span, Trajectory
 
 TOKEN_ROLES = ("llm", "engine")
@@ -263,15 +263,10 @@ def end_of(trajectory: Trajectory, span: Span) -> int:
     return max(last, span.start_ns)
 
 
-def group_of(attributes: Mapping[str, Any]) -> str | None:
-    """Name of the GRPO group: the n rollouts of one prompt in one step share it; None without a prompt id."""
-    prompt = attributes.get("uid", attributes.get("sample_index"))
-    if prompt is None:
-        return None
-    parts: Sequence[Any] = [attributes.get("experiment_name"), attributes.get("step"), prompt]
-    if "uid" not in attributes and attributes.get("validate") is True:  # the same prompts, beside training
-        parts = [*parts, "validation"]
-    return text("/".join(str(part) for part in parts if part is not None))
+def group_of(trajectory: Trajectory) -> str | None:
+    """Name of the GRPO group in a place with several runs; None: no prompt is known."""
+    experiment = word(trajectory.attributes.get("experiment_name"))
+    return f"{experiment}/{trajectory.group}" if experiment and trajectory.group else trajectory.group
 
 
 def title(trajectory: Trajectory) -> str:

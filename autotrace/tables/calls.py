@@ -9,11 +9,12 @@ from typing import Any
 
 from autotrace.spool.records import MEASURED
 from autotrace.tables.columns import OF_ROLLOUT, Column, Table, duration, of_span
-from autotrace.tables.rollout import Call, exact, json, word
+from autotrace.tables.rollout import Call, exact, json
 from autotrace.trajectory.deferred import Continued
-from autotrace.trajectory.jsonable import integer, number
+from autotrace.trajectory.jsonable import integer, number, word
 from autotrace.trajectory.model import error_text, finish_reason
 from autotrace.trajectory.span_text import answered_words, asked_words
+from autotrace.trajectory.tool_calls import tool_name
 
 
 def _figure(name: str, kind: str, meaning: str, convert: Callable[[Any], Any]) -> Column:
@@ -34,8 +35,7 @@ def _trained(name: str, kind: str, meaning: str) -> Column:
 
 def _tool_name(call: Call) -> str | None:
     span = call.span
-    named = word(span.attributes.get("tool_name"))
-    return named if named is not None or span.role != "tool" else span.shown_name
+    return span.title or tool_name(span) if span.role == "tool" else word(span.attributes.get("tool_name"))
 
 
 def _duration(call: Call) -> float | None:

@@ -13,8 +13,8 @@ import msgspec
 from autotrace.insight.profile import decode
 from autotrace.trajectory.chains import Chain, tree_of
 from autotrace.trajectory.deferred import cached
-from autotrace.trajectory.durations import Times, figures, times
-from autotrace.trajectory.jsonable import integer, jsonable, text
+from autotrace.trajectory.durations import Times, times
+from autotrace.trajectory.jsonable import integer, jsonable, word
 from autotrace.trajectory.model import TRAINERS, Span, Trajectory, finish_reason
 from autotrace.trajectory.receipt import Receipt, of_row, own_pieces, receipt_of, whole_response
 from autotrace.trajectory.tool_calls import tool_calls
@@ -32,11 +32,6 @@ _WORDED = frozenset({
 """Fields of a call, as an instance of ``Span`` has them, for which it has a row in ``turns``."""
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-
-
-def word(value: Any) -> str | None:
-    """``value`` as text, None for None and for what has parts."""
-    return None if value is None or isinstance(value, (dict, list)) else text(str(value))
 
 
 def json(value: Any) -> str | None:
@@ -90,9 +85,8 @@ class Rollout:
     @cached
     def spans(self) -> list[Call]:
         """All calls, in the trajectory's order."""
-        reported = figures(self.trajectory)
         found = [
-            Call(self, span, position, reported.get(span.span_id, span.attributes))
+            Call(self, span, position, self.trajectory.figures(span))
             for position, span in enumerate(self.trajectory.spans)
         ]
         calls = {call.span.span_id: call for call in found if call.span.role == "llm"}
@@ -128,16 +122,8 @@ class Rollout:
 
     @property
     def group_id(self) -> str:
-        """What the rollouts of one prompt in one step share, as ``autotrace ls`` and the keep-rules have it."""
-        if self.uid is not None:
-            return f"{self.step}/{self.uid}"
-        sample, project, source = (
-            word(self.attributes.get(name)) for name in ("sample_index", "project_name", "data_source")
-        )
-        if sample is None:
-            return self.trace_id
-        parts = (project, self.step, source, sample, self.validate)
-        return "/".join("" if part is None else str(part) for part in parts)
+        """``Trajectory.group``; without a prompt it is alone in one."""
+        return self.trajectory.group or self.trace_id
 
     @cached
     def times(self) -> Times:

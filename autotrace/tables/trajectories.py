@@ -8,9 +8,9 @@ from typing import Any
 
 from autotrace.insight.profile import codes, decode, has_tool_error, is_truncated
 from autotrace.tables.columns import IDENTITY, Column, Table, duration
-from autotrace.tables.rollout import Rollout, exact, json, word
+from autotrace.tables.rollout import Rollout, exact, json
 from autotrace.trajectory.chains import tree_of
-from autotrace.trajectory.jsonable import integer, number
+from autotrace.trajectory.jsonable import integer, number, word
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import prompt_line
 

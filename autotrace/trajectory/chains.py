@@ -13,7 +13,7 @@ from itertools import islice
 import msgspec
 
 from autotrace.trajectory.deferred import Continued
-from autotrace.trajectory.model import DEPTH, Span, Trajectory, above, finish_reason
+from autotrace.trajectory.model import ABORTED, DEPTH, Span, Trajectory, above, finish_reason
 from autotrace.trajectory.span_text import COMPARED, Said, turns_before
 from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, found, kept_of, packed_ids, piece, tokens
 
@@ -62,6 +62,7 @@ class Tree:
     """The turns of one trajectory. Numbers of turns count from 1; 0 stands for no turn."""
 
     def __init__(self, trajectory: Trajectory) -> None:
+        self._reported = trajectory.reported
         self._turns = trajectory.llm_spans
         self._by_id = trajectory.by_id
         self._numbers = {span.span_id: number for number, span in enumerate(self._turns, 1)}
@@ -311,7 +312,7 @@ class Tree:
 
     def _failed(self, turn: int) -> bool:
         span = self._turns[turn - 1]
-        return span.status != "OK" or (finish_reason(span.attributes) or "").startswith(("abort", "cancel"))
+        return span.status != "OK" or finish_reason(self._reported.get(span.span_id, span.attributes)) in ABORTED
 
     def _other_agent(self, turn: int) -> bool:
         """An agent that the first turn's agent called made it."""

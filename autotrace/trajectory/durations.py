@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 from autotrace.trajectory.jsonable import finite
 from autotrace.trajectory.model import Span, Trajectory, above, ancestors
@@ -76,22 +75,6 @@ def times(trajectory: Trajectory) -> Times:
         reward_s=_rounded(_covered(rewards)) if rewards else None,
         other_s=None if root is None else _rounded(max(0.0, root / 1e9 - _covered([*calls, *tools, *rewards]))),
     )
-
-
-def figures(trajectory: Trajectory) -> dict[str, Mapping[str, Any]]:
-    """Id of an LLM call -> its attributes, with what engines below report of the request. The innermost engine counts,
-    and ``server`` names it. Calls without an engine are left out."""
-    reported: dict[str, dict[str, Any]] = {}
-    for span in trajectory.spans:
-        if span.role == "engine" and (call := above(span, trajectory.by_id, ("llm",))) is not None:
-            replica = span.attributes.get("replica")
-            server = f"{span.host}/{span.pid}" if replica is None else str(replica)
-            reported.setdefault(call.span_id, {}).update({**_known(span), "server": server})
-    return {id: {**attributes, **_known(trajectory.by_id[id])} for id, attributes in reported.items()}
-
-
-def _known(span: Span) -> dict[str, Any]:
-    return {name: value for name, value in span.attributes.items() if value is not None}
 
 
 PHASES = ("dispatch", "queue", "prefill", "decode")

@@ -38,6 +38,11 @@ def finite(value: Any) -> float | None:
     return measured if measured is not None and math.isfinite(measured) else None
 
 
+def word(value: Any) -> str | None:
+    """``value`` as text, None for None and for what has parts."""
+    return None if value is None or isinstance(value, (dict, list)) else text(str(value))
+
+
 __all__ = ["MAX_DEPTH", "Conversion", "jsonable", "text"]
 
 MAX_DEPTH = 32

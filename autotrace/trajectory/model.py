@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotrace.trajectory.deferred import DeferrableField, Packed, cached
-from autotrace.trajectory.jsonable import number, text
+from autotrace.trajectory.jsonable import integer, number, text, word
 from autotrace.trajectory.token_ids import packed_ids as packed_ids
 
 OK = "OK"
@@ -163,8 +163,8 @@ def error_text(error: tuple[str, str, str] | None) -> str | None:
 
 
 def finish_reason(attributes: Mapping[str, Any]) -> str | None:
-    """Why a response ended, by the attributes of its call (and of its request to the engine): ``stop``, ``length``, ...
-    An engine's ``finish_reason`` says that; its ``stop_reason`` may be the token or text at which it stopped."""
+    """Why a response ended, by ``Trajectory.figures`` of its call. An engine's ``finish_reason`` says that; its
+    ``stop_reason`` may be the token or text at which it stopped."""
     for name in ("finish_reason", "stop_reason"):
         value = attributes.get(name)
         if value is not None and value != "" and not isinstance(value, (dict, list)):
@@ -172,8 +172,16 @@ def finish_reason(attributes: Mapping[str, Any]) -> str | None:
     return None
 
 
-_ANOTHERS = frozenset({"llm", "tool", "env", "reward"})
-"""Roles below which an LLM call is not the agent's: a tool or a reward asks a model, too."""
+ABORTED = frozenset({"abort", "aborted", "cancel", "canceled", "cancelled"})
+"""Finish reasons of a response that somebody else ended."""
+
+
+def _known(span: Span) -> dict[str, Any]:
+    return {name: value for name, value in span.attributes.items() if value is not None}
+
+
+ANOTHERS = {"llm": frozenset({"llm", "tool", "env", "reward"}), "tool": frozenset({"tool", "reward"})}
+"""Roles below which a call is not the agent's own: a tool or a reward asks a model, too."""
 
 
 DEPTH = 1000
@@ -200,15 +208,17 @@ def above(span: Span, by_id: Mapping[str, Span], roles: Collection[str]) -> Span
     return next((call for call in ancestors(span, by_id) if call.role in roles), None)
 
 
-def own_llm_calls(spans: Sequence[Span]) -> list[Span]:
-    """The LLM calls of an agent in the order of ``spans``: those that no tool, environment or reward made."""
-    by_id = {span.span_id: span for span in spans}
+def own_calls(spans: Sequence[Span], role: str = "llm") -> list[Span]:
+    """The LLM calls of an agent, or its calls of tools, in the order of ``spans``: those that no tool or reward made,
+    and no environment or LLM call, where it is an LLM call. A tool's own method below the agent's call of it is the
+    same call."""
+    others, by_id = ANOTHERS[role], {span.span_id: span for span in spans}
     own: dict[str | None, bool] = {}  # of the calls below a span: most have the same parent
     calls = []
     for span in spans:
-        if span.role == "llm":
+        if span.role == role:
             if span.parent_id not in own:
-                own[span.parent_id] = above(span, by_id, _ANOTHERS) is None
+                own[span.parent_id] = above(span, by_id, others) is None
             if own[span.parent_id]:
                 calls.append(span)
     return calls
@@ -264,6 +274,18 @@ class Trajectory:
     def status(self) -> str:
         return self.root.status
 
+    @property
+    def group(self) -> str | None:
+        """What the rollouts of one prompt in one step share; None: no prompt is known."""
+        uid, sample, project, source = (
+            word(self.attributes.get(name)) for name in ("uid", "sample_index", "project_name", "data_source")
+        )
+        step, validate = integer(self.attributes.get("step")), self.attributes.get("validate")
+        if uid is not None or sample is None:
+            return None if uid is None else f"{step}/{uid}"
+        parts = (project, step, source, sample, validate if isinstance(validate, bool) else None)
+        return "/".join("" if part is None else str(part) for part in parts)
+
     @cached
     def by_id(self) -> dict[str, Span]:
         """Its spans by their ids; ``spans`` does not change once this was asked for."""
@@ -272,12 +294,32 @@ class Trajectory:
     @cached
     def llm_spans(self) -> list[Span]:
         """The agent's own LLM calls in order; the engine's spans below them have the role ``engine``."""
-        return own_llm_calls(self.spans)
+        return own_calls(self.spans)
 
     @property
     def turns(self) -> int:
         """LLM calls the agent made."""
         return len(self.llm_spans)
+
+    @cached
+    def reported(self) -> dict[str, Mapping[str, Any]]:
+        """Id of an LLM call below which an engine reported -> its ``figures``."""
+        reported: dict[str, dict[str, Any]] = {}
+        for span in self.spans:
+            if span.role == "engine" and (call := above(span, self.by_id, ("llm",))) is not None:
+                replica = span.attributes.get("replica")
+                server = f"{span.host}/{span.pid}" if replica is None else str(replica)
+                reported.setdefault(call.span_id, {}).update({**_known(span), "server": server})
+        return {id: {**attributes, **_known(self.by_id[id])} for id, attributes in reported.items()}
+
+    def figures(self, span: Span) -> Mapping[str, Any]:
+        """The attributes of a call; of an LLM call with what engines below report of its request. The innermost engine
+        counts, and ``server`` names it."""
+        return self.reported.get(span.span_id, span.attributes)
+
+    def finish_reason(self, span: Span) -> str | None:
+        """Why the response of a call ended, as its engine says it, else the call: ``stop``, ``length``, ..."""
+        return finish_reason(self.figures(span))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: what ``autotrace show`` prints."""

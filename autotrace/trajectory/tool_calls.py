@@ -11,7 +11,7 @@ from typing import Any
 
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.jsonable import jsonable, text
-from autotrace.trajectory.model import Span, Trajectory, above, own_llm_calls
+from autotrace.trajectory.model import Span, Trajectory, above, own_calls
 
 ATTRIBUTE = "tool_name"
 OBJECT_NAME = "object_name"
@@ -64,13 +64,12 @@ _NAMED = ("agent", "span")
 def entitle(spans: Sequence[Span]) -> None:
     """Fill ``title`` of the agent's LLM calls and of its tool calls. A tool's own method below the agent's call of it
     keeps its name, which says what of the tool it is."""
-    tools = {span.span_id for span in spans if span.role == "tool"}
+    for span in own_calls(spans, "tool"):
+        span.title = tool_name(span)
     for span in spans:
-        if span.role == "tool" and span.parent_id not in tools:
-            span.title = tool_name(span)
-        elif span.role in _NAMED:
+        if span.role in _NAMED:
             span.title = word(span.attributes.get("name"))
-    for number, span in enumerate(own_llm_calls(spans), 1):
+    for number, span in enumerate(own_calls(spans), 1):
         span.title = f"turn {number}"
         if "." not in span.name and span.name != span.key.rpartition(".")[2]:  # the list calls it so, not the code
             span.title += f" · {span.name}"
@@ -133,23 +132,18 @@ class ToolCall:
 
 
 def tool_calls(trajectory: Trajectory) -> list[ToolCall]:
-    """In order. A tool's own method below the agent's call of it is the same call; what a reward calls is none."""
+    """In order."""
     starts = sorted(span.start_ns for span in trajectory.llm_spans)
-    made: dict[str, ToolCall] = {}
-    caller: str | None = ""
-    outer = judge = None
+    own = own_calls(trajectory.spans, "tool")
+    made = {span.span_id: ToolCall(span, bisect_right(starts, span.start_ns)) for span in own}
+    calls = list(made.values())
     for span in trajectory.spans:
-        if span.role != "tool":
-            continue
-        if span.parent_id != caller:  # most of them have the same
-            caller, outer = span.parent_id, above(span, trajectory.by_id, ("tool",))
-            judge = above(span, trajectory.by_id, ("reward",))
-        if outer is not None and outer.span_id in made:
-            made[outer.span_id].inner.append(span)
-            made[span.span_id] = made[outer.span_id]
-        elif judge is None:
-            made[span.span_id] = ToolCall(span, bisect_right(starts, span.start_ns))
-    return list({id(call): call for call in made.values()}.values())
+        if span.role == "tool" and span.span_id not in made:
+            outer = above(span, trajectory.by_id, ("tool",))
+            if outer is not None and outer.span_id in made:
+                made[outer.span_id].inner.append(span)
+                made[span.span_id] = made[outer.span_id]
+    return calls
 
 
 def text_of(value: Any, depth: int = 0) -> str:

@@ -18,7 +18,7 @@ from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.divergence import UNKNOWN, Divergence, calls_parted, parted
 from autotrace.trajectory.durations import longest_gap, times
 from autotrace.trajectory.jsonable import finite, jsonable
-from autotrace.trajectory.model import Span, Trajectory, finish_reason
+from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import (
     answer,
     answered_ids,
@@ -95,7 +95,7 @@ def conversation(trajectory: Trajectory) -> Iterator[Item]:
         asked = list(_asked(span, turn))
         _give(tools.get(turn - 1, []), asked)
         yield from ({**item, "turn": turn, "span": span.span_id} for item in asked if not item.get("given"))
-        yield {**_answered(span), "turn": turn, "span": span.span_id, **_figures(span)}
+        yield {**_answered(span), "turn": turn, "span": span.span_id, **_figures(trajectory, span)}
         yield from tools.get(turn, [])
     if not trajectory.llm_spans:
         root = trajectory.root
@@ -141,11 +141,11 @@ def _ids(ids: list[int] | None) -> Item:
     return {} if ids is None else {"ids": ids_text(ids, FEW_IDS)}
 
 
-def _figures(span: Span) -> Item:
+def _figures(trajectory: Trajectory, span: Span) -> Item:
     return {
         "status": span.status,
         "tokens": span.response_tokens,
-        "finish": finish_reason(span.attributes),
+        "finish": trajectory.finish_reason(span),
         "duration": None if span.duration_ns is None else span.duration_ns / 1e9,
     }
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotrace.insight.error_texts import classed
-from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall
+from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
+from autotrace.trajectory.model import ABORTED
 from autotrace.trajectory.span_text import answered_words
 from autotrace.trajectory.token_ids import tokens
 
@@ -30,7 +31,7 @@ def truncated(evidence: Evidence) -> Iterator[Mark]:
     if not evidence.turns:
         return
     last = evidence.final[-1]
-    if last.finish == AS_ASKED or (last.finish or "") in ABORTED or last.span.response_tokens == 0:
+    if last.finish == AS_ASKED or last.finish in ABORTED or last.span.response_tokens == 0:
         return
     ends = evidence.settings.end_tokens
     ended = last.last in ends
@@ -118,7 +119,7 @@ def broken_off(evidence: Evidence) -> Iterator[Mark]:
         count = call.span.response_tokens
         if call.span.error or call.span.status != "OK":
             continue
-        if (call.finish or "") in ABORTED:
+        if call.finish in ABORTED:
             yield Mark("AT-ABORTED", call.number, count, f"after {count or 0} tokens")
         elif (count == 0 and not answered_words(call.span)) or _ended_at_once(evidence, call):
             yield Mark("AT-EMPTY-ANSWER", call.number, 0, _lengths(call))

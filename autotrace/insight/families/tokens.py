@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from autotrace.insight.evidence import ABORTED, AS_ASKED, CUT, Evidence, LLMCall
+from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
 from autotrace.trajectory.chains import tree_of
+from autotrace.trajectory.model import ABORTED
 from autotrace.trajectory.receipt import is_row
 from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, kept_of, packed_ids, piece, tokens
 
@@ -40,7 +41,7 @@ def retokenised(evidence: Evidence) -> Iterator[Mark]:
     for number in sorted(tree.changed):
         call, before = evidence.turns[number - 1], evidence.turns[tree.before[number] - 1]
         prompt, asked = packed_ids(call.span.prompt_ids), packed_ids(before.span.prompt_ids)
-        if prompt is None or asked is None or before.ids is None or (before.finish or "") in ABORTED:
+        if prompt is None or asked is None or before.ids is None or before.finish in ABORTED:
             continue
         mark = _left(evidence, call.number, asked + before.ids, tokens(asked), prompt)
         if mark is not None:

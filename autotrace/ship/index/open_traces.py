@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from autotrace.ship.store.row import Row
 from autotrace.spool.records import Close, Open, Record
+from autotrace.trajectory.model import ANOTHERS
 
 GRACE = 0.5
 """Seconds of silence before a closed trace counts as complete: processes write every 0.2 s, the engine's side of a call
@@ -52,9 +53,10 @@ class OpenTrace:
     row: Row
     open: dict[int, str] = field(default_factory=dict)
     """Open spans and the process that writes each."""
-    tools: set[int] | None = None
-    """Tool calls among them, once there was one. (A set takes 200 bytes, and most traces of a program that is recorded
-    whole are a single call.)"""
+    inside: dict[int, frozenset[str]] | None = None
+    """Those among them that are, or stand below, a call of an LLM, a tool, an environment or a reward, and the roles
+    from there on; once there was one. (A dict takes 200 bytes, and most traces of a program that is recorded whole are
+    a single call.)"""
     root: int | None = None
     """The root span while it is open."""
     root_host: str | None = None
@@ -117,18 +119,25 @@ class OpenTrace:
             self.row.late_spans += 1
             self.late_writers = {*(self.late_writers or ()), process}
         self.row.spans += 1
+        self._count(span, parent, role)
+
+    def _count(self, span: int, parent: int, role: str) -> None:
+        """As ``own_calls`` does, by the calls that are open now."""
+        inside = self.inside or {}
+        around = inside.get(parent, frozenset())
         if role == "llm":
-            self.row.turns += 1
+            self.row.turns += around.isdisjoint(ANOTHERS[role])
         elif role == "tool":
-            self.tools = set() if self.tools is None else self.tools
-            self.row.tool_calls += parent not in self.tools
-            self.tools.add(span)
+            self.row.tool_calls += around.isdisjoint(ANOTHERS[role])
+        if around or role in ANOTHERS["llm"]:
+            inside[span] = around | {role}
+            self.inside = inside
 
     def closed(self, span: int, at_ns: int) -> None:
         """A call ended."""
         self.open.pop(span, None)
-        if self.tools:
-            self.tools.discard(span)
+        if self.inside:
+            self.inside.pop(span, None)
         if span == self.root:
             self.root_ended_at, self.root_end_ns = time.monotonic(), at_ns
 

@@ -19,7 +19,7 @@ from autotrace.sinks import payload
 from autotrace.sinks.mlflow.spans import usage
 from autotrace.sinks.payload import jsonable
 from autotrace.tables import trajectories
-from autotrace.trajectory.jsonable import text
+from autotrace.trajectory.jsonable import text, word
 from autotrace.trajectory.model import DETAILS, OK, Span, Trajectory
 from autotrace.trajectory.span_text import answer, answered_words, message_text
 
@@ -232,15 +232,8 @@ def _word(value: Any) -> str:
 
 def session_of(trajectory: Trajectory) -> str | None:
     """The GRPO group: the n rollouts of one prompt in one step show as one session. At most 250 characters."""
-    attributes = trajectory.attributes
-    if trajectory.root.role != "trajectory":
-        return None
-    if attributes.get("uid") is not None:
-        return _word(attributes["uid"])[:LONGEST]
-    if attributes.get("sample_index") is not None:
-        group = f"step-{attributes.get('step')}-sample-{_word(attributes['sample_index'])}"
-        return f"{group}-validation"[:LONGEST] if attributes.get("validate") is True else group[:LONGEST]
-    return None
+    group = word(trajectory.attributes.get("uid")) or trajectory.group
+    return _word(group)[:LONGEST] if group is not None and trajectory.root.role == "trajectory" else None
 
 
 def linked(trajectory: Trajectory) -> bool:

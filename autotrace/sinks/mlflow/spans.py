@@ -12,7 +12,7 @@ import msgspec
 
 from autotrace.sinks import payload
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import OK, OPEN, Span, Trajectory, finish_reason
+from autotrace.trajectory.model import OK, OPEN, Span, Trajectory
 
 SPAN_TYPES = {
     "trajectory": "AGENT",
@@ -122,15 +122,15 @@ def _outputs(trajectory: Trajectory, span: Span, turn: payload.Turn | None) -> A
     if turn is not None:
         if turn.reply is None:
             return output
-        choices = [{"index": 0, "message": _chat(turn.reply), "finish_reason": _finish_reason(span)}]
+        choices = [{"index": 0, "message": _chat(turn.reply), "finish_reason": _finish_reason(trajectory, span)}]
         return {**_named(output), "choices": choices}
     texts = payload.texts(trajectory, span) if span.role == "agent" or span is trajectory.root else {}
     facts = payload.jsonable(trajectory.facts) if span is trajectory.root else {}
     return {**_named(output), **facts, **texts} if facts or texts else output
 
 
-def _finish_reason(span: Span) -> Any:
-    return finish_reason(span.attributes) or ("stop" if span.status == OK else None)
+def _finish_reason(trajectory: Trajectory, span: Span) -> Any:
+    return trajectory.finish_reason(span) or ("stop" if span.status == OK else None)
 
 
 def _named(output: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from autotrace.insight.profile import Mark, codes, decode, marks
 from autotrace.insight.registry import by_weight
 from autotrace.sinks import payload
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import Span, Trajectory, finish_reason
+from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.tool_calls import tool_name
 
 OPERATIONS = {"trajectory": "invoke_agent", "agent": "invoke_agent", "llm": "chat", "tool": "execute_tool"}
@@ -100,7 +100,7 @@ def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
         attributes |= {f"autotrace.{text(str(name))}": payload.jsonable(value) for name, value in source.items()}
     attributes |= {"autotrace.run_id": trajectory.run_id, "autotrace.status": span.status}
     attributes |= {"autotrace.host": span.host, "autotrace.pid": span.pid}
-    group = payload.group_of(trajectory.attributes)
+    group = payload.group_of(trajectory)
     if group is not None:
         attributes["autotrace.group"] = group
         attributes["gen_ai.conversation.id"] = f"{group}/{trajectory.attributes.get('rollout_n', 0)}"
@@ -168,7 +168,7 @@ def _root(trajectory: Trajectory) -> dict[str, Any]:
 
 def _chat(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     turn, model = payload.turn(span), payload.model_name(trajectory, span)
-    reason = "error" if payload.failure(span) else finish_reason(span.attributes) or "stop"
+    reason = "error" if payload.failure(span) else trajectory.finish_reason(span) or "stop"
     attributes: dict[str, Any] = {
         "gen_ai.provider.name": provider(trajectory, span),
         "gen_ai.request.model": model,

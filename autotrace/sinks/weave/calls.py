@@ -22,7 +22,7 @@ from autotrace.insight.profile import codes, decode
 from autotrace.sinks import payload
 from autotrace.tables import trajectories
 from autotrace.trajectory.jsonable import text
-from autotrace.trajectory.model import Span, Trajectory, finish_reason
+from autotrace.trajectory.model import Span, Trajectory
 
 OP_NAME = 128
 DISPLAY_NAME = 1_024
@@ -80,7 +80,7 @@ class Calls:
         self._trajectory = trajectory
         self._ids = {span.span_id: call_uuid(trajectory, span.span_id) for span in trajectory.spans}
         self._shared: dict[str, Any] = {"project_id": project_id, "trace_id": uuid_of(trajectory.trace_id)}
-        group = payload.group_of(trajectory.attributes)
+        group = payload.group_of(trajectory)
         if group is not None:
             self._shared |= {"thread_id": group, "turn_id": self._shared["trace_id"]}
         step = trajectory.attributes.get("step")
@@ -182,7 +182,7 @@ def _chat(trajectory: Trajectory, span: Span, inputs: dict[str, Any], result: An
         inputs |= {"prompt_base": call_uuid(trajectory, span.prompt_base), "prompt_keep": span.prompt_keep}
     output: dict[str, Any] = {}
     if turn.reply is not None:
-        stop = finish_reason(span.attributes)
+        stop = trajectory.finish_reason(span)
         choice = {"index": 0, "message": turn.reply, "finish_reason": stop}
         if isinstance(result, dict):  # said by the choice
             result = {name: value for name, value in result.items() if name not in _STOPS or value != stop}
