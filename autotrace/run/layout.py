@@ -13,6 +13,7 @@
             shipper.lock            held by the shipper of this node while it runs
             shipper.log             what the shipper logged
             status.json             the shipper's last word: delivered, lag, errors, done
+            about.msgpack           what removed segments said beside trajectories: counters, targets, settings
             listen                  exists once processes on other nodes will record
             collector.json          where their relays send to, and the token they show (0600)
             tables/commits.jsonl    what is in the tables: a line a commit
@@ -33,6 +34,7 @@ STATE_DB = "state.db"
 SHIPPER_LOCK = "shipper.lock"
 SHIPPER_LOG = "shipper.log"
 STATUS_JSON = "status.json"
+ABOUT = "about.msgpack"
 LABELS = "labels.jsonl"
 DRAIN = "drain"
 ENDING = "ending"

@@ -25,6 +25,7 @@ from autotrace.ship.store.state import State
 from autotrace.sinks import registry
 from autotrace.spool.reader import segments
 from autotrace.spool.records import OUTSIDE
+from autotrace.tables.rollout import ROLES
 
 VERL_TRACE = "actor_rollout_ref.rollout.trace"
 """Where veRL's configuration has its trace settings, unless ``Bind("verl_trace")`` names another ``key``."""
@@ -68,7 +69,7 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
     """The status of a run with ``verdict`` as its state; delivery errors are the caller's to add."""
     status = Status(verdict, info.run_id, os.getpid(), os.uname().nodename, time.time_ns())
     for complete, whole, count, kept_here in state.db.execute(
-        "SELECT complete, role = 'trajectory', count(*), sum(kept IS '') FROM traces GROUP BY 1, 2"
+        f"SELECT complete, role IN {ROLES}, count(*), sum(kept IS '') FROM traces GROUP BY 1, 2"
     ):
         status.open += 0 if complete else count
         status.traces += count if complete else 0

@@ -8,6 +8,7 @@ facts about its trajectories are likely: they are read from segments in a tenth 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sqlite3
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -28,11 +30,32 @@ from autotrace.spool.reader import SegmentFile, segments
 from autotrace.spool.writer import LOOK_EVERY, REMOVE_ABOVE, REMOVE_TO
 from autotrace.tables.committed import Committed
 from autotrace.tables.engine import read
+from autotrace.tables.place import sync
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.trajectories import TRAJECTORIES
 
 AT_ONCE = 100
 """Trajectories in memory."""
+
+
+_ABOUT = ("processes", "reports", "binds")
+"""Tables of the state about the run rather than its trajectories: what processes counted, found to wrap, reported."""
+
+
+def _keep_about(state: State, run_folder: Path) -> None:
+    """Write down what segments say beside trajectories, before they go."""
+    about = {name: list(map(tuple, state.db.execute(f"SELECT * FROM {name}"))) for name in _ABOUT}
+    with contextlib.suppress(OSError):  # on a full disk the state alone has it: that segments go makes room
+        files.replace(run_folder / layout.ABOUT, msgspec.msgpack.encode(about))
+        sync(run_folder / layout.ABOUT)
+
+
+def _restore_about(state: State, run_folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        about = msgspec.msgpack.decode(files.read(run_folder, layout.ABOUT), type=dict[str, list[list[Any]]])
+        for name in _ABOUT:
+            for row in about.get(name, ()):
+                state.db.execute(f"INSERT OR REPLACE INTO {name} VALUES ({', '.join('?' * len(row))})", row)
 
 
 def restore(state: State, run_folder: Path) -> None:
@@ -45,6 +68,7 @@ def restore(state: State, run_folder: Path) -> None:
     paths = tables.files(TRAJECTORIES.name)
     found = tables.asked(f"SELECT DISTINCT trace_id FROM {read(paths)} ORDER BY trace_id") if paths else []
     with state:
+        _restore_about(state, run_folder)
         for start in range(0, len(found), AT_ONCE):
             for one in tables.stored([trace_id for (trace_id,) in found[start : start + AT_ONCE]]).values():
                 row = Row(one.trace_id, kept=ALL, complete=True, version=one.version, late_spans=one.late_spans)
@@ -87,9 +111,9 @@ class Retention:
     def __init__(self, state: State, run_folder: str | Path, has_news: Callable[[SegmentFile], bool]) -> None:
         """``has_news``: whether something in a segment was not read yet."""
         self._state = state
-        self._run_folder = run_folder
+        self._run_folder = Path(run_folder)
         self._has_news = has_news
-        settings = _settings(Path(run_folder))
+        settings = _settings(self._run_folder)
         self._limit, self._keep = settings.spool_limit, settings.keep_spool
         self._every = LOOK_EVERY if self._limit else EVERY
         self._looked = time.monotonic()
@@ -107,7 +131,7 @@ class Retention:
             return 0
         for file, id, rests in self._removable(found, over):
             needed = pressed and left > REMOVE_TO * self._limit
-            if (needed or ((rests or over) and not self._keep)) and self._remove(file, id):
+            if (needed or ((rests or over) and not self._keep)) and self._remove(file, id, first=left == total):
                 left -= file.size
         return total - left
 
@@ -140,9 +164,11 @@ class Retention:
         sql = _SETTLED.format(segment="f.segment", rows="facts f", unknown=int(over), of="f.name = ?")
         return self._state.db.execute(sql, (TABLES, token_facts.TOKEN_FACTS)).fetchall()
 
-    def _remove(self, file: SegmentFile, id: int) -> bool:
+    def _remove(self, file: SegmentFile, id: int, first: bool) -> bool:
         db = self._state.db
         try:
+            if first:
+                _keep_about(self._state, self._run_folder)
             db.execute("PRAGMA synchronous=FULL")  # the segment goes for good: so must this
             with self._state:  # first: what is remembered as removed is never assembled from the rest
                 self._state.remove_segment(id, REMOVED)

@@ -61,7 +61,12 @@ class Shipper:
         self._state = State.of_run(self.run_folder)
         try:
             restore(self._state, self.run_folder)
-        except (OSError, QueryError) as error:  # backends get what is in the segments all the same
+        except (
+            OSError,
+            QueryError,
+            msgspec.MsgspecError,
+        ) as error:
+            # backends get what is in the segments all the same
             _log.warning("the tables cannot be read: %s", error)
         self._outbox = Outbox(self._state, self.info)
         tables = open_tables(self.run_folder, self.info.run_id, Memory(self._state, f"backend:{TABLES}:"))

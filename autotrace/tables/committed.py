@@ -17,6 +17,7 @@ from autotrace.tables.commits import FILE, FOLDER, Snapshot, asked_again, snapsh
 from autotrace.tables.engine import connect, first_line, of_file, read
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
+from autotrace.tables.rollout import ROLES
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
 from autotrace.tables.sources import STORED, Lines, Source, Steps, stored_info
 from autotrace.tables.trajectories import TRAJECTORIES
@@ -48,7 +49,8 @@ class Committed(Source):
     def _run(self) -> tuple[str, int, int]:
         """Id of the run, its start, and how many trajectories there are."""
         paths = self.files(TRAJECTORIES.name)
-        sql = f"SELECT any_value(run_id), min(start_ns), count(*) FROM {read(paths)}" if paths else "SELECT '', 0, 0"
+        count = f"count(DISTINCT trace_id) FILTER (role IN {ROLES})"
+        sql = f"SELECT any_value(run_id), min(start_ns), {count} FROM {read(paths)}" if paths else "SELECT '', 0, 0"
         ((run_id, start, count),) = self.asked(sql)
         return run_id, start, count
 

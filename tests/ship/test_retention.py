@@ -136,13 +136,20 @@ def test_a_segment_that_goes_while_it_is_read(tmp_path: Path) -> None:
 
 def test_a_lost_state_is_made_again_of_the_tables(tmp_path: Path) -> None:
     folder = planned(recorded(tmp_path, "run"))
-    assert ship(folder, once=True).state == "done"
+    other = Process(folder, "node-2-bb", run_id=RunInfo.read(folder).run_id)
+    other.report("my.target", "bound")
+    other.count({"my.target": 5}, {"queue full": 3})
+    other.exit()
+    first = ship(folder, once=True)
+    assert not segments(folder)
     before, lines = everything(folder), delivered(folder)
     for path in folder.glob("state.db*"):
         path.unlink()
     (folder / "trajectories.jsonl").unlink()
     assert everything(folder) == before
-    assert ship(folder, once=True).state == "done"
+    after = ship(folder, once=True)
+    told = [(each.state, each.processes, each.hosts, each.drops, each.targets) for each in (first, after)]
+    assert told[0] == told[1] and first.state == "done" and first.drops and first.targets
     assert everything(folder) == before
     again = delivered(folder)
     assert {trace: one["facts"] for trace, one in again.items()} == {

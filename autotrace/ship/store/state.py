@@ -9,7 +9,9 @@ segments; here is where its records lie and one line about it. The tables: ``mig
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import tempfile
 from array import array
 from collections import UserDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -85,14 +87,13 @@ class State:
 
     @classmethod
     def read_only(cls, run_folder: str | Path) -> State:
-        """The state of ``run_folder`` for who must write nothing there; that of an earlier release as a copy in memory.
-        Raises ``sqlite3.Error`` where there is none that can be read so."""
+        """The state of ``run_folder`` for who must write nothing there; that of an earlier release, and of a shipper
+        that died, as a copy in memory. Raises ``sqlite3.Error`` where there is none that can be read so."""
         path = Path(run_folder, layout.STATE_DB).absolute()
         _refuse_strange(path)
-        # without a journal nobody is writing; SQLite would make the files of one in order to read
-        journal = Path(f"{path}-shm").exists()
-        if not journal and Path(f"{path}-wal").exists():
-            raise sqlite3.OperationalError(f"{path}: its journal cannot be read without writing")
+        journal = Path(f"{path}-wal").exists()  # else nobody is writing, and SQLite would make one in order to read
+        if journal and not shipper_alive(str(run_folder)):
+            return cls._left_behind(path)
         state = cls.__new__(cls)
         address = f"{path.as_uri()}?mode=ro{'' if journal else '&immutable=1'}"
         state.db = sqlite3.connect(address, uri=True, timeout=20.0, isolation_level=None, check_same_thread=False)
@@ -106,6 +107,18 @@ class State:
             state.db.close()
             raise
         return state
+
+    @classmethod
+    def _left_behind(cls, path: Path) -> State:
+        """With a journal of which nobody says what is valid: SQLite writes that down in order to read."""
+        with tempfile.TemporaryDirectory(prefix="autotrace-") as folder:
+            try:
+                for name in (path.name, f"{path.name}-wal"):
+                    with os.fdopen(files.reading(path.parent, name), "rb") as of, Path(folder, name).open("wb") as to:
+                        shutil.copyfileobj(of, to)
+            except OSError as error:
+                raise sqlite3.OperationalError(str(error)) from error
+            return cls(str(Path(folder, path.name))).copy()
 
     def copy(self) -> State:
         """The same in memory, which may be written. The connection of this one is closed."""

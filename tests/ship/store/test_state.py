@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -68,3 +69,26 @@ def test_a_commit_that_fails_leaves_no_transaction_open(tmp_path: Path) -> None:
         state.put_meta("after", "1")
     assert state.meta("after") == "1"
     state.close()
+
+
+@pytest.mark.parametrize("left", [("-wal", "-shm"), ("-wal",), ("-shm",)], ids=str)
+def test_the_state_of_a_shipper_that_died_is_read_and_nothing_is_written(tmp_path: Path, left: tuple[str, ...]) -> None:
+    (tmp_path / "run").mkdir()
+    alive = State.of_run(tmp_path / "run")
+    alive.put_meta("before", "1")
+    if "-wal" not in left:
+        alive.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    died = tmp_path / "died"
+    died.mkdir()
+    for end in ("", *left):
+        shutil.copy2(tmp_path / "run" / f"state.db{end}", died)
+    alive.close()
+
+    def written() -> dict[str, tuple[int, bytes]]:
+        return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in died.iterdir()}
+
+    before = written()
+    state = State.read_only(died)
+    assert state.meta("before") == "1"
+    state.close()
+    assert written() == before
