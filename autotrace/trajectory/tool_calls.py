@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.model import Span, Trajectory, above, own_calls
@@ -57,6 +59,7 @@ def word(value: Any) -> str | None:
     return " ".join(text(value).split())[:MAX_NAME] or None if isinstance(value, str) else None
 
 
+_sorted = msgspec.json.Encoder(enc_hook=repr, order="sorted").encode
 _NAMED = ("agent", "span")
 """The attribute ``name`` of a list names the calls with these roles."""
 
@@ -121,10 +124,11 @@ class ToolCall:
     @cached
     def exchange(self) -> str:
         """All that it was asked and all that came of it, text or not, to be compared."""
-        said = _decoded([self.span.inputs, self.failed.error_text if self.failed is not None else self.span.output])
+        said = [self.span.inputs, self.failed.error_text if self.failed is not None else self.span.output]
         try:
-            return json.dumps(said, sort_keys=True, default=repr)
-        except (TypeError, ValueError, RecursionError):  # names that are no text: not from our assembly
+            text = _sorted(said)
+            return text.decode() if b'"{' not in text else _sorted(_decoded(said)).decode()
+        except (TypeError, ValueError, OverflowError, RecursionError):  # not from our assembly
             return repr(said)
 
     def __str__(self) -> str:

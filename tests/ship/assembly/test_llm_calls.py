@@ -10,7 +10,7 @@ import pytest
 from autotrace.ship.assembly import chat
 from autotrace.ship.assembly.llm_calls import read_llm_calls
 from autotrace.spool.records import OF
-from autotrace.trajectory.model import Span, Trajectory, own_llm_calls
+from autotrace.trajectory.model import Span, Trajectory, own_calls
 
 HELLO = {"role": "user", "content": "Hello"}
 HI = {"role": "assistant", "content": "Hi"}
@@ -215,7 +215,7 @@ def asking(id: str, parent: str, start: int, end: int, question: str = "", answe
 def turns(*spans: Span) -> list[tuple[str, list[int] | None]]:
     root = asking("root", "", -1, 1_000, role="trajectory")
     read_llm_calls([root, *spans])
-    return [(span.span_id, span.response_ids) for span in own_llm_calls([root, *spans])]
+    return [(span.span_id, span.response_ids) for span in own_calls([root, *spans])]
 
 
 @pytest.mark.parametrize(
