@@ -60,7 +60,7 @@ def ledger(run: Path) -> dict[int, int]:
 
 
 def slowness(run: Path, ends: Mapping[int, int]) -> float:
-    """Seconds for which a thread that wanted to run every 0.2 s had to wait, at the longest, in the programs of these
+    """Seconds that a thread like the flusher's needed at the longest for what takes 0.2 s, in the programs of these
     process ids until they ended (monotonic ns)."""
     longest = 0
     for pid, end_ns in ends.items():
