@@ -17,6 +17,7 @@ from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Status, Summary, TargetStatus
 from autotrace.ship.delivery.courier import Courier
+from autotrace.ship.delivery.deliverers import Remote
 from autotrace.ship.delivery.packing import OVER_BUDGET
 from autotrace.ship.delivery.reporting import has_all_steps
 from autotrace.ship.pace import Pace
@@ -109,7 +110,7 @@ class StatusFile:
         verdict: str,
         info: RunInfo,
         notes: Iterable[str],
-        couriers: Iterable[Courier],
+        couriers: Iterable[Courier | Remote],
         progress: Callable[[Status], None] | None,
         shippers: int = 1,
         found: Callable[[], Summary] = Summary,
@@ -125,7 +126,7 @@ class StatusFile:
         status = self.latest = status_of(self._state, info, self._run_folder, verdict)
         status.shippers = shippers
         status.found = found()
-        for courier in couriers:
+        for courier in sorted(couriers, key=lambda one: one.state == "blocked"):  # the worst of a backend's is the last
             if courier.state != "ok":
                 if (backend := status.backends.get(courier.name)) is not None:
                     backend.state, backend.error = courier.state, courier.error

@@ -18,10 +18,9 @@ from autotrace.run.shipper_process import ShipperLock
 from autotrace.run.status import Status, Summary
 from autotrace.ship import process
 from autotrace.ship.alerts import Alerts
-from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.cluster.receiver import Listening
-from autotrace.ship.delivery.couriers import Couriers
+from autotrace.ship.delivery.delivery import Delivery
 from autotrace.ship.delivery.into_tables import open_tables
 from autotrace.ship.delivery.outbox import QUIET, Outbox
 from autotrace.ship.delivery.reporting import Reporting
@@ -76,10 +75,9 @@ class Shipper:
         self._indexer = Indexer(
             self._state, self.run_folder, self.info, (self._outbox, self._live, self._reporting), AHEAD
         )
-        self._decoder = Decoder(self.run_folder, much=True)
         self._retention = Retention(self._state, self.run_folder, self._indexer.has_news)
-        self._couriers = Couriers(
-            self._state, self.run_folder, self.info, self._outbox, self._indexer, self._decoder, tables,
+        self._delivery = Delivery(
+            self._state, self.run_folder, self.info, self._outbox, self._indexer.loader, tables,
             processes=shippers or self.info.shippers or 1, unlimited=everything,
         )  # fmt: skip
         self._listening = Listening(self.run_folder)
@@ -119,7 +117,7 @@ class Shipper:
         looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
         coming = self._indexer.open_traces > 0 and self._indexer.has_room
         self._alerts.settle(self._indexer.open_traces)
-        moved = self._couriers.deliver(not self.stopped, coming) | self._reporting.deliver(over)
+        moved = self._delivery.deliver(not self.stopped, coming) | self._reporting.deliver(over)
         self._retention.make_room()
         return self._verdict(draining, living, over), bool(read or settled or looked or moved)
 
@@ -138,7 +136,7 @@ class Shipper:
         return not self._indexer.living or gone_for > self.info.drain_timeout
 
     def _hand_on_binds(self) -> None:
-        """Pass what was reported about the run since the last round to the backends and the decoder."""
+        """Follow what was reported about the run since the last round: a choice of backends, and what reporters use."""
         binds = self._indexer.binds
         new, self._bound = binds[self._bound :], len(binds)
         for name, value in new:
@@ -146,16 +144,13 @@ class Shipper:
             if backend is not None and self._redirect(backend, value):
                 new = binds  # the new backends know nothing yet
         for name, value in new:
-            if name == "tokenizer":
-                self._decoder.bind(value)
-            self._couriers.bind(name, value)
             self._reporting.bind(name, value)
 
     def _redirect(self, backend: str, settings: dict[str, object]) -> bool:
         """Deliver to ``backend`` from now on (before anything was delivered: veRL says so before the first rollout);
         False when it cannot be used."""
         try:
-            self._couriers.replace([backend])
+            self._delivery.replace([backend])
             self._reporting.replace([backend])
         except registry.BackendError as error:
             self._unusable_choice = (
@@ -165,16 +160,15 @@ class Shipper:
             return False
         remember_backend(self.info, backend, settings)
         self.info.write(self.run_folder)
-        self._couriers.restart()
         return True
 
     def _verdict(self, draining: bool, living: bool, over: bool) -> str:
         if not draining:
-            return "blocked" if self._couriers.blocked else "running"
+            return "blocked" if self._delivery.blocked else "running"
         awaited = living and not over and self._indexer.quiet_for <= IDLE and not self.once
         if self._indexer.unread or self._indexer.open_traces or self._outbox.undecided or self._live.waiting or awaited:
             return "draining"
-        unfinished = self._couriers.unfinished()
+        unfinished = self._delivery.unfinished()
         if not unfinished:
             return "draining" if self._reporting.busy else "done"
         return "blocked" if all(courier.state == "blocked" for courier in unfinished) else "draining"
@@ -195,7 +189,7 @@ class Shipper:
         while not self.stopped:
             state, moved = self.step()
             if self._indexer.open_traces:
-                self._couriers.warm_up()
+                self._delivery.warm_up()
             gone_for = self._main.gone_for()
             if self._run_is_over(gone_for):
                 gave_up = gone_for > self.info.drain_timeout + LAST_TRIES
@@ -203,13 +197,13 @@ class Shipper:
                     self._end(state)
                     return
             if state == "done" and not in_order:  # the first process waits for this word: its files are read next
-                self._couriers.put_in_order()
+                self._delivery.put_in_order()
             in_order = state == "done"
             self.write(state)
             process.collect_garbage()
             awaited = self._asked_at is not None and gone_for <= 0
-            pause = POLL / 6 if self._couriers.busy or awaited else POLL
-            self._couriers.rest(0.0 if moved else pause)
+            pause = POLL / 6 if self._delivery.busy or awaited else POLL
+            time.sleep(0.0 if moved else pause)
         self.write("running")
 
     def deliver_all(self, progress: Callable[[Status], None] | None = None) -> Status:
@@ -217,7 +211,7 @@ class Shipper:
         while not self.stopped:
             idle = self._indexer.quiet_for > IDLE  # before the step: what is complete by then, this step completes
             state, moved = self.step()
-            unfinished = self._couriers.unfinished()
+            unfinished = self._delivery.unfinished()
             going_on = self._indexer.open_traces and self._indexer.living
             if not moved and going_on and idle and not unfinished:
                 return self.write("running", progress)
@@ -228,12 +222,12 @@ class Shipper:
             if unfinished and not others and all(courier.gave_up for courier in unfinished):
                 return self.write("blocked", progress)
             self.write(state, progress)
-            self._couriers.rest(0.0 if moved else POLL / 6)
+            time.sleep(0.0 if moved else POLL / 6)
         return self.write("blocked", progress)
 
     def _end(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Say how it ended. The sinks are closed before: some put their files in order then, which are read next."""
-        self._couriers.close()
+        self._delivery.close()
         self._alerts.close()
         if state == "done":
             self._retention.make_room(over=True)
@@ -241,10 +235,10 @@ class Shipper:
 
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
         """Write ``status.json``, about once a second and whenever the state changes."""
-        notes = [note for note in (self._decoder.problem, self._unusable_choice) if note]
-        notes += [*self._couriers.notes(), *self._listening.notes(), *self._live.notes, *self._alerts.notes]
+        notes = [*self._delivery.notes(), *filter(None, [self._unusable_choice])]
+        notes += [*self._listening.notes(), *self._live.notes, *self._alerts.notes]
         return self._status.write(
-            state, self.info, notes, self._couriers, progress, self._couriers.processes, self._found
+            state, self.info, notes, self._delivery, progress, self._delivery.processes, self._found
         )
 
     def _found(self) -> Summary:
@@ -252,7 +246,7 @@ class Shipper:
 
     def close(self) -> None:
         """Commit what is on its way and let go."""
-        self._couriers.close()
+        self._delivery.close()
         self._reporting.close()
         self._listening.close()
         self._state.close()

@@ -28,7 +28,7 @@ def rounds_without_need(shipper: Shipper) -> int:
         state, moved = shipper.step()
         if state == "done":
             break
-        if any(courier.busy for courier in shipper._couriers):
+        if shipper._delivery.busy:
             time.sleep(0.01)
         elif not moved:
             idle += 1

@@ -56,7 +56,7 @@ class AboutRun:
         return Counter(msgspec.msgpack.decode(row["counters"])["drops"])
 
 
-def binds_of(state: State) -> list[tuple[str, dict[str, Any]]]:
-    """Everything reported about the run after its start, in order."""
-    rows = state.db.execute("SELECT name, value FROM binds ORDER BY id")
+def binds_of(state: State, after: int = 0) -> list[tuple[str, dict[str, Any]]]:
+    """Everything reported about the run after its start, in order, without the first ``after``."""
+    rows = state.db.execute("SELECT name, value FROM binds ORDER BY id LIMIT -1 OFFSET ?", (after,))
     return [(row["name"], msgspec.msgpack.decode(row["value"])) for row in rows]

@@ -1,15 +1,15 @@
-"""How trajectories get to a sink: by a thread of this process (``ThreadCarrier``), or by another process (``workers``).
+"""How trajectories get to a sink: by a thread of its own.
 
-The state is written by the shipper's own thread, and only after the sink returned: a kill in between means that the
-same trajectories are sent once more, which replaces them.
+The state is written by another thread, and only after the sink returned: a kill in between means that the same
+trajectories are sent once more, which replaces them.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Protocol
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 
@@ -56,28 +56,8 @@ class Receipt(msgspec.Struct):
         return bool(self.delivered or self.rejected or self.left_out)
 
 
-class Carrier(Protocol):
-    """Takes trajectories to one backend."""
-
-    @property
-    def capacity(self) -> int:
-        """Parcels that may be on their way at the same time; 0: not now."""
-
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Hand something about the run to the sink before the next delivery."""
-
-    def send(self, wanted: Wanted) -> Future[Receipt]:
-        """Load ``wanted``, or as many of the first as fit into a parcel, and deliver them in the background."""
-
-    def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
-        """Until these are done, at most ``seconds``."""
-
-    def close(self, idle: bool) -> None:
-        """Let go of the sink. ``idle``: nothing is on its way; else the sink is left alone."""
-
-
-class ThreadCarrier:
-    """A ``Carrier`` that loads in the calling thread and delivers in one of its own.
+class Carrier:
+    """Takes trajectories to one backend: loads them in the calling thread and delivers them in one of its own.
 
     The next parcel is loaded while the backend is at the one before. If that fails, the next is handed back untried.
     """
@@ -93,15 +73,16 @@ class ThreadCarrier:
 
     @property
     def capacity(self) -> int:
-        """See ``Carrier``. A budget asks the sink for sizes, and a sink is asked by one thread at a time."""
+        """Parcels that may be on their way at the same time. A budget asks the sink for sizes, and a sink is asked by
+        one thread at a time."""
         return 1 if self._from_tables or self._packer.limits(self._sink) else 2
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """See ``Carrier``."""
+        """Hand something about the run to the sink before the next delivery."""
         self._binds.append((name, value))
 
     def send(self, wanted: Wanted) -> Future[Receipt]:
-        """See ``Carrier``."""
+        """Load ``wanted``, or as many of the first as fit into a parcel, and deliver them in the background."""
         left_out = LeftOut()
         parcel: Parcel | None = Parcel([], dict(wanted))
         if not self._from_tables:
@@ -152,12 +133,8 @@ class ThreadCarrier:
         except Exception:
             return None
 
-    def wait(self, parcels: Sequence[Future[Receipt]], seconds: float) -> None:
-        """See ``Carrier``."""
-        wait(parcels, timeout=seconds)
-
     def close(self, idle: bool) -> None:
-        """See ``Carrier``."""
+        """Let go of the sink. ``idle``: nothing is on its way; else the sink is left alone."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         if idle:
             self._told(self._binds)

@@ -1,4 +1,5 @@
-"""Delivers to one backend: how much to send at once, and how long to wait after what went wrong."""
+"""Delivers to one backend: how much to send at once, and how long to wait after what went wrong. And all couriers of a
+process: they are given what waits in the delivery queue, and what came of it is stored."""
 
 from __future__ import annotations
 
@@ -7,11 +8,19 @@ import random
 import time
 from collections import deque
 from collections.abc import Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from pathlib import Path
 from typing import Any
 
+from autotrace.run.info import RunInfo
+from autotrace.ship.assembly.about_run import binds_of
+from autotrace.ship.assembly.decoding import Decoder
+from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.delivery.carrier import Carrier, Problem, Receipt, Wanted
-from autotrace.ship.store.delivery_queue import WHOLE, DeliveryQueue, Share
+from autotrace.ship.delivery.packing import Packer
+from autotrace.ship.store.delivery_queue import TABLES, WHOLE, DeliveryQueue, Share
+from autotrace.ship.store.state import Memory, State
+from autotrace.sinks import registry
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -131,9 +140,84 @@ class Courier:
 
     def close(self, seconds: float) -> list[Receipt]:
         """Wait at most ``seconds`` for what is on its way, then let go of the sink."""
-        self._carrier.wait([future for _, future in self._running], seconds)
-        receipts = []
-        while (receipt := self.receipt()) is not None:
-            receipts.append(receipt)
+        wait([future for _, future in self._running], seconds)
+        receipts = list(iter(self.receipt, None))
         self._carrier.close(idle=not self._running)
         return receipts
+
+
+class Couriers:
+    """The couriers of one process. Several processes may deliver what waits in one queue, each a share of it."""
+
+    def __init__(
+        self, state: State, run_folder: Path, info: RunInfo, loader: Loader, step_budget: int | None = None
+    ) -> None:
+        """``step_budget``: as in ``Packer``."""
+        self.own: list[Courier] = []
+        """Those of this process."""
+        self.decoder = Decoder(run_folder, much=True)
+        self._state = state
+        self._run_folder = run_folder
+        self._info = info
+        self._queue = DeliveryQueue(state)
+        self._packer = Packer(state, loader, self.decoder, step_budget)
+        self._bound = 0
+        """So many of the reports about the run were handed on."""
+
+    def to(self, name: str, share: Share) -> Courier:
+        """One that delivers to a backend. Raises ``registry.BackendError``."""
+        backend = registry.usable(name)
+        sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
+        carrier = Carrier(sink, self._packer, backend.from_tables)
+        return Courier(name, carrier, share, gather=backend.gather, after=TABLES if backend.from_tables else "")
+
+    @property
+    def busy(self) -> bool:
+        """A parcel is on its way."""
+        return any(courier.busy for courier in self.own)
+
+    def deliver(self, sending: bool, coming: bool = False) -> bool:
+        """Store what came of earlier parcels and, if ``sending``, hand over new ones; True when something moved.
+        ``coming``: there will be more to deliver."""
+        self._hand_on_binds()
+        moved = False
+        for courier in self.own:
+            while (receipt := courier.receipt()) is not None:
+                self._store(courier, receipt)
+                moved = moved or receipt.moved
+            while sending and self._ready(courier) and (wanted := courier.next(self._queue, coming)):
+                self._hand_on_binds()  # after looking: what was reported before a trajectory is handed on before it
+                courier.send(wanted)
+                moved = True
+        return moved
+
+    def _ready(self, courier: Courier) -> bool:
+        """It may be given more. The tables wait a little for backends that are at work."""
+        others = courier.name == TABLES and any(one.busy and one.state == "ok" for one in self.own[1:])
+        return courier.ready() and not (others and self._packer.ahead)
+
+    def _hand_on_binds(self) -> None:
+        """Pass what was reported about the run since the last time to the backends and the decoder."""
+        for name, value in binds_of(self._state, self._bound):
+            self._bound += 1
+            if name == "tokenizer":
+                self.decoder.bind(value)
+            for courier in self.own:
+                courier.bind(name, value)
+
+    def _store(self, courier: Courier, receipt: Receipt) -> None:
+        if receipt.moved or receipt.sent:
+            sent = f"backend:{courier.name}:sent"
+            with self._state:
+                self._queue.acknowledged(courier.name, receipt.delivered)
+                self._queue.rejected(courier.name, [*receipt.rejected, *receipt.left_out])
+                self._state.put_meta(sent, str(int(self._state.meta(sent) or 0) + receipt.sent))
+        for trace_id, _, reason in receipt.rejected:
+            _log.warning("%s rejected trace %s: %s", courier.name, trace_id, reason)
+
+    def let_go(self) -> None:
+        """Store what is on its way and let go of the sinks. Some put their files in order then."""
+        self._hand_on_binds()
+        for courier in self.own:
+            for receipt in courier.close(seconds=5.0):
+                self._store(courier, receipt)

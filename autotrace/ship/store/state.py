@@ -8,6 +8,7 @@ segments; here is where its records lie and one line about it. The tables: ``mig
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sqlite3
@@ -26,12 +27,16 @@ from autotrace.ship.store import migrations
 from autotrace.ship.store.row import COLUMNS, Row
 from autotrace.spool.records import Define, Header
 
+_log = logging.getLogger("autotrace.ship")
+
 _ROW = ", ".join(COLUMNS)
 _PUT_ROW = (
     f"INSERT INTO traces ({_ROW}) VALUES ({', '.join('?' * len(COLUMNS))}) ON CONFLICT (trace_id) DO UPDATE SET "
     + ", ".join(f"{column} = excluded.{column}" for column in COLUMNS if column != "trace_id")
 )
 """Where a line is, it stays: it is not put at the end once more."""
+TIMEOUT, TRIES = 20.0, 30
+"""Seconds for which a transaction of another process is waited for, and how often."""
 OffsetsOf = dict[int, list[int]]
 """Segment -> ascending offsets of records in it."""
 
@@ -61,10 +66,11 @@ def _refuse_shared_pages(db: sqlite3.Connection, path: str | Path) -> None:
 
 
 class State:
-    """One connection to the state of a run. Not thread-safe. Writes belong to the holder of ``shipper.lock``."""
+    """One connection to the state of a run. Not thread-safe. Writes belong to the holder of ``shipper.lock`` and its
+    delivery processes."""
 
     def __init__(self, path: str) -> None:
-        self.db = sqlite3.connect(path, timeout=20.0, isolation_level=None, check_same_thread=False)
+        self.db = sqlite3.connect(path, timeout=TIMEOUT, isolation_level=None, check_same_thread=False)
         self.db.row_factory = sqlite3.Row
         try:
             _refuse_shared_pages(self.db, path)
@@ -96,7 +102,7 @@ class State:
             return cls._left_behind(path)
         state = cls.__new__(cls)
         address = f"{path.as_uri()}?mode=ro{'' if journal else '&immutable=1'}"
-        state.db = sqlite3.connect(address, uri=True, timeout=20.0, isolation_level=None, check_same_thread=False)
+        state.db = sqlite3.connect(address, uri=True, timeout=TIMEOUT, isolation_level=None, check_same_thread=False)
         state.db.row_factory = sqlite3.Row
         try:
             if not shipper_alive(str(run_folder)):  # else it is this machine's own
@@ -135,9 +141,18 @@ class State:
         self.db.close()
 
     def __enter__(self) -> State:
-        """Begin a transaction."""
-        self.db.execute("BEGIN IMMEDIATE")
-        return self
+        """Begin a transaction, once no other process has one. Raises ``sqlite3.OperationalError`` after minutes. No
+        rows of a query may be left to read."""
+        tries = 0
+        while True:
+            try:
+                self.db.execute("BEGIN IMMEDIATE")
+                return self
+            except sqlite3.OperationalError as error:
+                tries += 1
+                if tries == TRIES or "locked" not in str(error):
+                    raise
+                _log.warning("another process has been writing into %s for long: waiting", layout.STATE_DB)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind:
@@ -309,7 +324,7 @@ class Memory(UserDict[str, str]):
         self._store("DELETE FROM meta WHERE key = ?", self._prefix + key)
 
     def _store(self, sql: str, *values: str) -> None:
-        db = sqlite3.connect(self._path, timeout=20.0, isolation_level=None)
+        db = sqlite3.connect(self._path, timeout=TIMEOUT, isolation_level=None)
         try:
             db.execute(sql, values)
         finally:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
 
 from autotrace.ship.store.migrations import migrate
 from autotrace.ship.store.state import Memory, State
+from tests.waiting import until
 
 
 def test_a_sinks_memory_keeps_whatever_way_it_is_changed(tmp_path: Path) -> None:
@@ -46,6 +48,26 @@ def test_a_full_disk_is_the_error_that_is_seen_and_the_state_goes_on(tmp_path: P
         state.put_meta("after", "1")
     assert (state.meta("after"), state.meta("k0")) == ("1", None)
     state.close()
+
+
+def test_a_transaction_begins_once_no_other_process_has_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    state, other = State.of_run(tmp_path), State.of_run(tmp_path)
+    state.db.execute("PRAGMA busy_timeout = 200")
+
+    def store() -> None:
+        with state:
+            state.put_meta("mine", "1")
+
+    with other:
+        other.put_meta("other", "1")
+        thread = threading.Thread(target=store)
+        thread.start()
+        until(lambda: "another process" in caplog.text)
+        assert other.meta("mine") is None
+    thread.join()
+    assert (state.meta("mine"), state.meta("other")) == ("1", "1")
+    state.close()
+    other.close()
 
 
 def test_a_full_disk_during_a_migration(tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from autotrace.run import layout
 from autotrace.run.status import Status
-from autotrace.ship.delivery import workers as workers_module
-from autotrace.ship.delivery.workers import WorkerProcess, Workers
-from autotrace.ship.shipper import ship
+from autotrace.ship.delivery import deliverers as deliverers_module
+from autotrace.ship.delivery.deliverers import Deliverer, said
+from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.delivery_queue import Share
-from autotrace.sinks.jsonl.sink import JsonlSink
+from autotrace.sinks import registry
+from autotrace.sinks.jsonl.sink import SMALL, JsonlSink
 from tests.ship.spools import Process, new_run, trajectory
 from tests.waiting import DEADLINE, until
 
@@ -106,7 +108,7 @@ def test_several_deliver_what_one_would(tmp_path: Path) -> None:
     status = ship(run, once=True, shippers=3)
     assert (status.state, status.shippers, status.trajectories) == ("done", 3, 60)
     assert status.backends["jsonl"].delivered == 60
-    ship(alone, once=True)
+    assert status.backends["jsonl"].sent_bytes == ship(alone, once=True).backends["jsonl"].sent_bytes > 0
     assert delivered(run) == delivered(alone) and set(made) == set(delivered(run))
     assert [line["facts"]["reward"] for line in map(delivered(run).get, made)] == [float(n) for n in range(60)]
 
@@ -128,6 +130,35 @@ def test_a_late_fact_replaces_what_another_process_delivered(tmp_path: Path) -> 
     late.exit()
     assert ship(run, once=True, shippers=3).state == "done"
     assert {line["facts"]["trained_in_step"] for line in delivered(run).values()} == {7} and len(made) == 12
+
+
+def test_the_lines_that_late_facts_replaced_are_gone_when_it_is_done(
+    tmp_path: Path, follow: Callable[[Path], subprocess.Popen[bytes]]
+) -> None:
+    """The processes close their sinks: a large file is rewritten then. The first process reads it at that time."""
+    main = subprocess.Popen(["sleep", "600"])
+    run = new_run(tmp_path, main_pid=main.pid, shippers=2)
+    try:
+        fill(run, 40, text="x" * (SMALL // 30))
+        shipper = follow(run)
+        until(lambda: Status.read(run).backends["jsonl"].delivered == 40, (OSError,))
+        for step in range(2):
+            late = Process(run, f"node-9-d{step}")
+            for number in range(6):
+                late.fact("trained_in_step", step, key={"uid": f"u{number // 4}", "session_id": number % 4})
+            late.exit()
+            (run / layout.DRAIN).touch()
+            until(lambda step=step: Status.read(run).state == "done" and trained_in(run, step) == 6)
+            assert len(delivered(run)) == 40
+    finally:
+        main.kill()
+        main.wait()
+    assert shipper.wait(DEADLINE) == 0
+
+
+def trained_in(run: Path, step: int) -> int:
+    """How many of the run's lines say so."""
+    return (run / "trajectories.jsonl").read_text().count(f'"trained_in_step":{step}')
 
 
 def test_groups_are_decided_once_for_all_processes(tmp_path: Path) -> None:
@@ -183,20 +214,20 @@ def test_killed_processes_lose_and_double_nothing(
     assert shipper.wait(DEADLINE) == 0
     assert {trace: line["facts"].get("reward") for trace, line in delivered(run).items()} == expected
     assert Status.read(run).state == "done" and Status.read(run).pending == 0
-    assert "was killed by signal 9; its trajectories are dealt out again" in (run / "shipper.log").read_text()
+    assert "was killed by signal 9; it is started again" in (run / "shipper.log").read_text()
 
 
 def test_processes_that_die_again_and_again_leave_it_to_the_shipper(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers_module, "FIRST_DELAY", 0.001)
-    start = WorkerProcess.__init__
+    monkeypatch.setattr(deliverers_module, "FIRST_DELAY", 0.001)
+    start = Deliverer.__init__
 
-    def broken(self: WorkerProcess, *given: Any) -> None:
+    def broken(self: Deliverer, *given: Any) -> None:
         start(self, *given)
         self._words = [sys.executable, "-c", "raise SystemExit(3)"]
 
-    monkeypatch.setattr(WorkerProcess, "__init__", broken)
+    monkeypatch.setattr(Deliverer, "__init__", broken)
     run = new_run(tmp_path)
     fill(run, 8)
     status = ship(run, once=True, shippers=2)
@@ -205,23 +236,72 @@ def test_processes_that_die_again_and_again_leave_it_to_the_shipper(
 
 
 def test_a_process_that_cannot_be_started_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers_module, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(deliverers_module, "FIRST_DELAY", 0.001)
     run = new_run(tmp_path)
     fill(run, 8)
 
     def refused(*_: Any, **__: Any) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(workers_module.subprocess, "Popen", refused)
+    monkeypatch.setattr(deliverers_module.subprocess, "Popen", refused)
     assert ship(run, once=True, shippers=2).state == "done" and len(delivered(run)) == 8
 
 
-def test_a_backend_that_takes_one_caller_gets_one(tmp_path: Path) -> None:
-    workers = Workers(new_run(tmp_path), 3)
-    assert [share for _, share in workers.carriers("jsonl", parallel=True)] == [Share(n, 3) for n in range(3)]
-    assert [share for _, share in workers.carriers("own", parallel=False)] == [Share(0, 1)]
-    assert [worker.connection for worker in workers._all] == [None] * 3  # started when there is something to do
-    workers.stop()
+def test_a_backend_that_takes_one_caller_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run(tmp_path, backends=["jsonl", "otlp"])
+    made: list[list[tuple[str, Share]]] = []
+
+    def made_by(one: Deliverer) -> None:
+        made.append([(remote.name, remote.share) for remote in said(one._state, one.key)])
+
+    monkeypatch.setattr(Deliverer, "keep", made_by)
+    monkeypatch.setattr(registry.get("otlp"), "parallel", False)
+    shipper = Shipper(run, shippers=3)
+    shipper.step()
+    shipper.close()
+    first, *others = ([("jsonl", Share(number, 3))] for number in range(3))
+    assert made == [[*first, ("otlp", Share(0, 1))], *others]
+
+
+def test_nothing_is_started_before_there_is_something_to_do(tmp_path: Path) -> None:
+    run = new_run(tmp_path, main_pid=os.getpid(), shippers=2)
+    process = Process(run)
+    shipper = Shipper(run)
+    shipper.step()
+    assert not children(os.getpid())
+    trajectory(process)
+    process.exit()
+    until(lambda: shipper.step() and children(os.getpid()))
+    shipper.close()
+    assert not children(os.getpid())
+
+
+@pytest.fixture
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_the_status_says_what_keeps_a_process_from_delivering(tmp_path: Path) -> None:
+    run = new_run(tmp_path, backends=["jsonl", "otlp"])
+    fill(run, 8)
+    status = ship(run, once=True, shippers=2)
+    otlp = status.backends["otlp"]
+    assert (status.state, otlp.state, otlp.pending) == ("blocked", "waiting", 8)
+    assert otlp.error is not None and "127.0.0.1:9" in otlp.error and status.error == otlp.error
+    assert len(delivered(run)) == 8
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_the_backend_of_verls_configuration_is_dealt_out_instead(tmp_path: Path) -> None:
+    run = new_run(tmp_path, backends=["otlp"], origins={"backends": "default"}, shippers=2)
+    fill(run, 8)
+    late = Process(run, "node-9-dd")
+    late.bind("verl_trace", backend="jsonl")
+    late.exit()
+    status = ship(run, once=True)
+    assert (status.state, list(status.backends), len(delivered(run))) == ("done", ["jsonl"], 8)
 
 
 def test_each_trace_is_of_one_share() -> None:
