@@ -10,8 +10,9 @@ from typing import Any
 
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.deferred import cached
+from autotrace.trajectory.durations import figures, finish_reason
 from autotrace.trajectory.jsonable import integer
-from autotrace.trajectory.model import Span, Trajectory, finish_reason
+from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.receipt import answered_path, whole_response
 from autotrace.trajectory.token_ids import WIDTH, tokens, unpacked
 from autotrace.trajectory.tool_calls import ToolCall, tool_calls
@@ -75,7 +76,7 @@ class Evidence:
         self.settings = settings
         self.by_id = trajectory.by_id
         self.turns = [
-            LLMCall(number, span, trajectory.figures(span)) for number, span in enumerate(trajectory.llm_spans, 1)
+            LLMCall(number, span, figures(trajectory, span)) for number, span in enumerate(trajectory.llm_spans, 1)
         ]
 
     @property

@@ -11,8 +11,9 @@ from autotrace.spool.records import MEASURED
 from autotrace.tables.columns import OF_ROLLOUT, Column, Table, duration, of_span
 from autotrace.tables.rollout import Call, exact, json
 from autotrace.trajectory.deferred import Continued
+from autotrace.trajectory.durations import finish_reason
 from autotrace.trajectory.jsonable import integer, number, word
-from autotrace.trajectory.model import error_text, finish_reason
+from autotrace.trajectory.model import error_text
 from autotrace.trajectory.span_text import answered_words, asked_words
 from autotrace.trajectory.tool_calls import tool_name
 

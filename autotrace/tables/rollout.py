@@ -13,9 +13,9 @@ import msgspec
 from autotrace.insight.profile import decode
 from autotrace.trajectory.chains import Chain, tree_of
 from autotrace.trajectory.deferred import cached
-from autotrace.trajectory.durations import Times, times
+from autotrace.trajectory.durations import Times, figures, finish_reason, times
 from autotrace.trajectory.jsonable import integer, jsonable, word
-from autotrace.trajectory.model import TRAINERS, Span, Trajectory, finish_reason
+from autotrace.trajectory.model import TRAINERS, Span, Trajectory
 from autotrace.trajectory.receipt import Receipt, of_row, own_pieces, receipt_of, whole_response
 from autotrace.trajectory.tool_calls import tool_calls
 
@@ -86,7 +86,7 @@ class Rollout:
     def spans(self) -> list[Call]:
         """All calls, in the trajectory's order."""
         found = [
-            Call(self, span, position, self.trajectory.figures(span))
+            Call(self, span, position, figures(self.trajectory, span))
             for position, span in enumerate(self.trajectory.spans)
         ]
         calls = {call.span.span_id: call for call in found if call.span.role == "llm"}

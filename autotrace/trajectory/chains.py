@@ -13,7 +13,8 @@ from itertools import islice
 import msgspec
 
 from autotrace.trajectory.deferred import Continued
-from autotrace.trajectory.model import ABORTED, DEPTH, Span, Trajectory, above, finish_reason
+from autotrace.trajectory.durations import ABORTED, finish_reason, reported
+from autotrace.trajectory.model import DEPTH, Span, Trajectory, above
 from autotrace.trajectory.span_text import COMPARED, Said, turns_before
 from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, found, kept_of, packed_ids, piece, tokens
 
@@ -62,7 +63,7 @@ class Tree:
     """The turns of one trajectory. Numbers of turns count from 1; 0 stands for no turn."""
 
     def __init__(self, trajectory: Trajectory) -> None:
-        self._reported = trajectory.reported
+        self._reported = reported(trajectory)
         self._turns = trajectory.llm_spans
         self._by_id = trajectory.by_id
         self._numbers = {span.span_id: number for number, span in enumerate(self._turns, 1)}
@@ -281,8 +282,6 @@ class Tree:
                 return self._begin(turn, COMPACTION, summary)
             return next((end for end in ends if said.system(end) == said.system(turn)), latest)
         return self._anew(turn)
-
-    # -- around it -----------------------------------------------------------------------------------------------------
 
     def _ends(self, turn: int, below: int) -> Iterator[int]:
         """Turns that no turn continues yet and that had ended, the latest first; ``below``: those that continue it."""

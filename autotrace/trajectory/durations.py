@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
-from autotrace.trajectory.jsonable import finite
+from autotrace.trajectory.jsonable import finite, text
 from autotrace.trajectory.model import Span, Trajectory, above, ancestors
 
 _TOOLS = frozenset({"tool", "env"})
@@ -75,6 +76,50 @@ def times(trajectory: Trajectory) -> Times:
         reward_s=_rounded(_covered(rewards)) if rewards else None,
         other_s=None if root is None else _rounded(max(0.0, root / 1e9 - _covered([*calls, *tools, *rewards]))),
     )
+
+
+def finish_reason(attributes: Mapping[str, Any]) -> str | None:
+    """Why a response ended, by the ``figures`` of its call. An engine's ``finish_reason`` says that; its
+    ``stop_reason`` may be the token or text at which it stopped."""
+    for name in ("finish_reason", "stop_reason"):
+        value = attributes.get(name)
+        if value is not None and value != "" and not isinstance(value, (dict, list)):
+            return text(str(value))
+    return None
+
+
+ABORTED = frozenset({"abort", "aborted", "cancel", "canceled", "cancelled"})
+"""Finish reasons of a response that somebody else ended."""
+
+
+def reported(trajectory: Trajectory) -> Mapping[str, Mapping[str, Any]]:
+    """Id of an LLM call below which an engine reported -> its ``figures``; made once, as ``spans`` do not change."""
+    made: dict[str, dict[str, Any]] | None = vars(trajectory).get("_reported")
+    if made is None:
+        made = {}
+        for span in trajectory.spans:
+            if span.role == "engine" and (call := above(span, trajectory.by_id, ("llm",))) is not None:
+                replica = span.attributes.get("replica")
+                server = f"{span.host}/{span.pid}" if replica is None else str(replica)
+                made.setdefault(call.span_id, {}).update({**_known(span), "server": server})
+        made = {id: {**attributes, **_known(trajectory.by_id[id])} for id, attributes in made.items()}
+        trajectory.__dict__["_reported"] = made
+    return made
+
+
+def figures(trajectory: Trajectory, span: Span) -> Mapping[str, Any]:
+    """The attributes of a call; of an LLM call with what engines below report of its request. The innermost engine
+    counts, and ``server`` names it."""
+    return reported(trajectory).get(span.span_id, span.attributes)
+
+
+def ending(trajectory: Trajectory, span: Span) -> str | None:
+    """Why the response of a call ended, as its engine says it, else the call: ``stop``, ``length``, ..."""
+    return finish_reason(figures(trajectory, span))
+
+
+def _known(span: Span) -> dict[str, Any]:
+    return {name: value for name, value in span.attributes.items() if value is not None}
 
 
 PHASES = ("dispatch", "queue", "prefill", "decode")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotrace.trajectory.deferred import DeferrableField, Packed, cached
-from autotrace.trajectory.jsonable import integer, number, text, word
+from autotrace.trajectory.jsonable import integer, number, word
 from autotrace.trajectory.token_ids import packed_ids as packed_ids
 
 OK = "OK"
@@ -162,24 +162,6 @@ def error_text(error: tuple[str, str, str] | None) -> str | None:
     return f"{kind}: {message}" if message else kind
 
 
-def finish_reason(attributes: Mapping[str, Any]) -> str | None:
-    """Why a response ended, by ``Trajectory.figures`` of its call. An engine's ``finish_reason`` says that; its
-    ``stop_reason`` may be the token or text at which it stopped."""
-    for name in ("finish_reason", "stop_reason"):
-        value = attributes.get(name)
-        if value is not None and value != "" and not isinstance(value, (dict, list)):
-            return text(str(value))
-    return None
-
-
-ABORTED = frozenset({"abort", "aborted", "cancel", "canceled", "cancelled"})
-"""Finish reasons of a response that somebody else ended."""
-
-
-def _known(span: Span) -> dict[str, Any]:
-    return {name: value for name, value in span.attributes.items() if value is not None}
-
-
 ANOTHERS = {"llm": frozenset({"llm", "tool", "env", "reward"}), "tool": frozenset({"tool", "reward"})}
 """Roles below which a call is not the agent's own: a tool or a reward asks a model, too."""
 
@@ -300,26 +282,6 @@ class Trajectory:
     def turns(self) -> int:
         """LLM calls the agent made."""
         return len(self.llm_spans)
-
-    @cached
-    def reported(self) -> dict[str, Mapping[str, Any]]:
-        """Id of an LLM call below which an engine reported -> its ``figures``."""
-        reported: dict[str, dict[str, Any]] = {}
-        for span in self.spans:
-            if span.role == "engine" and (call := above(span, self.by_id, ("llm",))) is not None:
-                replica = span.attributes.get("replica")
-                server = f"{span.host}/{span.pid}" if replica is None else str(replica)
-                reported.setdefault(call.span_id, {}).update({**_known(span), "server": server})
-        return {id: {**attributes, **_known(self.by_id[id])} for id, attributes in reported.items()}
-
-    def figures(self, span: Span) -> Mapping[str, Any]:
-        """The attributes of a call; of an LLM call with what engines below report of its request. The innermost engine
-        counts, and ``server`` names it."""
-        return self.reported.get(span.span_id, span.attributes)
-
-    def finish_reason(self, span: Span) -> str | None:
-        """Why the response of a call ended, as its engine says it, else the call: ``stop``, ``length``, ..."""
-        return finish_reason(self.figures(span))
 
     def _repr_html_(self) -> str:
         """What a notebook shows: what ``autotrace show`` prints."""

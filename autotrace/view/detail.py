@@ -16,7 +16,7 @@ from autotrace.tables.rollout import Rollout
 from autotrace.tables.schema import CHAINS
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.divergence import UNKNOWN, Divergence, calls_parted, parted
-from autotrace.trajectory.durations import longest_gap, times
+from autotrace.trajectory.durations import ending, longest_gap, times
 from autotrace.trajectory.jsonable import finite, jsonable
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import (
@@ -145,7 +145,7 @@ def _figures(trajectory: Trajectory, span: Span) -> Item:
     return {
         "status": span.status,
         "tokens": span.response_tokens,
-        "finish": trajectory.finish_reason(span),
+        "finish": ending(trajectory, span),
         "duration": None if span.duration_ns is None else span.duration_ns / 1e9,
     }
 

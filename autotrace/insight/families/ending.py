@@ -8,7 +8,7 @@ from autotrace.insight.error_texts import classed
 from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.trajectory.model import ABORTED
+from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.span_text import answered_words
 from autotrace.trajectory.token_ids import tokens
 

@@ -10,7 +10,7 @@ from operator import eq
 from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.trajectory.model import ABORTED
+from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.token_ids import piece, tokens, unpacked
 
 WINDOW = 256

@@ -10,7 +10,7 @@ from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
 from autotrace.trajectory.chains import tree_of
-from autotrace.trajectory.model import ABORTED
+from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.receipt import is_row
 from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, kept_of, packed_ids, piece, tokens
 

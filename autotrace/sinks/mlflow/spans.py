@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from autotrace.sinks import payload
+from autotrace.trajectory.durations import ending
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import OK, OPEN, Span, Trajectory
 
@@ -130,7 +131,7 @@ def _outputs(trajectory: Trajectory, span: Span, turn: payload.Turn | None) -> A
 
 
 def _finish_reason(trajectory: Trajectory, span: Span) -> Any:
-    return trajectory.finish_reason(span) or ("stop" if span.status == OK else None)
+    return ending(trajectory, span) or ("stop" if span.status == OK else None)
 
 
 def _named(output: Any) -> dict[str, Any]:

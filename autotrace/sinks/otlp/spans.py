@@ -21,6 +21,7 @@ from autotrace import __version__
 from autotrace.insight.profile import Mark, codes, decode, marks
 from autotrace.insight.registry import by_weight
 from autotrace.sinks import payload
+from autotrace.trajectory.durations import ending
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.tool_calls import tool_name
@@ -168,7 +169,7 @@ def _root(trajectory: Trajectory) -> dict[str, Any]:
 
 def _chat(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     turn, model = payload.turn(span), payload.model_name(trajectory, span)
-    reason = "error" if payload.failure(span) else trajectory.finish_reason(span) or "stop"
+    reason = "error" if payload.failure(span) else ending(trajectory, span) or "stop"
     attributes: dict[str, Any] = {
         "gen_ai.provider.name": provider(trajectory, span),
         "gen_ai.request.model": model,

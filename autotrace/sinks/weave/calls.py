@@ -21,6 +21,7 @@ import msgspec
 from autotrace.insight.profile import codes, decode
 from autotrace.sinks import payload
 from autotrace.tables import trajectories
+from autotrace.trajectory.durations import ending
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory
 
@@ -182,7 +183,7 @@ def _chat(trajectory: Trajectory, span: Span, inputs: dict[str, Any], result: An
         inputs |= {"prompt_base": call_uuid(trajectory, span.prompt_base), "prompt_keep": span.prompt_keep}
     output: dict[str, Any] = {}
     if turn.reply is not None:
-        stop = trajectory.finish_reason(span)
+        stop = ending(trajectory, span)
         choice = {"index": 0, "message": turn.reply, "finish_reason": stop}
         if isinstance(result, dict):  # said by the choice
             result = {name: value for name, value in result.items() if name not in _STOPS or value != stop}
