@@ -120,6 +120,11 @@ class Kills:
         shutil.rmtree(at)
 
 
+def named(at: Path) -> set[str]:
+    """The files that count."""
+    return {Path(path).name for of in committed(at).files.values() for path in of}
+
+
 def added(new: list[Trajectory], at: Path) -> None:
     Tables(at, RUN).write(new)
 
@@ -132,8 +137,7 @@ def test_a_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all(tmp_path:
         assert found in ([{made().trace_id: 1}] if not whole else []) + [{made().trace_id: 2, new[0].trace_id: 1}]
         added(new, at)
         same(at, *new)
-        left = {path.name for path in at.rglob("*") if path.is_file()} - {FILE}
-        assert left == {Path(path).name for of in committed(at).files.values() for path in of}
+        assert {path.name for path in at.rglob("*") if path.is_file()} == named(at) | {FILE}
         return len(new), len(rows(at))
 
     added([made()], tmp_path / "before")
@@ -151,6 +155,7 @@ def test_a_compaction_that_is_killed_anywhere_loses_nothing(tmp_path: Path, note
         compacted(at)
         assert {id: fields(one) for id, one in trajectories(at).items()} == expected
         assert all(len(of) == 1 for of in committed(at).files.values())
+        assert {path.name for path in at.rglob("*") if path.is_file()} == named(at) | {FILE}
         return len(expected), len(rows(at))
 
     kills = Kills(tmp_path / "before", compacted, check)
