@@ -251,8 +251,7 @@ def _destinations(status: dict[str, Any]) -> str:
 
 def _others(status: dict[str, Any]) -> str:
     """How trajectories get to a backend, where the run has none."""
-    install = f"pip install '{DISTRIBUTION}[mlflow]' (others: autotrace help backends)"
-    return "" if status.get("backends", True) else f"; for MLflow: {install}"
+    return "" if status.get("backends", True) else f"; to have them in MLflow: pip install '{DISTRIBUTION}[mlflow]'"
 
 
 def _destination(name: str, backend: dict[str, Any]) -> str:

@@ -84,7 +84,7 @@ def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, tmp_path
     assert (launched.returncode, launched.stdout) == (0, "True\n2\n"), launched.stderr
     said = launched.stderr.splitlines()[-1]
     assert said.startswith("autotrace: 1 trajectory -> its run folder; to look at them: autotrace ls autotrace-runs/")
-    assert said.endswith("; for MLflow: pip install 'autotrace-rl[mlflow]' (others: autotrace help backends)")
+    assert said.endswith("; to have them in MLflow: pip install 'autotrace-rl[mlflow]'")
     (folder,) = (tmp_path / "autotrace-runs").iterdir()
     assert list((folder / "tables").rglob("*.parquet"))
     until(lambda: not list((folder / "spool").iterdir()))  # when the shipper has ended
