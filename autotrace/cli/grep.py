@@ -44,7 +44,7 @@ def grep(
     """Find PATTERN (a regular expression) in prompts, answers, tool calls and their results. Exit code 1: no match."""
     try:
         compiled = re.compile(re.escape(pattern) if fixed else pattern, re.IGNORECASE if ignore_case else 0)
-    except re.error as error:
+    except Exception as error:  # re.error, OverflowError, RecursionError, ValueError
         raise terminal.fail(f"{pattern!r} is not a regular expression: {error}; -F searches for it as text") from None
     out, err = terminal.console(), terminal.console(stderr=True)
     places = trajectories = unread = 0

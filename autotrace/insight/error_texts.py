@@ -152,7 +152,7 @@ def _kind(answer: str, executes: bool) -> str | None:
         says = _OF_PAGES.search(answer[:SHORT])
     if not says and len(answer) < SHORT:
         lowered = short.lower()
-        says = any(form.search(lowered) for form in _WITHIN) or ((own := own_forms()) and own.search(short))
+        says = any(form.search(lowered) for form in _WITHIN) or any(form.search(short) for form in own_forms())
     return "error" if says and not _SPEAKS_OF.search(short) else None
 
 
@@ -187,7 +187,7 @@ def _has_error_number(fields: dict[str, Any]) -> bool:
 def _is_bad(code: Any) -> bool:
     """A status, as a number or a word, that is one of a failure."""
     if isinstance(code, str):
-        return _FAILED.search(code) is not None or (code.isascii() and code.isdecimal() and 400 <= int(code) < 600)
+        return _FAILED.search(code) is not None or re.fullmatch("[45][0-9]{2}", code) is not None
     return isinstance(code, int) and 400 <= code < 600
 
 
@@ -195,25 +195,23 @@ def _is_bad(code: Any) -> bool:
 
 
 @functools.cache
-def own_forms() -> re.Pattern[str] | None:
+def own_forms() -> tuple[re.Pattern[str], ...]:
     """The regular expressions of the file that ``AUTOTRACE_ERROR_FORMS`` names, one a line, searched for within short
-    answers; None: there is no such file. Logs what it leaves out."""
+    answers. Logs what it leaves out."""
     path = os.environ.get(env.ERROR_FORMS, "").strip()
-    if not path:
-        return None
     try:
-        lines = Path(path).expanduser().read_text("utf-8").splitlines()
-    except (OSError, UnicodeError) as error:
+        lines = Path(path).expanduser().read_text("utf-8").splitlines() if path else []
+    except (OSError, RuntimeError, UnicodeError) as error:  # RuntimeError: no such user behind ~
         _log.warning("%s=%s cannot be read: %s", env.ERROR_FORMS, path, error)
-        return None
+        return ()
     forms = []
     for number, line in enumerate(map(str.strip, lines), 1):
         try:
             if line and not line.startswith("#"):
-                forms.append(re.compile(line).pattern)
-        except re.error as error:
+                forms.append(re.compile(line, re.IGNORECASE))
+        except Exception as error:  # re.error, OverflowError, RecursionError, ValueError
             _log.warning("%s:%d is not a regular expression: %s", path, number, error)
-    return re.compile("|".join(f"(?:{form})" for form in forms), re.IGNORECASE) if forms else None
+    return tuple(forms)
 
 
 _TIMEOUT = re.compile(r"timed?out|deadline|timelimit", re.IGNORECASE)

@@ -7,7 +7,7 @@ from itertools import islice
 
 from autotrace.insight import registry
 from autotrace.insight.evidence import Evidence, LLMCall, fingerprint, whole
-from autotrace.insight.families.responses import is_rendered_anew
+from autotrace.insight.families.responses import rendered_anew
 from autotrace.insight.families.tokens import shared_prefix
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
@@ -17,30 +17,31 @@ from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.token_ids import piece, unpacked
 from autotrace.trajectory.tool_calls import ToolCall
 
-_REWRITTEN, _CHANGED = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED"), "AT-RESPONSE-CHANGED"
-"""An agent that renders its answers anew does so in its prompts and in its response: one cause, said once."""
 HEAD = 4
 """Tokens by which the beginnings of prompts are compared."""
 
 
 def examine(trajectory: Trajectory, settings: Settings) -> Profile:
-    """The profile of a complete trajectory. Never raises: a detector that does is left out and logged, once; what was
-    recorded may have any shape."""
+    """The profile of a complete trajectory. Never raises, as what was recorded may have any shape: what does raise is
+    left out and logged, once, and the others' marks stay."""
+    marks: list[Mark] = []
     try:
-        return _profile(Evidence(trajectory, settings))
+        evidence = Evidence(trajectory, settings)
+        marks = _marks(evidence)
+        return _profile(evidence, marks)
     except Exception as error:
         registry.failed("profile", error)
-        return Profile(stamp=registry.stamp())
+        return Profile(stamp=registry.stamp(), marks=marks)
 
 
-def _profile(evidence: Evidence) -> Profile:
+def _profile(evidence: Evidence, marks: list[Mark]) -> Profile:
     first = evidence.turns[0].span.packed_prompt if evidence.turns else None
     said = [call.ids for call in evidence.turns]
     return Profile(
         stamp=registry.stamp(),
         turns=[_turn(evidence, call) for call in evidence.turns],
         tools=_tools(evidence.tools),
-        marks=_marks(evidence),
+        marks=marks,
         head=unpacked(piece(first, 0, HEAD)) if first else [],
         answers=fingerprint(ids for ids in said if ids is not None) if None not in said else "",
         returned=evidence.agent.response_tokens if evidence.agent is not None else None,
@@ -83,8 +84,8 @@ def _marks(evidence: Evidence) -> list[Mark]:
     marks: list[Mark] = []
     for detector in registry.OF_TRAJECTORY:
         marks += registry.tried(detector, evidence)
-    if any(mark.code in _REWRITTEN for mark in marks):
-        marks = [mark for mark in marks if mark.code != _CHANGED or not is_rendered_anew(evidence, mark)]
+    said_twice = registry.tried(rendered_anew, evidence, marks)
+    marks = [mark for mark in marks if mark not in said_twice]
     for other in registry.own():
         if other.find is None:
             continue

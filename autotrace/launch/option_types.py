@@ -111,7 +111,7 @@ def pattern(text: str) -> tuple[str, ...]:
     """One regular expression."""
     try:
         re.compile(text)
-    except re.error as error:
+    except Exception as error:  # re.error, OverflowError, RecursionError, ValueError
         raise ValueError(f"{text!r} is not a regular expression: {error}") from None
     return (text,)
 

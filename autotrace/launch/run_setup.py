@@ -104,8 +104,9 @@ def checked_backends(options: Options) -> list[Backend]:
         try:
             backends.append(registry.usable(name))
         except registry.BackendError as error:
-            origin = options.origins.get("backends", "default")
-            raise RunSetupError(f"{origin}: {error}, or choose --backend jsonl") from error
+            chosen = options.origins.get("backends", "default")
+            by = chosen if options.backends else f"{options.origins.get('tracking_uri')} names an MLflow store"
+            raise RunSetupError(f"{by}: {error}, or choose --backend jsonl") from error
     destination = Destination(absolute_uri(options.tracking_uri, backends), options.origins)
     _ask(backends, lambda backend: backend.check(destination))
     return backends

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from autotrace.config.installation import DISTRIBUTION
 from autotrace.config.stderr import put, say
 from autotrace.run import files, layout
 from autotrace.run.losses import absences, losses
@@ -250,7 +251,7 @@ def _destinations(status: dict[str, Any]) -> str:
 
 def _others(status: dict[str, Any]) -> str:
     """How trajectories get to a backend, where the run has none."""
-    return "" if status.get("backends", True) else "; to have them in MLflow or Weave: autotrace help backends"
+    return "" if status.get("backends", True) else f"; to have them in MLflow: pip install '{DISTRIBUTION}[mlflow]'"
 
 
 def _destination(name: str, backend: dict[str, Any]) -> str:

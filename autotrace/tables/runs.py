@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
 from autotrace.run.info import RunInfo
+from autotrace.tables.committed import Committed
 from autotrace.tables.conditions import EVERY, condition, equals
-from autotrace.tables.errors import Gone, missing
+from autotrace.tables.errors import Gone, known, missing
 from autotrace.tables.reader import Reader
 from autotrace.tables.sources import Place
 from autotrace.trajectory.model import Trajectory
@@ -61,6 +62,12 @@ class Tables:
             raise missing("pandas") from error
         frame: pandas.DataFrame = self.table(name, step=step, columns=columns).to_pandas()
         return frame
+
+    def files(self, name: str = "trajectories") -> list[str]:
+        """The Parquet files of a table that count now, for other tools: a glob also finds those that a compaction has
+        replaced. Raises ``OSError``, ``QueryError``."""
+        folders = [place.path.absolute() for place in self._places if place.path.is_dir()]
+        return [file for folder in folders for file in Committed(folder).files(known(name).name)]
 
     def steps(self) -> list[int]:
         """The training steps that there are trajectories of."""

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _NUMBER = re.compile(r"\w*INT\b|FLOAT|DOUBLE|DECIMAL")
 CHANGING = ("INSERT", "DELETE", "UPDATE", "MERGE_INTO", "CREATE", "COPY")
-"""Words in names of a plan's nodes."""
+PAST = ("JSON_EXECUTE_SERIALIZED_SQL", "DUCKDB_TABLE_SAMPLE", "PRAGMA_STORAGE_INFO")
+"""Words in names of a plan's nodes: what changes something; what reads tables without a scan, here the empty ones."""
 GUESSING = ("filter_pushdown", "statistics_propagation", "empty_result_pullup")
 """Optimizers that would leave out of the plan what an empty table does not need."""
 KEY = "run_id"
@@ -119,6 +120,8 @@ def _check(planner: duckdb.DuckDBPyConnection, query: str) -> None:
         count = len(statements) or "no"
         raise QueryError(f"this is {count} statements; ask one SELECT at a time")
     kind = statements[0].type.name
+    if kind == "MULTI":
+        raise QueryError("PIVOT needs the values of its columns, for example ON step IN (1, 2)")
     if kind != "SELECT":
         raise _read_only(kind)
 
@@ -128,10 +131,10 @@ def _read_only(kind: str) -> QueryError:
 
 
 def _scanned(nodes: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Table -> columns that the nodes of a plan read. Raises ``QueryError`` for one that changes something."""
-    changing = next((word for node in nodes for word in CHANGING if word in node["name"]), None)
-    if changing is not None:
-        raise _read_only(changing)
+    """Table -> columns that the nodes of a plan read. Raises ``QueryError`` for one that may not be asked."""
+    refused = next((word for node in nodes for word in CHANGING + PAST if word in node["name"]), None)
+    if refused is not None:
+        raise _read_only(refused)
     found: dict[str, set[str]] = {}
     for node in nodes:
         if "SCAN" in node["name"] and "Table" in node["extra_info"]:

@@ -242,19 +242,15 @@ class Tables:
 
     def _sweep(self, found: Snapshot, lingers: float, begins: bool = False) -> None:
         """Remove what no line names any more, once no reader can be at it; ``begins``: and what none ever did."""
-        now = time.monotonic()
+        now, now_ns = time.monotonic(), time.time_ns()
+        if begins:
+            since_ns = {path: commit.at_ns for commit in found.commits for path in commit.removes}
+            there = {f"{table}/{file.name}" for table in TABLES for file in (self.folder / table).glob("*")}
+            for path in there.difference(*found.files.values()):
+                self._removed[path] = now - max(0, now_ns - since_ns.get(path, 0)) / 1e9  # a clock may be set back
         for path in [path for path, since in self._removed.items() if now - since >= lingers]:
             (self.folder / path).unlink(missing_ok=True)
             del self._removed[path]
-        if not begins:
-            return
-        since = {path: commit.at_ns for commit in found.commits for path in commit.removes}
-        for table in TABLES:
-            kept = found.files.get(table, {})
-            for file in (self.folder / table).glob("*"):
-                path = f"{table}/{file.name}"
-                if path not in kept and time.time_ns() - since.get(path, 0) > lingers * 1e9:
-                    file.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

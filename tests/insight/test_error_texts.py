@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 
 from autotrace.insight import error_texts
 from autotrace.insight.error_texts import kind
+from autotrace.insight.examine import examine
+from autotrace.insight.settings import Settings
+from tests.insight import made
 
 ERRORS = [
     '{"message":"Bad credentials","documentation_url":"https://docs.example.org","status":"401"}',
@@ -169,18 +173,49 @@ def test_the_recall_of_unseen_wordings_is_what_the_page_says() -> None:
         assert f"{known} of {len(texts)}" in page
 
 
-def test_a_file_adds_forms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    own = tmp_path / "forms.txt"
-    own.write_text("# ours\nno disponible\n(unclosed\nhit a snag\n")
-    monkeypatch.setenv("AUTOTRACE_ERROR_FORMS", str(own))
-    for cache in (error_texts.own_forms, error_texts._kind_of_short):
-        cache.cache_clear()
-    try:
-        assert kind("Servicio no disponible") == kind("Sorry, we hit a snag.") == "error"
-        assert kind("Servicio disponible") is None
-    finally:
-        for cache in (error_texts.own_forms, error_texts._kind_of_short):
+@pytest.fixture
+def forms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Make a text the user's file of forms."""
+    caches = (error_texts.own_forms, error_texts._kind_of_short)
+
+    def given(text: str) -> None:
+        (tmp_path / "forms.txt").write_text(text)
+        monkeypatch.setenv("AUTOTRACE_ERROR_FORMS", str(tmp_path / "forms.txt"))
+        for cache in caches:
             cache.cache_clear()
+
+    yield given
+    for cache in caches:
+        cache.cache_clear()
+
+
+def test_a_file_adds_forms(forms: Callable[[str], None]) -> None:
+    forms("# ours\nno disponible\n(unclosed\nx{99999999999}\n(?a)(?u)x\nhit a snag\n")
+    assert kind("Servicio no disponible") == kind("Sorry, we hit a snag.") == "error"
+    assert kind("Servicio disponible") is None
+
+
+def test_each_form_stands_alone(forms: Callable[[str], None]) -> None:
+    """Flags at its head, a name of a group that another line has, a number of a group: of that line alone."""
+    forms("(?i)kaputt\n(?P<what>\\w+) en panne\n(?P<what>\\w+) defekt\n(x)\\1 aus\n")
+    texts = ("Das Netz ist KAPUTT", "Le serveur en panne", "Der Server defekt", "Jetzt xx aus")
+    assert [kind(text) for text in texts] == ["error"] * 4
+    assert kind("Alles gut, 3 Treffer") is None
+
+
+def test_a_file_that_cannot_be_read_is_none(forms: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    forms("")
+    monkeypatch.setenv("AUTOTRACE_ERROR_FORMS", "~nobody.of.this.name/forms.txt")
+    assert kind("Alles gut, 3 Treffer") is None
+
+
+def test_forms_take_no_finding_away(forms: Callable[[str], None]) -> None:
+    forms("(?i)kaputt\nno disponible\n")
+    root = made.span("trajectory", None)
+    good = made.span("tool", root.span_id, 1, output="3 hits in 2 files")
+    raised = made.span("tool", root.span_id, 2, status="ERROR", error=("KeyError", "'page'", ""))
+    marks = examine(made.trajectory(good, raised, root=root), Settings()).marks
+    assert [mark.code for mark in marks] == ["AT-TOOL-RAISES"]
 
 
 def test_of_what_executes_only_what_is_its_own_counts() -> None:
@@ -193,3 +228,8 @@ def test_of_what_executes_only_what_is_its_own_counts() -> None:
 def test_an_object_that_is_none_is_a_text() -> None:
     assert kind('{"error": ' * 3000) == "error"
     assert kind("{x: 3}") is None
+
+
+def test_a_status_of_any_length_is_read() -> None:
+    assert kind({"message": "not here", "status": "404"}) == "error"
+    assert kind({"message": "not here", "status": "4" * 5000}) is None

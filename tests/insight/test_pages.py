@@ -87,3 +87,18 @@ def test_another_packages_detector_is_asked_and_one_that_fails_disturbs_nobody(o
     assert "MY-LONG" in registry.codes()
     (missing,) = [detector for detector in registry.own() if detector.problem]
     assert missing.name == "missing"
+
+
+@pytest.mark.parametrize("fault", ["shared_prefix", "tree_of", "rendered_anew"])
+def test_a_fault_in_what_is_kept_beside_the_marks_costs_no_mark(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object) -> None:
+        raise RuntimeError("a shape that nobody thought of")
+
+    agent = span("agent", None)
+    one = trajectory(agent, llm(agent.span_id, 1, [1, 2], [3] * 40), llm(agent.span_id, 2, [1, 2, *[4] * 40, 5], []))
+    whole = examine(one, Settings()).marks
+    assert {mark.code for mark in whole} == {"AT-RETOKENIZED", "AT-EMPTY-ANSWER"}
+    monkeypatch.setattr(f"autotrace.insight.examine.{fault}", broken)
+    profile = examine(one, Settings())
+    assert profile.marks == whole
+    assert profile.stamp == registry.stamp()

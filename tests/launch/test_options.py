@@ -112,6 +112,7 @@ def test_a_traced_process_imports_no_click(place: Place) -> None:
         ([], {"AUTOTRACE_SUPERVISE": "maybe"}, "environment AUTOTRACE_SUPERVISE: 'maybe' is neither 1 nor 0"),
         (["--step-budget", "50XB"], {}, "option --step-budget: '50XB' is not a size; write for example 500MB"),
         ([], {"AUTOTRACE_REDACT_PATTERNS": "("}, "REDACT_PATTERNS: '(' is not a regular expression: missing )"),
+        ([], {"AUTOTRACE_REDACT_PATTERNS": "x{99999999999}"}, "x{99999999999}' is not a regular expression: the rep"),
         (["--sample-rate", "abc"], {}, "option --sample-rate: 'abc' is not a number between 0 and 1"),
         (["--every-n-steps", "-2"], {}, "option --every-n-steps: '-2' is not a whole number above 0"),
         (["--every-n-steps", "1_0"], {}, "option --every-n-steps: '1_0' is not a whole number above 0"),

@@ -84,7 +84,7 @@ def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, tmp_path
     assert (launched.returncode, launched.stdout) == (0, "True\n2\n"), launched.stderr
     said = launched.stderr.splitlines()[-1]
     assert said.startswith("autotrace: 1 trajectory -> its run folder; to look at them: autotrace ls autotrace-runs/")
-    assert said.endswith("; to have them in MLflow or Weave: autotrace help backends")
+    assert said.endswith("; to have them in MLflow: pip install 'autotrace-rl[mlflow]'")
     (folder,) = (tmp_path / "autotrace-runs").iterdir()
     assert list((folder / "tables").rglob("*.parquet"))
     until(lambda: not list((folder / "spool").iterdir()))  # when the shipper has ended
@@ -100,9 +100,16 @@ def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, tmp_path
     assert "jsonl: 1 delivered, 0 left" in later.stdout, later.stderr
     assert len((folder / "trajectories.jsonl").read_text().splitlines()) == 1
 
-    missing = run("autotrace-run", "--tracking-uri", "sqlite:///here.db", "--", "python", "main.py")
-    assert missing.returncode == 2
-    assert "pip install 'autotrace-rl[mlflow]'" in missing.stderr
+    option = run("autotrace-run", "--tracking-uri", "sqlite:///here.db", "--", "python", "main.py")
+    variables["MLFLOW_TRACKING_URI"] = "http://mlflow:5000"
+    variable = run("autotrace-run", "--", "python", "main.py")
+    for refused, by in ((option, "option --tracking-uri"), (variable, "environment MLFLOW_TRACKING_URI")):
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr == (
+            f"autotrace: {by} names an MLflow store: the backend mlflow needs mlflow, which is not installed beside "
+            "autotrace: pip install 'autotrace-rl[mlflow]', or choose --backend jsonl\n"
+        )
+    assert run("autotrace-run", "--backend", "jsonl", "--", "python", "main.py").stdout == "True\n2\n"
 
 
 def test_the_wheel_holds_the_page(wheel: Path) -> None:
@@ -150,6 +157,9 @@ def test_commands_without_the_libraries_of_extras(environment: Path, tmp_path: P
     done = run("autotrace", "view", "--no-browser")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
     assert "pip install 'autotrace-rl[view]'" in done.stderr
+    done = run("autotrace", "mcp")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "pip install 'autotrace-rl[mcp]'" in done.stderr
 
 
 def test_the_demo_needs_nothing_else(environment: Path, tmp_path: Path) -> None:

@@ -23,9 +23,10 @@ from autotrace.tables.commits import FILE, FOLDER
 from autotrace.tables.place import VARIABLE, check, segment
 from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.tables.writer import Tables
+from tests.kills import in_child, killed_everywhere
 from tests.sinks.rollouts import group, info
 from tests.tables.reading import committed, rows, trajectories
-from tests.tables.test_writer import in_child, killed_everywhere, made, same
+from tests.tables.test_writer import made, same
 
 RUN = "20261121-1"
 Sink = Callable[..., ParquetSink]

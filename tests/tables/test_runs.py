@@ -6,9 +6,13 @@ import contextlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import autotrace
@@ -20,6 +24,7 @@ from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments
+from autotrace.tables import writer
 from autotrace.tables.commits import FILE, Added, Commit, snapshot
 from autotrace.tables.errors import QueryError
 from autotrace.tables.place import PlaceError
@@ -28,6 +33,7 @@ from autotrace.tables.schema import TABLES
 from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Trajectory
 from tests.run_folder import recorded
+from tests.tables.test_writer import made
 
 
 @pytest.fixture
@@ -186,6 +192,50 @@ def test_runs_and_tables_of_other_runs_in_one_folder(folder: Path, tmp_path_fact
     shutil.copytree(autotrace.open(folder).latest.folder / "tables", folder / "a-copy" / "tables")
     found = sorted(run.run_id for run in autotrace.open(folder))
     assert found == ["20261120-000000-bbbbbb", "20261121-064412-3f9c1a"], "and its copy not once more"
+
+
+def test_the_files_that_count_are_named_for_other_tools(tmp_path: Path) -> None:
+    """A glob finds rows twice after a compaction and where a trajectory was written again, and late facts nowhere."""
+    folder = tmp_path / "run"
+    tables = Tables(folder, folder.name)
+    count = writer.MANY + writer.LATEST
+    for sample in range(count):
+        tables.write([made(sample=sample)])
+    again = made(sample=count - 1, version=2)
+    again.spans[-1].status = "ERROR"
+    tables.write([again, made(sample=1, version=2, advantage=0.5)])
+    while tables.compact():
+        pass
+    run = autotrace.open(folder).latest
+
+    def rows(files: Sequence[str | Path], column: str = "version") -> list[dict[str, Any]]:
+        return pa.concat_tables(pq.read_table(file, columns=["trace_id", column]) for file in files).to_pylist()
+
+    def found() -> list[Path]:
+        return [*(folder / "tables" / "trajectories").glob("*.parquet")]
+
+    assert len(rows(found())) > count + writer.MANY
+    files = run.files()
+    assert set(files) < set(map(str, found())) and len(rows(files)) == count + 1
+    assert max(Counter(row["trace_id"] for row in rows(files)).values()) == 2, "in its two versions"
+    tables.finish()
+    assert run.files() == [*map(str, found())] and len(rows(found())) == count
+    assert len(rows(run.files("facts"))) > count, "in each version"
+    assert {row["advantage"] for row in rows(run.files(), "advantage")} == {None}
+    assert set(run.table(columns=["advantage"])["advantage"].to_pylist()) == {None, 0.5}
+    assert run.files("metrics") == []
+    with pytest.raises(QueryError, match="there is no table turn; did you mean turns"):
+        run.files("turn")
+
+
+def test_all_runs_name_their_files(folder: Path) -> None:
+    recorded(folder, "20261122-000000-aaaaaa")
+    runs = autotrace.open(folder)
+    assert runs.files() == [], "nothing is committed yet"
+    for run in runs:
+        assert ship(run.folder, once=True).state == "done"
+    assert runs.files("turns") == [*runs[0].files("turns"), *runs[1].files("turns")]
+    assert [Path(file).parent for file in runs.files("metrics")] == [run.folder / "tables/metrics" for run in runs]
 
 
 def test_wrong_names_say_what_there_is(folder: Path, tmp_path: Path) -> None:

@@ -41,6 +41,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         ("EXPLAIN ANALYZE COPY (SELECT 1) TO '/tmp/stolen.csv'", "EXPLAIN is not possible"),
         ("EXPLAIN SELECT 1", "EXPLAIN is not possible"),
         ("SET threads = 1", "SET is not possible"),
+        (
+            "FROM json_execute_serialized_sql(json_serialize_sql('SELECT count(*) FROM trajectories'))",
+            "JSON_EXECUTE_SERIALIZED_SQL is not possible",
+        ),
+        ("SELECT count(*) FROM duckdb_table_sample('turns')", "DUCKDB_TABLE_SAMPLE is not possible"),
+        (
+            "SELECT 1 WHERE 0 = (SELECT count(*) FROM pragma_storage_info('turns'))",
+            "PRAGMA_STORAGE_INFO is not possible",
+        ),
+        ("PIVOT trajectories ON step USING count(*)", "PIVOT needs the values of its columns, for example ON step IN"),
         ("SELECT 1; SELECT 2", "this is 2 statements; ask one SELECT at a time"),
         ("", "this is no statements"),
         ("SELEC 1", "syntax error"),
@@ -63,6 +73,8 @@ def test_answers(runs: Runs) -> None:
     ]  # fmt: skip
     assert runs.sql("DESCRIBE turns").num_rows > 30
     assert runs.sql("SELECT count(*) AS n FROM spans").to_pylist() == [{"n": 49}]
+    pivot = "PIVOT (SELECT step FROM trajectories) ON step IN (1, 2) USING count(*)"
+    assert runs.sql(pivot).to_pylist() == [{"1": 4, "2": 4}]
 
 
 def test_only_what_is_needed_is_read(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import resource
-import shutil
-import signal
-import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +12,6 @@ import pytest
 from autotrace.tables import writer
 from autotrace.tables.commits import FILE, FOLDER, Added, Commit, snapshot
 from autotrace.tables.committed import Committed
-from autotrace.tables.place import PlaceError
 from autotrace.tables.reader import Reader
 from autotrace.tables.schema import TABLES
 from autotrace.tables.writer import Tables
@@ -148,82 +140,7 @@ def test_a_line_that_is_damaged_anywhere_does_not_count() -> None:
         assert found.batch < 2, place
 
 
-# -- kills and full disks ----------------------------------------------------------------------------------------------
-
-
-PROCESSES = multiprocessing.get_context("forkserver")
-"""Forked from a process that has only imported. In this one pyarrow and DuckDB have threads, and no child may rely on
-what they held."""
-PROCESSES.set_forkserver_preload([__name__, "tests.sinks.test_parquet", "pandas", "pyarrow.dataset"])
-
-
-def in_child(work: Callable[..., object], *arguments: Any) -> int | None:
-    """The exit code of a process that does ``work``."""
-    process = PROCESSES.Process(target=work, args=arguments)
-    process.start()
-    process.join()
-    return process.exitcode
-
-
-def dying(after: int) -> Callable[..., None]:
-    """Make this process die at the ``after``-th call that changes files; the last bytes that it writes are half."""
-    count = iter(range(100_000))
-
-    def around(module: Any, name: str) -> None:
-        real = getattr(module, name)
-
-        def call(*args: Any, **options: Any) -> Any:
-            if next(count) >= after:
-                if name == "write":
-                    real(args[0], bytes(args[1])[: len(args[1]) // 2])
-                os.kill(os.getpid(), signal.SIGKILL)
-            return real(*args, **options)
-
-        setattr(module, name, call)
-
-    return around
-
-
-CHANGES = ((os, "open"), (os, "write"), (os, "replace"), (os, "fsync"), (os, "ftruncate"), (os, "unlink"))
-
-
-def killed(work: Callable[[Path], Any], at: Path, after: int) -> None:
-    around = dying(after)
-    for module, name in CHANGES:
-        around(module, name)
-    work(at)
-
-
-def killed_everywhere(folder: Path, work: Callable[[Path], Any], check: Callable[[Path, bool], None]) -> int:
-    """Kill ``work`` on a copy of ``folder`` at each of its calls that change files; how many there are."""
-    for after in range(1_000):
-        at = folder.with_name(str(after))
-        shutil.copytree(folder, at)
-        code = in_child(killed, work, at, after)
-        assert code in (0, -signal.SIGKILL)
-        check(at, code == 0)
-        if code == 0:
-            return after
-    raise AssertionError
-
-
-def added(new: list[Trajectory], at: Path) -> None:
-    Tables(at, RUN).write(new)
-
-
-def test_a_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    new = [made(sample=18), made(version=2, advantage=0.5)]
-
-    def check(at: Path, whole: bool) -> None:
-        found = {one.trace_id: one.version for one in trajectories(at).values()}
-        assert found in ([{made().trace_id: 1}] if not whole else []) + [{made().trace_id: 2, new[0].trace_id: 1}]
-        added(new, at)
-        same(at, *new)
-        left = {path.name for path in at.rglob("*") if path.is_file()} - {FILE}
-        assert left == {Path(path).name for of in committed(at).files.values() for path in of}
-
-    added([made()], tmp_path / "before")
-    assert killed_everywhere(tmp_path / "before", partial(added, new), check) > 15
+# -- compaction --------------------------------------------------------------------------------------------------------
 
 
 def small(at: Path) -> None:
@@ -238,57 +155,6 @@ def small(at: Path) -> None:
 
 def compacted(at: Path) -> None:
     Tables(at, RUN).finish()
-
-
-def test_a_compaction_that_is_killed_anywhere_loses_nothing(tmp_path: Path) -> None:
-    small(tmp_path / "before")
-    expected = {id: fields(one) for id, one in trajectories(tmp_path / "before").items()}
-
-    def check(at: Path, whole: bool) -> None:
-        assert {id: fields(one) for id, one in trajectories(at).items()} == expected
-        compacted(at)
-        assert {id: fields(one) for id, one in trajectories(at).items()} == expected
-        assert all(len(of) == 1 for of in committed(at).files.values())
-
-    assert killed_everywhere(tmp_path / "before", compacted, check) > 30
-
-
-def full(work: str, at: Path, limit: int, kept: dict[str, Any]) -> None:
-    tables, failed = Tables(at, RUN), False
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    for _ in range(2):
-        try:
-            tables.write([made(sample=9)]) if work == "write" else tables.compact(everything=True)
-        except PlaceError as error:
-            assert "File too large" in str(error)
-            failed = True
-        assert {id: fields(one) for id, one in trajectories(at).items() if id in kept} == kept
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    sys.exit(3 if failed else 0)
-
-
-@pytest.mark.parametrize("work", ["write", "compact"])
-def test_a_disk_that_is_full_at_any_byte(tmp_path: Path, work: str) -> None:
-    """``RLIMIT_FSIZE`` fails a write in the middle, as a full disk does."""
-    small(tmp_path / "whole")
-    kept = {id: fields(one) for id, one in trajectories(tmp_path / "whole").items()}
-    sizes = [path.stat().st_size for path in (tmp_path / "whole").rglob("*") if path.is_file()]
-    failures = 0
-    for limit in [*range(1, max(sizes), max(sizes) // 12), *range(min(sizes), min(sizes) + 400, 67)]:
-        at = tmp_path / f"{work}{limit}"
-        shutil.copytree(tmp_path / "whole", at)
-        code = in_child(full, work, at, limit, kept)
-        assert code in (0, 3)
-        failures += code == 3
-        found = trajectories(at)
-        assert len(found) == len(kept) + (work == "write")
-        Tables(at, RUN).write([made(sample=9)])
-        assert len(trajectories(at)) == len(kept) + 1
-    assert failures > 6
-
-
-# -- compaction --------------------------------------------------------------------------------------------------------
 
 
 def test_many_small_files_become_one_and_readers_of_the_old_ones_go_on(

@@ -12,6 +12,8 @@ from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed_ids, pie
 
 RUN = 4
 """Tokens in a row that the mask may wrongly cover without anybody's fault."""
+REWRITTEN = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED")
+"""Marks of an agent that renders its answers anew."""
 
 CODES = (
     Code.of("AT-MASK-TOOL-TOKENS", 1.0),
@@ -106,15 +108,19 @@ def _changed(turns: Sequence[LLMCall], response: bytes, mask: bytes) -> Iterator
         at, missing = begin + tokens(ids), 0
 
 
-def is_rendered_anew(evidence: Evidence, changed: Mark) -> bool:
-    """What stands in the response in place of the answer (``changed``: an AT-RESPONSE-CHANGED) stands in the prompt of
-    a later turn, too: the agent rendered it so in both."""
+def rendered_anew(evidence: Evidence, marks: Sequence[Mark]) -> Iterator[Mark]:
+    """Those AT-RESPONSE-CHANGED among ``marks`` that say what another mark says: what stands in the response in place
+    of the answer stands in the prompt of a later turn, too. The agent rendered it so in both."""
     agent = evidence.agent
-    response = None if agent is None else packed_ids(agent.response_ids)
-    at = changed.token or 0
-    anew = piece(response or b"", at, at + PROBE)
-    later = (packed_ids(call.span.prompt_ids) for call in evidence.turns if call.number > (changed.turn or 0))
-    return bool(anew) and any(find(prompt or b"", anew) >= 0 for prompt in later)
+    if agent is None or not any(mark.code in REWRITTEN for mark in marks):
+        return
+    for changed in marks:
+        if changed.code == "AT-RESPONSE-CHANGED":
+            at = changed.token or 0
+            anew = piece(packed_ids(agent.response_ids) or b"", at, at + PROBE)
+            later = (packed_ids(call.span.prompt_ids) for call in evidence.turns if call.number > (changed.turn or 0))
+            if anew and any(find(prompt or b"", anew) >= 0 for prompt in later):
+                yield changed
 
 
 def _places(turns: Sequence[LLMCall], response: bytes) -> list[tuple[int, int]] | None:
