@@ -1,4 +1,4 @@
-"""``docs/data.md``: its questions are asked, its programs run, its columns are those of the schema."""
+"""``docs/data.md``: its questions are asked, its programs run."""
 
 from __future__ import annotations
 
@@ -105,10 +105,6 @@ SAYS: dict[str, tuple[str, ...]] = {
     "ray.data": (r"'step': 1, 'mean\(reward\)': 0\.375", r"'step': 2, 'mean\(reward\)': 0\.375"),
 }
 """What the output of a program has."""
-
-
-def test_the_columns_are_those_of_the_schema() -> None:
-    assert PAGE.endswith(f"\n\n{schema.markdown()}"), "run: python -m autotrace.tables.schema, and put it at the end"
 
 
 def test_the_paths_are_those_of_the_page(folder: Path) -> None:
