@@ -100,7 +100,7 @@ def test_a_program_runs(program: str, folder: Path) -> None:
 
 
 SAYS: dict[str, tuple[str, ...]] = {
-    "autotrace.open": (r"\b1\.0 2\n", r"\[1, 2\]", "new_prompt_ids", r"shape: \(4, 6\d\)", r"RayPPOTrainer\.step +0"),
+    "autotrace.open": (r"\b1\.0 2\n", r"\[1, 2\]", "new_prompt_ids", r"shape: \(4, \d+\)", r"RayPPOTrainer\.step +0"),
     "import polars": (r"│ 1 +┆ 0\.375", r"16", r"0\.375", r"num_rows: 16"),
     "ray.data": (r"'step': 1, 'mean\(reward\)': 0\.375", r"'step': 2, 'mean\(reward\)': 0\.375"),
 }
