@@ -23,7 +23,10 @@ LONGEST = """\
     Column("longest_call", "int64", "ns of its longest call", head="longest", tag=True,
            of=lambda one: max(call.span.duration_ns or 0 for call in one.spans)),
 """
-PASSES = '    _fact("passes", "int64", "tests that its answer passes", head="passes", tag=True),\n'
+PASSES = """\
+    _fact("passes", "int64", "tests that its answer passes", head="passes", tag=True),
+    _fact("solved", "bool", "it passes all"),
+"""
 COUNTED = """\
 import json, sys
 from click.testing import CliRunner
@@ -167,7 +170,7 @@ def test_a_release_without_it_reads_the_tables_that_have_it(copy: Copy, folder: 
 
 def test_a_fact_is_one_column(copy: Copy, folder: Path) -> None:
     first, second, *_ = copy.rows("ls", folder)
-    later(folder, ("passes", 7, first["trace_id"]))
+    later(folder, ("passes", 7, first["trace_id"]), ("solved", False, first["trace_id"]))
     copy.insert(TRAJECTORIES, '    _fact("num_turns"', PASSES)
 
     def is_told(passes: int, of: str) -> None:
@@ -182,11 +185,15 @@ def test_a_fact_is_one_column(copy: Copy, folder: Path) -> None:
     is_told(7, first["trace_id"])  # from the segments
     copy.ship(folder)
     is_told(7, first["trace_id"])  # from the row of the tables
-    later(folder, ("passes", 8, first["trace_id"]), ("passes", 9, second["trace_id"]))
+    later(
+        folder, ("passes", 8, first["trace_id"]), ("passes", 9, second["trace_id"]), ("solved", True, first["trace_id"])
+    )
     is_told(9, second["trace_id"])
     copy.ship(folder)
     is_told(8, first["trace_id"])  # from the facts, which came after the rows were written
     is_told(9, second["trace_id"])
+    solved = copy.rows("ls", folder, "--where", "solved")
+    assert [row["trace_id"] for row in solved] == [first["trace_id"]], "it was not, at first"
     with closing(sqlite3.connect(folder.parent / "mlflow.db")) as database:
         tags = database.execute("SELECT request_id, value FROM trace_tags WHERE key = 'passes'").fetchall()
     assert dict(tags) == {f"tr-{first['trace_id']}": "8", f"tr-{second['trace_id']}": "9"}
