@@ -33,7 +33,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 
 .PHONY: findings help demo test size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
-    scale verl-releases docs pythons compilers security view screenshots recording check-js
+    scale verl-releases docs pages pythons compilers security view screenshots recording check-js
 .DEFAULT_GOAL := help
 
 # a line `##@ Group` opens a group, `target: ## what it does` is listed in it
@@ -96,10 +96,12 @@ check-js: environment ## types of the page's JavaScript
 	DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'deno>=2.5,<3' \
 	    deno check --quiet --no-lock --config autotrace/view/deno.json autotrace/view/static/main.js
 
+pages: environment ## write the parts of pages that are made from code: columns, findings, libraries, keys of lists, figures
+	$(VENV)/bin/python -m tools.pages
+
 docs: environment ## the pages, into site/; fails on a dead link, an outdated reference or English that is hard to read
 	$(VENV)/bin/python tools/english.py
-	$(VENV)/bin/python tools/spec_reference.py --markdown | diff docs/spec-reference.md -
-	$(VENV)/bin/python tools/libraries.py | diff docs/libraries.md -
+	$(VENV)/bin/python -m tools.pages --check
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \
 	    mkdocs build --strict
 

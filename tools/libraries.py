@@ -1,6 +1,4 @@
-"""The page of the libraries that need no configuration, generated from the shipped lists.
-
-    python tools/libraries.py > docs/libraries.md
+"""The page of the libraries that need no configuration, generated from the shipped lists (``make pages``).
 
 A list's head says what it shows (``# NAME RANGE: what.``) and which releases it was checked with
 (``# releases of NAME: ...``).
@@ -9,7 +7,6 @@ A list's head says what it shows (``# NAME RANGE: what.``) and which releases it
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 LISTS = Path(__file__).parents[1] / "patch_specs"
@@ -62,7 +59,3 @@ def row(path: Path) -> str:
 def page() -> str:
     """The whole page."""
     return HEAD + "\n".join(row(path) for path in sorted(LISTS.glob("*.yaml"))) + "\n" + FOOT
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

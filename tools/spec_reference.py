@@ -1,13 +1,8 @@
-"""What is generated from the model: the JSON Schema for editors and the reference for readers.
-
-python tools/spec_reference.py              > patch_specs/schema.json
-python tools/spec_reference.py --markdown   > docs/spec-reference.md
-"""
+"""What is generated from the model: the JSON Schema for editors and the reference for readers (``make pages``)."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -172,7 +167,3 @@ def _table(struct: type[msgspec.Struct], key: str) -> Iterator[str]:
     for inner in model.types(struct):
         yield f"| `{inner}` | {_description(struct, inner)} | `{model.example(struct, inner)}` |"
     yield ""
-
-
-if __name__ == "__main__":
-    sys.stdout.write(markdown() if "--markdown" in sys.argv[1:] else json_schema())

@@ -28,8 +28,8 @@ ID_LENGTH = 12
 TREE_LIMIT = 100
 """Rows of ``--tree`` unless ``--limit`` says otherwise: each is read from its segments."""
 
-COLUMNS = tuple(dict.fromkeys((*LINE, *(column.name for column in HEADED), "is_trajectory")))
-"""Columns of a row that is shown, besides those of its form."""
+COLUMNS = (*LINE, "is_trajectory")
+"""Columns of a row that is shown, besides those of its form and ``HEADED``."""
 
 
 @click.command(short_help="List the trajectories of a run: the best, the worst, the longest.")
@@ -61,8 +61,9 @@ def ls(
         limit = TREE_LIMIT
     form = (*PARTS, "facts", "attributes") if as_json else PARTS if sort == "duration" else ("profile",)
     rows = reader.select(
-        wanted, (*COLUMNS, *form), sort=sort, descending=descending(sort, reverse), limit=limit, roots=roots
-    )
+        wanted, (*COLUMNS, *form), sort=sort, descending=descending(sort, reverse), limit=limit, roots=roots,
+        shown=[column.name for column in HEADED],
+    )  # fmt: skip
     out = terminal.console()
     status = reader.run.status()
     notes = [line(f"! {loss}", "bold red") for loss in losses(status.drops)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +30,6 @@ from autotrace.spool.reader import segments, unreadable
 from autotrace.tables import labels, metrics
 from autotrace.tables.commits import FILE, FOLDER
 from autotrace.tables.committed import Committed
-from autotrace.tables.engine import LABELS, OF_FACTS
 from autotrace.tables.errors import Gone
 from autotrace.tables.labels import Label
 from autotrace.tables.line_files import changed
@@ -41,7 +40,7 @@ from autotrace.tables.schema import FACTS
 from autotrace.tables.sources import Delivery, Lines, Steps
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.durations import PARTS
-from autotrace.trajectory.jsonable import integer, number, word
+from autotrace.trajectory.jsonable import number, word
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import answered_ids, asked_ids
 
@@ -49,7 +48,6 @@ if TYPE_CHECKING:  # what assembles and decodes is imported where something is: 
     from autotrace.ship.assembly.decoding import Decoder
     from autotrace.ship.index.indexer import Indexer
 
-_TYPES: dict[str, Callable[[Any], Any]] = {"float64": number, "int64": integer, "json": json, "string": word}
 _GIVEN = {
     **{name: name for name in (
         "trace_id", "step", "uid", "rollout_n", "project_name", "experiment_name", "sample_index", "data_source",
@@ -75,9 +73,9 @@ _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "tool_error": ("profile", lambda text: profiles.has_tool_error(profiles.decode(text))),
     **{name: ("times", lambda text, name=name: mapping(text).get(name)) for name in PARTS},  # type: ignore[misc]
     **{
-        column.name: ("facts", lambda text, column=column: _TYPES[column.type](mapping(text).get(column.name)))  # type: ignore[misc]
+        column.name: ("facts", lambda text, column=column: column.fact(mapping(text).get(column.name)))  # type: ignore[misc]
         for column in TRAJECTORIES.columns
-        if column.name in {*OF_FACTS, *LABELS} - {"reward"}
+        if column.fact and column.name not in _GIVEN
     },
 }
 """... -> a column of the state, and what is made from it."""
@@ -150,7 +148,7 @@ class Live(Committed):
     def _has_steps(self) -> bool:
         return not self._all_in_tables and bool(facts.step_numbers(self._state))
 
-    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines | None:
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None, shown: Iterable[str] = ()) -> Lines | None:
         """See ``Source``: what the state has of each trajectory needs no segment."""
         if self._all_in_tables:
             return iter(())
@@ -159,13 +157,13 @@ class Live(Committed):
             return (tuple(getattr(one, name) for name in columns) for one in numbers)
         if table == FACTS.name:
             return self._facts(columns, steps)
-        if table != TRAJECTORIES.name or not {*columns} <= {*_GIVEN, *_MADE, "run_id", "settings"}:
+        if table != TRAJECTORIES.name or not {*columns} - {*shown} <= {*_GIVEN, *_MADE, "run_id", "settings"}:
             return None
         settings = Settings.of(self.binds()).encode() if "settings" in columns else "{}"
         fixed = {"run_id": self.info.run_id, "settings": None if settings == "{}" else settings}
         makes = [_MADE[name][1] if name in _MADE else None for name in columns]
         sql = [_MADE[name][0] if name in _MADE else _GIVEN.get(name, "?") for name in columns]
-        values = [fixed[name] for name in columns if name in fixed]
+        values = [fixed.get(name) for name in columns if name not in _MADE and name not in _GIVEN]
         rows = self._traces(f"SELECT {', '.join(sql)} FROM traces", values, steps)
         return (
             tuple([value if make is None else make(value) for value, make in zip(row, makes, strict=True)])

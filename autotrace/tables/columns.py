@@ -27,10 +27,14 @@ class Column:
     packed: Callable[[Any], bytes | None] | None = None
     """Of a list of numbers: the same as an array of them has it, where that is at hand; None: ask ``of``."""
     head: str = ""
-    """Of a trajectory's: its head in ``autotrace ls``, which shows it where a trajectory has a value. Empty: not shown,
-    or shown in a way of its own."""
+    """Of a trajectory's: its head in ``autotrace ls``, which shows it where a trajectory has a value. ``ls`` assembles
+    nothing for what it only shows: a value that the run's state lacks appears once the trajectory is in the tables.
+    Empty: not shown, or shown in a way of its own."""
     tag: bool = False
     """Of a trajectory's: backends show it as a tag, or an attribute, of the trace."""
+    fact: Callable[[Any], Any] | None = None
+    """Of a trajectory's: the column is the fact of the same name, which may become known later, and this makes the
+    column's value of the fact's. None: it is not a fact."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,7 +98,7 @@ class Committed(Source):
             return []
         return [path for name in names if files.is_ours(os.lstat(path := f"{folder}/{name}"))]
 
-    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines | None:
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None, shown: Iterable[str] = ()) -> Lines | None:
         """See ``Source``: everything is in files."""
         return iter(())
 

@@ -46,35 +46,27 @@ BESIDE = (
     Column("facts", "json", "all facts", lambda one: to_json(one.facts)),
 )
 """Columns that conditions and commands have beside those of ``trajectories``."""
-OF_FACTS = (
-    "reward", "reward_extra_info", "advantage", "mismatch_mean", "mismatch_max", "entropy", "token_facts",
-    "trained_in_step", "trained_in_steps", "dropped", "num_turns",
-)  # fmt: skip
-"""Columns of ``trajectories`` that are facts."""
 _FACT = {
     "float64": "any_value(number) FILTER (name = '{}')",
     "int64": "any_value(CAST(number AS BIGINT)) FILTER (name = '{}')",
     "json": "any_value(value) FILTER (name = '{}')",
     "string": "any_value(json_extract_string(value, '$')) FILTER (name = '{}')",
+    "bool": "any_value(value = 'true') FILTER (name = '{}' AND value IN ('true', 'false'))",
 }
-"""Type of such a column -> SQL over the rows of ``facts`` of one trajectory."""
+"""Type of a column that is a fact -> SQL over the rows of ``facts`` of one trajectory."""
 _KNOWN = {
-    **{
-        column.name: _FACT[column.type].format(column.name)
-        for column in TRAJECTORIES.columns
-        if column.name in OF_FACTS
-    },
+    **{column.name: _FACT[column.type].format(column.name) for column in TRAJECTORIES.columns if column.fact},
     "findings": f"any_value(json_extract_string(value, '$[*][0]')) FILTER (name = '{GROUP_FINDINGS}')",
     "facts": (
         f"to_json(map(list(name) FILTER (name != '{GROUP_FINDINGS}'),"
         f" list(CAST(value AS JSON)) FILTER (name != '{GROUP_FINDINGS}')))"
     ),
 }
-_NEWER = "CASE WHEN late.version > one.version THEN late.{0} ELSE one.{0} END"
+_NEWER = "CASE WHEN late.version > one.version THEN late.{0} ELSE coalesce({1}, late.{0}) END"
 _LATEST = {
     "findings": (
         "CASE WHEN late.version > one.version AND len(late.findings) > 0"
-        " THEN list_distinct(list_concat(one.findings, late.findings)) ELSE one.findings END"
+        " THEN list_distinct(list_concat({1}, late.findings)) ELSE {1} END"
     ),
     "facts": "late.facts",
 }
@@ -158,8 +150,9 @@ class Views:
         self._is_beside = self._is_superseded = False
         """Trajectories are beside the files; rows in files are superseded."""
 
-    def provide(self, table: Table, needs: Iterable[str], steps: Steps | None) -> str:
-        """The name of a view of ``table`` that has the columns ``needs`` at least."""
+    def provide(self, table: Table, needs: Iterable[str], steps: Steps | None, shown: Iterable[str] = ()) -> str:
+        """The name of a view of ``table`` that has the columns ``needs`` at least, and those that are only ``shown``
+        (see ``Source.lines``)."""
         if "database" in self.__dict__ and self._files() != self._opened:  # the end of the run made one file of some
             self.database.close()
             del self.database
@@ -167,17 +160,18 @@ class Views:
         needed = set(needs) | _KEYS.get(table.name, {"run_id"})
         key = (table.name, steps)
         view = _view(table.name, steps)
-        if key in self._there and needed <= self._there[key]:
+        if key in self._there and needed.union(shown) <= self._there[key]:
             return view
         needed |= self._there.get(key, set())
         every = (*table.columns, *BESIDE) if table is TRAJECTORIES else table.columns
-        columns = [column for column in every if column.name in needed]
+        shown = {*shown} - needed
+        columns = [column for column in every if column.name in needed | shown]
         if missing := needed - {column.name for column in columns}:
             raise QueryError(f"there is no column of {table.name} called {min(missing)}")
         parts = self.of_files(table, columns, steps)
-        parts.append(f"SELECT * FROM {self._beside(table, columns, steps, view)}")
+        parts.append(f"SELECT * FROM {self._beside(table, columns, steps, view, shown)}")
         every_row = " UNION ALL BY NAME ".join(parts)
-        if table is TRAJECTORIES and self.labels and (given := [name for name in LABELS if name in needed]):
+        if table is TRAJECTORIES and self.labels and (given := [name for name in LABELS if name in needed | shown]):
             replaced = ", ".join(
                 f"CASE WHEN given.trace_id IS NULL THEN one.{name} ELSE given.{name} END AS {name}" for name in given
             )
@@ -275,17 +269,20 @@ class Views:
         """The trajectories ``found`` with the facts that came after they were written."""
         rows = self._rows("facts")
         present = self._present(self._rows(TRAJECTORIES.name))
-        names = [column.name for column in columns if column.name in (*OF_FACTS, "findings", "facts")]
+        names = [column.name for column in columns if column.name in _KNOWN]
         if not rows or not names:
             return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
-        later = "" if "facts" in names else " WHERE version > 1"  # the first one is in the row itself
+        forms = {source.form(TRAJECTORIES.name) for source in self._sources if source.files(TRAJECTORIES.name)}
+        in_row = "facts" not in names and forms == {TRAJECTORIES.form}  # what was known at first; else it may lack some
+        later = " WHERE version > 1" if in_row else ""
         known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in names)
         facts = (
             f"SELECT trace_id, any_value(version) AS version, {known} FROM (SELECT * FROM {rows} AS one{later}"
             " QUALIFY version = max(version) OVER (PARTITION BY trace_id)) GROUP BY trace_id"
         )
+        written = {column.name: f"one.{column.name}" if column.name in present else "NULL" for column in columns}
         shown = ", ".join(
-            f'{_LATEST.get(column.name, _NEWER).format(column.name)} AS "{column.name}"'
+            _LATEST.get(column.name, _NEWER).format(column.name, written[column.name]) + f' AS "{column.name}"'
             if column.name in names
             else 'greatest(one.version, late.version) AS "version"'
             if column.name == "version"
@@ -294,13 +291,15 @@ class Views:
         )
         return f"SELECT {shown} FROM ({found}) AS one LEFT JOIN ({facts}) AS late USING (trace_id)"
 
-    def _beside(self, table: Table, columns: Sequence[Column], steps: Steps | None, view: str) -> str:
+    def _beside(
+        self, table: Table, columns: Sequence[Column], steps: Steps | None, view: str, shown: Iterable[str]
+    ) -> str:
         """The name of a table with what is in no file."""
         name, names = f"{view}_beside", [column.name for column in columns]
         there: list[Iterator[tuple[Any, ...]]] = []
         whole = []
         for source in self._sources:
-            lines = source.lines(table.name, names, steps)
+            lines = source.lines(table.name, names, steps, shown)
             if lines is not None:
                 there.append(lines)
             elif source.ids(steps):

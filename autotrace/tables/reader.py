@@ -92,13 +92,16 @@ class Reader:
         limit: int | None = None,
         steps: Steps | None = None,
         roots: bool = False,
+        shown: Sequence[str] = (),
     ) -> list[Any]:
         """These columns of the trajectories that satisfy ``condition``, at most ``limit``, in the order of one of
         ``SORTS``; what has no value comes last. ``steps``: only those of these steps are looked at. ``roots``:
-        everything that is no part of another call, also what is no trajectory."""
+        everything that is no part of another call, also what is no trajectory. ``shown``: more columns, None where
+        a trajectory that is in no table yet would have to be assembled for them alone."""
         order = SORTS[sort]
         needs = {*columns} | order.columns | condition.columns
-        view = self.views.provide(TRAJECTORIES, needs, steps)
+        view = self.views.provide(TRAJECTORIES, needs, steps, shown)
+        columns = [*dict.fromkeys((*columns, *shown))]
         direction = "DESC" if descending else "ASC"
         listed = ", ".join(f'"{column}"' for column in columns)
         sql = (

@@ -1,7 +1,7 @@
 """The tables: every column with its type, what it means, and where its value comes from. The one place for all of it.
 
-Names are veRL's where veRL has one, else those of rLLM, slime or the GenAI conventions. ``docs/data.md`` is made of
-this: ``python -m autotrace.tables.schema`` prints its tables.
+Names are veRL's where veRL has one, else those of rLLM, slime or the GenAI conventions. ``docs/data.md`` has them
+from here (``make pages``).
 """
 
 from __future__ import annotations
@@ -72,7 +72,3 @@ def markdown() -> str:
         lines += [f"| `{column.name}` | {column.type} | {column.meaning} |" for column in table.columns]
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

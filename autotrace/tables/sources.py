@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -52,9 +52,10 @@ class Source:
         """Trace id -> the version from which on its rows in files count."""
         return {}
 
-    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines | None:
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None, shown: Iterable[str] = ()) -> Lines | None:
         """Rows that are in no file, of some ``steps`` if they are given; None: whole trajectories have to be read for
-        them."""
+        them. Those of ``columns`` that are only ``shown`` are None in rows that would have to be read for them alone.
+        """
         return None
 
     def ids(self, steps: Steps | None) -> Sequence[str]:

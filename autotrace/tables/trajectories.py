@@ -19,8 +19,18 @@ def _attribute(name: str, convert: Callable[[Any], Any]) -> Callable[[Rollout], 
     return lambda rollout: convert(rollout.attributes.get(name))
 
 
-def _fact(name: str, convert: Callable[[Any], Any]) -> Callable[[Rollout], Any]:
-    return lambda rollout: convert(rollout.facts.get(name))
+_FACTS: dict[str, Callable[[Any], Any]] = {
+    "float64": number, "int64": integer, "json": json, "string": word,
+    "bool": lambda value: value if isinstance(value, bool) else None,
+}  # fmt: skip
+
+
+def _fact(name: str, kind: str, meaning: str, *, head: str = "", tag: bool = False) -> Column:
+    """A column that is the fact of the same name."""
+    convert = _FACTS[kind]
+    return Column(
+        name, kind, meaning, lambda rollout: convert(rollout.facts.get(name)), head=head, tag=tag, fact=convert
+    )
 
 
 def _ground_truth(rollout: Rollout) -> str | None:
@@ -59,24 +69,19 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
            lambda one: one.root.status, tag=True),
     Column("error", "string", "type and message of what failed: the trajectory, else its first call that did; 500"
            " characters", lambda one: (one.failed.error_text or "")[:500] if one.failed else None),
-    Column("reward", "float64", "the reward", _fact("reward", number)),
-    Column("reward_extra_info", "json", "the parts of the reward, by the reward function's own names",
-           _fact("reward_extra_info", json)),
-    Column("advantage", "float64", "the advantage; the mean, where it differs over the tokens",
-           _fact("advantage", number)),
-    Column("mismatch_mean", "float64", "mean over the trained tokens of abs(trainer's log-probability - engine's)",
-           _fact("mismatch_mean", number)),
-    Column("mismatch_max", "float64", "the largest of them", _fact("mismatch_max", number)),
-    Column("entropy", "float64", "mean entropy of the trained tokens, as the trainer computed it",
-           _fact("entropy", number)),
-    Column("token_facts", "json", "more of what the trainer computed: [token facts](#token-facts)",
-           _fact("token_facts", json)),
-    Column("trained_in_step", "int64", "the step whose update used it", _fact("trained_in_step", integer)),
-    Column("trained_in_steps", "json", "all of them, where there are several", _fact("trained_in_steps", json)),
-    Column("dropped", "string", "why the trainer left it out", _fact("dropped", word)),
-    Column("label", "string", "what somebody called it with `autotrace label`", _fact("label", word), head="label"),
-    Column("label_why", "string", "the reason for the label", _fact("label_why", word)),
-    Column("num_turns", "int64", "turns as the agent loop counts them (veRL: messages)", _fact("num_turns", integer)),
+    _fact("reward", "float64", "the reward"),
+    _fact("reward_extra_info", "json", "the parts of the reward, by the reward function's own names"),
+    _fact("advantage", "float64", "the advantage; the mean, where it differs over the tokens"),
+    _fact("mismatch_mean", "float64", "mean over the trained tokens of abs(trainer's log-probability - engine's)"),
+    _fact("mismatch_max", "float64", "the largest of them"),
+    _fact("entropy", "float64", "mean entropy of the trained tokens, as the trainer computed it"),
+    _fact("token_facts", "json", "more of what the trainer computed: [token facts](#token-facts)"),
+    _fact("trained_in_step", "int64", "the step whose update used it"),
+    _fact("trained_in_steps", "json", "all of them, where there are several"),
+    _fact("dropped", "string", "why the trainer left it out"),
+    _fact("label", "string", "what somebody called it with `autotrace label`", head="label"),
+    _fact("label_why", "string", "the reason for the label"),
+    _fact("num_turns", "int64", "turns as the agent loop counts them (veRL: messages)"),
     Column("llm_calls", "int64", "rows in `turns`", lambda one: one.trajectory.turns),
     Column("chains", "int64", "rows in `chains`, where it branches; empty: it is one chain",
            lambda one: len(chains) if len(chains := tree_of(one.trajectory).chains) > 1 else None, head="chains"),

@@ -30,7 +30,7 @@ from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 from autotrace.view import columns, detail, timelines, tokens
 from autotrace.view.one_file import STATIC, bundle, text
-from autotrace.view.open_runs import OpenRun, OpenRuns
+from autotrace.view.open_runs import FIRST, OpenRun, OpenRuns
 
 AT_ONCE = 20
 """Trajectories between two words about how far the search is; the run can be asked other things in between."""
@@ -72,8 +72,9 @@ Question = Callable[[Request, OpenRun], Any]
 
 
 def some_columns(request: Request, run: OpenRun) -> bytes:
-    """The columns ``names``."""
-    return run.columns(request.query_params.get("names", "").split(","))
+    """The columns ``names``, or those that a page needs first."""
+    names = request.query_params.get("names")
+    return run.columns(names.split(",") if names else FIRST)
 
 
 def where(request: Request, run: OpenRun) -> bytes:

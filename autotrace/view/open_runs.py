@@ -31,7 +31,7 @@ FIRST = (
     "start", "step", "sample_index", "rollout_n", "status", "reward", "group", "turns", "tool_calls", "prompt_tokens",
     "response_tokens", "duration", "validate", "error",
 )  # fmt: skip
-"""Columns that a page asks for first, as ``static/rows.js`` names them."""
+"""Columns that a page needs first."""
 
 
 class OpenRun:

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,10 +80,10 @@ def serve() -> Iterator[Callable[[Path], Server]]:
         server.stop()
 
 
-def started(folder: Path) -> Server:
-    """A new server."""
+def started(folder: Path, environ: Mapping[str, str] | None = None) -> Server:
+    """A new server, with another environment if one is given."""
     command = [sys.executable, "-m", "autotrace", "view", str(folder), "--no-browser", "--port", "0"]
-    return Server(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+    return Server(subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True))
 
 
 class Visit:

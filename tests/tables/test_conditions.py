@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ class Four(Source):
         ]  # fmt: skip
         self.rows = [{**base, **row} for row in self.rows]
 
-    def lines(self, table: str, columns: Sequence[str], steps: Steps | None) -> Lines:
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None, shown: Iterable[str] = ()) -> Lines:
         return [tuple(row.get(column) for column in columns) for row in self.rows]
 
 

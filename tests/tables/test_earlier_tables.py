@@ -13,7 +13,7 @@ import pytest
 from autotrace.ship import readers
 from autotrace.ship.readers import of_run
 from autotrace.tables.commits import snapshot
-from autotrace.tables.conditions import EVERY
+from autotrace.tables.conditions import EVERY, condition
 from autotrace.tables.errors import QueryError
 from autotrace.tables.schema import TABLES
 from tests.places import ROOT
@@ -90,6 +90,22 @@ def test_runs_of_this_release_and_of_an_earlier_one_are_asked_together(tmp_path:
     assert count == prompts == ids == 384
     with contextlib.closing(readers.open(tmp_path).reader()) as reader:
         assert reader.sql(wanted).rows() == [(3 * count, 2 * prompts, ids)]
+
+
+def test_a_fact_that_came_later_is_what_the_table_of_facts_says(tmp_path: Path) -> None:
+    """Of runs of an earlier release, alone and beside others."""
+    known = "SELECT count(entropy), sum(entropy) FROM trajectories"
+    earlier, own = [recorded(tmp_path / name) for name in ("earlier", "own")]
+    of_this_release(own)
+    with contextlib.closing(of_run(own)) as reader:
+        ((count, total),) = reader.sql(known).rows()
+    for path in earlier.rglob("*.parquet"):
+        without_later(path)
+    with contextlib.closing(of_run(earlier)) as reader:
+        assert reader.sql(known).rows() == [(count, pytest.approx(total))] and count > 300
+        assert reader.count(condition("entropy > 0")) == count
+    with contextlib.closing(readers.open(tmp_path).reader()) as reader:
+        assert reader.sql(known).rows() == [(2 * count, pytest.approx(2 * total))]
 
 
 def test_files_that_are_not_what_their_commit_says_are_named(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ export class Server {
   async names(run) { return (await this.ask(this.path(run, "names"))).json(); }
   /** @param {string} path @param {Record<string, string>} query @returns {Promise<Packed>} */
   async packed(path, query) { return unpack(await (await this.ask(`${path}?${new URLSearchParams(query)}`)).arrayBuffer()); }
-  /** @param {string} run @param {string[]} names */
+  /** @param {string} run @param {string[]} names none: those that a page needs first */
   columns(run, names) { return this.packed(this.path(run, "columns"), { names: names.join(",") }); }
   /** The ids of those for which a condition is true. @param {string} run @param {string} expression */
   where(run, expression) { return this.packed(this.path(run, "where"), { q: expression }); }

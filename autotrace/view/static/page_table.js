@@ -8,19 +8,24 @@ import { rowsOf } from "./rows.js";
 import { Scatter } from "./scatter.js";
 import { Scroller } from "./scroller.js";
 
-/** Name of a column, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
+const asText = (/** @type {any} */ value) => value ?? "";
+const asFigures = (/** @type {any} */ value) => value ?? "";
+/** The columns of the table: name, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
-  ["trace_id", "trace", "5em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "4em", (value) => value ?? ""],
-  ["rollout_n", "n", "3em", number], ["prompt", "prompt", "minmax(8em, 2fr)", (value) => value ?? ""], ["status", "status", "6.5em", (value) => value ?? ""], ["reward", "reward", "4.5em", number], ["ties", "ties", "4em", (value) => value ?? ""], ["group_reward", "group mean", "7em", number],
+  ["trace_id", "trace", "5em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "4em", asFigures],
+  ["rollout_n", "n", "3em", number], ["prompt", "prompt", "minmax(8em, 2fr)", asText], ["status", "status", "6.5em", asText], ["reward", "reward", "4.5em", number], ["ties", "ties", "4em", asFigures], ["group_reward", "group mean", "7em", number],
   ["advantage", "advantage", "5.5em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
   ["prompt_tokens", "prompt", "4.5em", number], ["response_tokens", "written", "4.5em", number], ["duration", "duration", "6em", seconds],
-  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["findings", "findings", "minmax(6em, 1fr)", (value) => value ?? ""], ["error", "error", "minmax(6em, 2fr)", (value) => value ?? ""],
+  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["findings", "findings", "minmax(6em, 1fr)", asText], ["error", "error", "minmax(6em, 2fr)", asText],
 ];
-const RIGHT = new Set(["ties", "step", "sample_index", "rollout_n", "reward", "group_reward", "advantage", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration"]);
+/** Their names, to be read. */
+const ALL = SHOWN.map(([name]) => name);
+/** Those whose values stand at the right; the largest comes first where one of them orders the table. */
+const RIGHT = new Set(SHOWN.filter(([, , , shown]) => [number, seconds, asFigures].includes(shown)).map(([name]) => name));
 const GRID = SHOWN.map(([, , width]) => width).join(" ");
 const HEIGHT = 26;
-/** What is shown, and takes longer to be read. */
-const LATER = ["advantage", "findings"];
+/** What is read second; the other columns come last. */
+const SECOND = ["advantage", "findings"];
 const TIES = "rollouts of this prompt with the same reward; all: the group teaches nothing";
 /** Milliseconds without a key until a condition is asked. */
 const TYPED = 150;
@@ -33,13 +38,13 @@ export async function showTable(present, run) {
   const table = new Table(run, await rowsOf(run));
   present(table.element);
   table.apply();
-  rowsOf(run, LATER).then((rows) => { rows.tie(); table.apply(); return rowsOf(run, ["prompt"]); }).then(() => table.apply(), () => table.say("Findings or prompts could not be read."));
+  rowsOf(run, SECOND).then((rows) => { rows.tie(); table.apply(); return rowsOf(run, ALL); }).then(() => table.apply(), () => table.say("Some columns could not be read."));
   return {
     title: "trajectories",
     keys: {
       j: () => table.move(1), k: () => table.move(-1), Enter: () => table.open(), g: () => table.open("group"), "/": () => table.filter.focus(),
     },
-    again: async () => { table.rows = await rowsOf(run, [...LATER, "prompt"]); table.rows.tie(); table.passing = null; table.apply(); },
+    again: async () => { table.rows = await rowsOf(run, ALL); table.rows.tie(); table.passing = null; table.apply(); },
     close: () => table.searching?.abort(),
   };
 }
@@ -190,7 +195,7 @@ class Table {
       if (node.data === text) return;
       node.data = text;
       if (name === "status") cell.dataset.status = text;
-      if (name === "findings" || name === "error" || name === "prompt") cell.title = text;
+      if (shown === asText) cell.title = text;
       if (name === "ties") { cell.title = text && TIES; cell.classList.toggle("flat", text.startsWith("all")); }
     });
   }

@@ -2,8 +2,6 @@
 import { source, table } from "./data.js";
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
-/** What is read first. */
-const MAIN = ["start", "step", "sample_index", "rollout_n", "status", "reward", "group", "turns", "tool_calls", "prompt_tokens", "response_tokens", "duration", "validate", "error"];
 
 /** @typedef {{words: string[], codes: Int32Array}} Texts */
 
@@ -46,7 +44,7 @@ export class Rows {
   /** Read those of `names` that are not there yet. @param {string[]} names */
   async need(names) {
     const known = new Set([...this.names.numbers, ...this.names.texts]);
-    const missing = names.filter((name) => known.has(name) && !this.numbers[name] && !this.texts[name]);
+    const missing = names.filter((name) => known.has(name) && name !== "trace_id" && !this.numbers[name] && !this.texts[name]);
     if (missing.length) this.add(await source.columns(this.run, missing));
     return this;
   }
@@ -214,7 +212,7 @@ const loaded = new Map();
 export function rowsOf(run, names = []) {
   let rows = loaded.get(run);
   if (!rows) {
-    rows = Promise.all([source.columns(run, MAIN), source.names(run)]).then(([main, known]) => new Rows(run, main, known));
+    rows = Promise.all([source.columns(run, []), source.names(run)]).then(([main, known]) => new Rows(run, main, known));
     rows.catch(() => loaded.delete(run));
     loaded.set(run, rows);
   }

@@ -1,0 +1,84 @@
+"""Writes the parts of pages that are made from code: ``make pages``. With ``--check`` it writes nothing, and fails if a
+part is out of date."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from autotrace.insight import registry
+from autotrace.tables import schema
+from autotrace.tables.words import NAMES
+from tools import libraries, spec_reference
+
+ROOT = Path(__file__).parents[1]
+FAMILIES = {
+    "tokens": "Tokens", "responses": "The response that is trained on", "chains": "Branches",
+    "signal": "Learning signal",
+    "rewards": "Rewards",
+    "ending": "How it ended",
+    "engine": "Engine against trainer", "mismatch": "Log-probabilities against the engine's",
+    "tools": "Tools", "time": "Time", "trainer": "The trainer's own",
+    "text": "Text",
+}  # fmt: skip
+
+
+def findings() -> str:
+    """The tables of all findings."""
+    lines = []
+    for family, title in FAMILIES.items():
+        lines += [f"### {title}", "", "| code | what |", "|---|---|"]
+        lines += [
+            f"| [{code.code}](findings/{code.code}.md) | {code.title} |"
+            for code in registry.codes().values()
+            if code.family == family
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def made(page: str, text: str) -> str:
+    """The ``text`` of ``page``, with its parts as the code has them now."""
+    if page == "docs/data.md":
+        return re.sub(r"(?s)(?<=\n)### `trajectories`\n.*", lambda _: schema.markdown(), text)
+    if page == "docs/findings.md":
+        return re.sub(r"(?s)(?<=## All of them\n\n).*?(?=\n## )", lambda _: findings(), text)
+    if page == "docs/commands.md":
+        rest = re.compile(r"(?m)^\| .* \| as in \[Data\]\(data\.md#columns\) \|$")
+        rows = [row.split(" | ")[0] for row in rest.sub("", text).splitlines() if row.startswith("| `")]
+        others = [f"`{name}`" for name in NAMES if f"`{name}`" not in " ".join(rows)]
+        return rest.sub(f"| {', '.join(others)} | as in [Data](data.md#columns) |", text)
+    if page == "README.md":
+        text = re.sub(r"\d+(?= \[findings\]| findings with)", str(len(registry.codes())), text)
+        counts = [int(found) for found in re.findall(r"(?m)^\| `[^|]* \| .*?\((\d+)\) \|", libraries.page())]
+        return re.sub(r"\d+ libraries in \d+", f"{len(counts)} libraries in {sum(counts)}", text)
+    return {
+        "docs/libraries.md": libraries.page,
+        "docs/spec-reference.md": spec_reference.markdown,
+        "patch_specs/schema.json": spec_reference.json_schema,
+    }[page]()
+
+
+PAGES = ("README.md", "docs/commands.md", "docs/data.md", "docs/findings.md", "docs/libraries.md",
+         "docs/spec-reference.md", "patch_specs/schema.json")  # fmt: skip
+
+
+def outdated() -> dict[str, str]:
+    """Pages with a part that is out of date -> what they should be."""
+    texts = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
+    return {page: new for page, text in texts.items() if (new := made(page, text)) != text}
+
+
+def main(arguments: list[str]) -> int:
+    """Names the pages that were, or are, out of date."""
+    pages = outdated()
+    for page, text in pages.items():
+        if arguments != ["--check"]:
+            (ROOT / page).write_text(text, encoding="utf-8")
+        print(page)
+    return int(arguments == ["--check"] and bool(pages))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
