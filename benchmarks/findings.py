@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from autotrace.insight.profile import Mark, Profile, ToolUse, Turn, encode  # noqa: E402
 from autotrace.insight.registry import stamp  # noqa: E402
-from autotrace.ship.store.row import Row  # noqa: E402
+from autotrace.ship.store.row import TraceRow  # noqa: E402
 from autotrace.ship.store.state import State  # noqa: E402
 from tests.ship.spools import new_run  # noqa: E402
 
@@ -39,7 +39,7 @@ def written(parent: Path, count: int) -> Path:
     return folder
 
 
-def _row(number: int, count: int, chance: random.Random) -> Row:
+def _row(number: int, count: int, chance: random.Random) -> TraceRow:
     step, group = number * STEPS // count, number // N
     start = 1_700_000_000_000_000_000 + step * 10**11 + chance.randrange(10**9)
     seconds = chance.uniform(20, 60)
@@ -54,7 +54,7 @@ def _row(number: int, count: int, chance: random.Random) -> Row:
     profile = Profile(
         stamp(), turns, [ToolUse("search", TURNS - 1, 0, 9.5, 1.5)], marks, [1, 2, 3, 4], f"{number:016x}", 9000
     )
-    return Row(
+    return TraceRow(
         f"{number:032x}", "run", "trajectory", "OK", step, str(group), number % N, False, f"u{group}", str(number % N),
         "gsm8k", "exp", "proj", 1, start, start + int(seconds * 1e9), TURNS, TURNS - 1, 4 * TURNS, 0, 600, 5000,
         float(chance.random() < 0.5), None,

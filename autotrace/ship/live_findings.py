@@ -29,7 +29,7 @@ from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.reporting import Report
 from autotrace.ship.index import facts
 from autotrace.ship.index.summary import record
-from autotrace.ship.store.row import LOCAL, Row
+from autotrace.ship.store.row import LOCAL, TraceRow
 from autotrace.ship.store.state import State
 from autotrace.tables.rollout import ROLES
 
@@ -87,7 +87,7 @@ class LiveFindings:
             if step not in known:
                 self._due[step] = time.monotonic()
 
-    def completed(self, row: Row) -> None:
+    def completed(self, row: TraceRow) -> None:
         """A trace is complete, or complete anew."""
         if row.role in ROLES:
             self._due[row.step] = time.monotonic()
@@ -175,7 +175,7 @@ class LiveFindings:
         numbers = metrics(line(step, step.training, validate=False), findings)
         self._report(Report(number, numbers, page(title, findings)))
 
-    def _mark(self, hits: Sequence[Hit], rows: Mapping[str, Row], open_traces: Collection[str]) -> None:
+    def _mark(self, hits: Sequence[Hit], rows: Mapping[str, TraceRow], open_traces: Collection[str]) -> None:
         """Write what groups and the step showed of a trajectory into its line. Inside a transaction."""
         found: dict[str, dict[str, Mark]] = {trace_id: {} for trace_id in rows}
         for hit in hits:

@@ -23,7 +23,7 @@ import msgspec
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import files, layout
 from autotrace.ship.store.delivery_queue import TABLES
-from autotrace.ship.store.row import ALL, Row
+from autotrace.ship.store.row import ALL, TraceRow
 from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import SegmentFile, segments
@@ -71,7 +71,7 @@ def restore(state: State, run_folder: Path) -> None:
         _restore_about(state, run_folder)
         for start in range(0, len(found), AT_ONCE):
             for one in tables.stored([trace_id for (trace_id,) in found[start : start + AT_ONCE]]).values():
-                row = Row(one.trace_id, kept=ALL, complete=True, version=one.version, late_spans=one.late_spans)
+                row = TraceRow(one.trace_id, kept=ALL, complete=True, version=one.version, late_spans=one.late_spans)
                 summarise(row, one)
                 row.profile, row.attempt = one.profile, one.attributes.get("attempt", 1)
                 row.group_key = Rollout(one).group_id

@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 from autotrace.run import layout
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import State
 from autotrace.view.open_runs import newest_address
 from tests.browser.figures import pytest_terminal_summary as pytest_terminal_summary  # the table at the end
@@ -183,7 +183,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "other_s": 0.4,
         }
         failed = number % 97 == 0
-        rows.append(Row(
+        rows.append(TraceRow(
             trace_id=f"{number * 2654435761 % (1 << 64):016x}{number:016x}", name="AgentLoopWorker._run_agent_loop",
             role="trajectory", status="ERROR" if failed else "OK", step=step, sample_index=str(place // 16),
             rollout_n=place % 16, validate=False, uid=f"s{step}p{place // 16}", data_source="math", start_ns=begin,

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from autotrace.cli import listing
 from autotrace.cli.listing import Column
-from autotrace.ship.store.row import COLUMNS, Row
+from autotrace.ship.store.row import COLUMNS, TraceRow
 from autotrace.ship.store.state import State
 from tests.cli.conftest import Call
 from tests.ship.spools import new_run
@@ -91,8 +91,8 @@ def test_ls_of_a_large_run_takes_not_much_longer_than_reading_it(call: Call, run
         state.db.executemany(
             f"INSERT INTO traces ({names}) VALUES ({', '.join('?' * len(COLUMNS))})",
             (
-                Row(f"{number:032x}", "Loop.run", "trajectory", "OK", number // 512, str(number % 512), number % 16,
-                    reward=number % 7 / 7, start_ns=number, end_ns=number + 10**9, complete=True).values()
+                TraceRow(f"{number:032x}", "Loop.run", "trajectory", "OK", number // 512, str(number % 512),
+                         number % 16, reward=number % 7 / 7, start_ns=number, end_ns=number + 10**9, complete=True).values()
                 for number in range(count)
             ),
         )  # fmt: skip

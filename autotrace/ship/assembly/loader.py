@@ -15,7 +15,7 @@ from autotrace.ship.assembly.about_run import AboutRun
 from autotrace.ship.assembly.assembler import Assembly, Origin, Target
 from autotrace.ship.assembly.recent import Assembled, KeptRecords, Recent
 from autotrace.ship.assembly.tokens import add_columns
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import OffsetsOf, State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import Located, SegmentFile, opened, records_at
@@ -88,7 +88,7 @@ class Loader:
         assembled = self._taken(trace_id, True)
         return None if assembled is None else (self._described(trace_id, assembled), assembled.size)
 
-    def look(self, row: Row, *, final: bool) -> Look | None:
+    def look(self, row: TraceRow, *, final: bool) -> Look | None:
         """The same for a look at it that changes nothing. ``row``: its line as it is now."""
         trace_id = row.trace_id
         extent, offsets_of = self._state.places(trace_id)
@@ -164,7 +164,7 @@ class Loader:
         with opened(self._run_folder, name) as fd:
             yield from records_at(fd, offsets)
 
-    def _described(self, trace_id: str, assembled: Assembled, row: Row | None = None) -> Trajectory:
+    def _described(self, trace_id: str, assembled: Assembled, row: TraceRow | None = None) -> Trajectory:
         """With what is known about it from elsewhere, as of now. ``row``: its line, if that is at hand."""
         spans, before = assembled.spans, assembled.before
         attributes = dict(spans[0].attributes if before is None else before.attributes)
@@ -214,7 +214,7 @@ class Loader:
         ).fetchone()
         return None if row is None else int(row[0])
 
-    def _describe(self, trajectory: Trajectory, row: Row) -> None:
+    def _describe(self, trajectory: Trajectory, row: TraceRow) -> None:
         attributes = trajectory.attributes
         config = self.about.config
         for name, given in (("project_name", self._info.project), ("experiment_name", self._info.experiment)):

@@ -15,7 +15,7 @@ from autotrace.config.scalars import fraction
 from autotrace.config.written import KeepRules
 from autotrace.run.info import RunInfo
 from autotrace.ship.store.delivery_queue import TABLES, DeliveryQueue
-from autotrace.ship.store.row import ALL, LOCAL, Row
+from autotrace.ship.store.row import ALL, LOCAL, TraceRow
 from autotrace.ship.store.state import State
 from autotrace.sinks import registry
 from autotrace.trajectory.model import OK
@@ -50,7 +50,7 @@ class Outbox:
         for backend in self._backends:
             self.queue.add_missing(backend)
 
-    def completed(self, row: Row) -> None:
+    def completed(self, row: TraceRow) -> None:
         """Version ``row.version`` of a trace is complete. Inside the transaction in which the caller stores ``row``."""
         if not self._holds_back or row.role != "trajectory":
             row.kept = ALL
@@ -60,7 +60,7 @@ class Outbox:
         if row.kept is None:
             self._undecided[row.group] = time.monotonic()
 
-    def again(self, row: Row, backends: bool) -> None:
+    def again(self, row: TraceRow, backends: bool) -> None:
         """A new version of a complete trace, for the tables, and ``backends``. Inside the caller's transaction."""
         self.queue.add((TABLES, *self._backends) if backends else (TABLES,), row.trace_id, row.version)
 
@@ -105,7 +105,7 @@ class Outbox:
         return bool(self._undecided)
 
 
-def why_kept(rules: KeepRules, seed: str, group: str, rows: Collection[Row]) -> str | None:
+def why_kept(rules: KeepRules, seed: str, group: str, rows: Collection[TraceRow]) -> str | None:
     """Why the group is kept, None when it is not. The random share is the same again for the same ``seed``."""
     rewards = {row.reward for row in rows if row.reward is not None}
     if rules.errors and any(row.status != OK for row in rows):

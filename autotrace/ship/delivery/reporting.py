@@ -16,7 +16,7 @@ import msgspec
 from autotrace.run.info import RunInfo
 from autotrace.ship.index import facts
 from autotrace.ship.store.delivery_queue import TABLES
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
 from autotrace.sinks.protocol import Refused, Reporter, Unavailable
@@ -136,7 +136,7 @@ class Reporting:
             with self._state:
                 self._state.put_meta(_key(post, report), msgspec.json.encode(report).decode())
 
-    def completed(self, row: Row) -> None:
+    def completed(self, row: TraceRow) -> None:
         """See ``index.indexer.Subscriber``: trajectories are the couriers'."""
 
     def bound(self, name: str, value: Mapping[str, object]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
 from autotrace.spool.records import Fact, StepFacts, TokenFacts
@@ -235,7 +235,7 @@ class FactBook:
                 )
         return {trace_id for trace_id in changed if trace_id is not None}
 
-    def arrived(self, row: Row) -> None:
+    def arrived(self, row: TraceRow) -> None:
         """A root began: assign the facts that were read before it and match its key."""
         if row.uid is not None and row.session is not None:
             self._state.db.execute(
@@ -252,7 +252,7 @@ class FactBook:
         waiting = "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND named = ?"
         return [trace_id] if self._state.db.execute(waiting, (trace_id, name[:1000])).rowcount > 0 else []
 
-    def digested(self, row: Row, digests: Iterable[str]) -> set[str]:
+    def digested(self, row: TraceRow, digests: Iterable[str]) -> set[str]:
         """The responses of a trace were read: assign the facts that name it by digest. Returns the traces that have
         others than before: another may have had its facts, because it answered the same."""
         changed: set[str] = set()

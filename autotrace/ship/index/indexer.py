@@ -25,7 +25,7 @@ from autotrace.ship.index.open_traces import GRACE, OpenTrace
 from autotrace.ship.index.processes import Processes, Segment, Segments
 from autotrace.ship.index.summary import add_facts, begin, fill
 from autotrace.ship.index.traces import Calls, Traces
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, SegmentFile, segments
 from autotrace.spool.records import (
@@ -58,7 +58,7 @@ _CONFIG_KEYS = ("project_name", "experiment_name")
 class Subscriber(Protocol):
     """Receives what the indexer finds; called inside the transaction that stores it."""
 
-    def completed(self, row: Row) -> None:
+    def completed(self, row: TraceRow) -> None:
         """Version ``row.version`` of a trace is complete; ``row`` is stored after this."""
 
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
@@ -229,7 +229,7 @@ class Indexer:
     def _requested(self, fact: Fact) -> None:
         for orphan, join in self._joins.request(fact):
             if orphan in self._traces.open:
-                self._traces.touch(join.trace_id, self._state.row(join.trace_id) or Row(join.trace_id))
+                self._traces.touch(join.trace_id, self._state.row(join.trace_id) or TraceRow(join.trace_id))
                 self._joins.move(orphan, join, self._traces.open, self._calls.offsets)
                 del self._traces.open[orphan]
                 self._calls.forget()

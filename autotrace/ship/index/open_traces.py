@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from autotrace.spool.records import Close, Open, Record
 from autotrace.trajectory.model import ANOTHERS
 
@@ -50,7 +50,7 @@ def _host(process: str) -> str:
 class OpenTrace:
     """What must be in memory about a trace: a few hundred bytes."""
 
-    row: Row
+    row: TraceRow
     open: dict[int, str] = field(default_factory=dict)
     """Open spans and the process that writes each."""
     inside: dict[int, frozenset[str]] | None = None

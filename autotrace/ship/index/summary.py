@@ -15,7 +15,7 @@ from autotrace.insight.profile import Profile, decode, encode
 from autotrace.insight.records import Record
 from autotrace.insight.settings import Settings
 from autotrace.ship.assembly.loader import Look
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from autotrace.tables.columns import Column
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.trajectories import TRAJECTORIES
@@ -24,7 +24,7 @@ from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Span, Trajectory
 
 
-def record(row: Row, known: Profile) -> Record:
+def record(row: TraceRow, known: Profile) -> Record:
     """Of a line of the state."""
     facts: dict[str, Any] = msgspec.json.decode(row.facts)
     return Record(
@@ -33,7 +33,7 @@ def record(row: Row, known: Profile) -> Record:
     )  # fmt: skip
 
 
-def fill(row: Row, look: Look, settings: Settings) -> None:
+def fill(row: TraceRow, look: Look, settings: Settings) -> None:
     """Fill the line about a trajectory from the trajectory; ``settings``: of its run. What its group and its step
     showed stays until they are looked at again. A trajectory is examined again only if something that it was made of
     has changed: late facts bring most of them back once."""
@@ -64,7 +64,7 @@ _OF_WHOLE = _OF_BEGIN + TRAJECTORIES.chosen(
 """Columns of ``trajectories`` that a line has, too."""
 
 
-def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, Any]) -> None:
+def begin(row: TraceRow, name: str, role: str, start_ns: int, attributes: dict[str, Any]) -> None:
     """Fill ``row`` from the root's beginning."""
     root = Span("", None, name, role, "", start_ns, attributes=attributes)
     rollout = Rollout(Trajectory(row.trace_id, "", [root], attributes))
@@ -72,7 +72,7 @@ def begin(row: Row, name: str, role: str, start_ns: int, attributes: dict[str, A
     row.group_key = rollout.group_id
 
 
-def summarise(row: Row, trajectory: Trajectory) -> None:
+def summarise(row: TraceRow, trajectory: Trajectory) -> None:
     """Fill the line about a trajectory, but for its profile."""
     _take(row, Rollout(trajectory), _OF_WHOLE)
     row.turns = trajectory.turns
@@ -80,7 +80,7 @@ def summarise(row: Row, trajectory: Trajectory) -> None:
     row.times = msgspec.json.encode(times(trajectory).measured()).decode()
 
 
-def _take(row: Row, rollout: Rollout, columns: Iterable[Column]) -> None:
+def _take(row: TraceRow, rollout: Rollout, columns: Iterable[Column]) -> None:
     for column in columns:
         setattr(row, column.name, column.of(rollout))
     session = rollout.attributes.get("session_id", rollout.attributes.get("rollout_n"))
@@ -88,7 +88,7 @@ def _take(row: Row, rollout: Rollout, columns: Iterable[Column]) -> None:
     row.attributes = msgspec.json.encode(rollout.attributes).decode()
 
 
-def add_facts(row: Row, facts: dict[str, Any]) -> None:
+def add_facts(row: TraceRow, facts: dict[str, Any]) -> None:
     """All that is known about the trajectory from elsewhere."""
     row.reward = number(facts.get("reward"))
     row.facts = msgspec.json.encode(facts).decode()

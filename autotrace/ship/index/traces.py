@@ -18,7 +18,7 @@ from autotrace.ship.assembly.recent import KeptRecords
 from autotrace.ship.index.joins import Joins
 from autotrace.ship.index.open_traces import MAX_LATE_CALLS, OpenTrace
 from autotrace.ship.index.processes import Processes, Segment
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located
 from autotrace.spool.records import OF, Close, Open
@@ -52,7 +52,7 @@ class Traces:
         """How many are open."""
         return len(self.open) + sum(map(len, self._sleepers.values()))
 
-    def reopen(self, row: Row) -> OpenTrace:
+    def reopen(self, row: TraceRow) -> OpenTrace:
         """Open a trace whose records were read before: they tell which of its calls are open. While the records of a
         process cannot be read, that process counts as being in a call."""
         trace = self.open[row.trace_id] = OpenTrace(row, stored=not row.complete)
@@ -68,14 +68,14 @@ class Traces:
         """The trace to which a record belongs, made if it is new. None: the record is of one late call too many."""
         trace, row = self.open.get(trace_id) or self._overfull.get(trace_id), None
         if trace is None:
-            row = self._state.row(trace_id) or Row(trace_id)
+            row = self._state.row(trace_id) or TraceRow(trace_id)
             if row.late_spans >= MAX_LATE_CALLS:
                 self.reopen(row)
                 trace = self._overfull[trace_id] = self.open.pop(trace_id)
         too_late = trace is not None and trace.too_late(record, at_ns)
         return None if too_late else self.touch(trace_id, row)
 
-    def touch(self, trace_id: str, row: Row | None = None) -> OpenTrace | None:
+    def touch(self, trace_id: str, row: TraceRow | None = None) -> OpenTrace | None:
         """Something new was read about a trace; None where there is none. ``row``: its line, if that was looked up."""
         trace = self.open.get(trace_id)
         if trace is None:

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 ALL, LOCAL = "all", ""
-"""``Row.kept`` where no rule has a say, and of a trajectory that stays in the run folder."""
+"""``TraceRow.kept`` where no rule has a say, and of a trajectory that stays in the run folder."""
 
 
-class Row(msgspec.Struct):
+class TraceRow(msgspec.Struct):
     """One trace. Fields of a trajectory's identity are those of veRL; None where the trace has none."""
 
     trace_id: str
@@ -75,7 +75,7 @@ class Row(msgspec.Struct):
         return self.group_key is not None
 
     @classmethod
-    def of(cls, values: Iterable[Any]) -> Row:
+    def of(cls, values: Iterable[Any]) -> TraceRow:
         """From a row of the state, whose columns are in the order of ``COLUMNS``."""
         row = cls(*values)
         if row.validate is not None:
@@ -88,5 +88,5 @@ class Row(msgspec.Struct):
         return msgspec.structs.astuple(self)
 
 
-COLUMNS = Row.__struct_fields__
+COLUMNS = TraceRow.__struct_fields__
 """Its fields, in order."""

@@ -24,7 +24,7 @@ import msgspec
 from autotrace.run import files, layout
 from autotrace.run.drain import shipper_alive
 from autotrace.ship.store import migrations
-from autotrace.ship.store.row import COLUMNS, Row
+from autotrace.ship.store.row import COLUMNS, TraceRow
 from autotrace.spool.records import Define, Header
 
 _log = logging.getLogger("autotrace.ship")
@@ -221,27 +221,27 @@ class State:
 
     # -- traces --------------------------------------------------------------------------------------------------------
 
-    def row(self, trace_id: str) -> Row | None:
+    def row(self, trace_id: str) -> TraceRow | None:
         """The line about a trace."""
         row = self.db.execute(f"SELECT {_ROW} FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
-        return None if row is None else Row.of(row)
+        return None if row is None else TraceRow.of(row)
 
-    def described(self, trace_id: str) -> Row:
+    def described(self, trace_id: str) -> TraceRow:
         """Of the line about a trace what a backend shows of it; as a new one where there is none."""
         row = self.db.execute(
             "SELECT attempt, late_spans, profile, version FROM traces WHERE trace_id = ?", (trace_id,)
         ).fetchone()
-        return Row(trace_id) if row is None else Row(trace_id, **dict(row))
+        return TraceRow(trace_id) if row is None else TraceRow(trace_id, **dict(row))
 
-    def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[Row]:
+    def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[TraceRow]:
         """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""
-        return [Row.of(row) for row in self.db.execute(f"SELECT {_ROW} FROM traces WHERE {where}", values)]
+        return [TraceRow.of(row) for row in self.db.execute(f"SELECT {_ROW} FROM traces WHERE {where}", values)]
 
-    def put_rows(self, rows: Iterable[Row]) -> None:
+    def put_rows(self, rows: Iterable[TraceRow]) -> None:
         """Store the lines about some traces."""
         self.db.executemany(_PUT_ROW, (row.values() for row in rows))
 
-    def put_counts(self, rows: Iterable[Row]) -> None:
+    def put_counts(self, rows: Iterable[TraceRow]) -> None:
         """Store what further calls change of lines that are there: how many calls there are."""
         self.db.executemany(
             "UPDATE traces SET spans = ?, turns = ?, tool_calls = ?, late_spans = ? WHERE trace_id = ?",
@@ -280,11 +280,11 @@ class State:
     # -- groups --------------------------------------------------------------------------------------------------------
 
     def kept(self, group: str) -> str | None:
-        """What was decided about a group (``Row.kept``)."""
+        """What was decided about a group (``TraceRow.kept``)."""
         row = self.db.execute("SELECT kept FROM traces WHERE group_key = ? AND kept IS NOT NULL", (group,)).fetchone()
         return None if row is None else str(row[0])
 
-    def group(self, group: str) -> list[Row]:
+    def group(self, group: str) -> list[TraceRow]:
         """All trajectories of a group."""
         return self.rows("group_key = ?", (group,))
 

@@ -11,14 +11,14 @@ from autotrace.config.written import KeepRules
 from autotrace.run.info import RunInfo
 from autotrace.ship.delivery.outbox import why_kept
 from autotrace.ship.shipper import ship
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from tests.ship.spools import Process, new_run, trajectory
 
 pytestmark = pytest.mark.row("budgets")
 
 
-def rows(*rewards: float, status: str = "OK") -> list[Row]:
-    return [Row(f"{number:032x}", status=status, reward=reward) for number, reward in enumerate(rewards)]
+def rows(*rewards: float, status: str = "OK") -> list[TraceRow]:
+    return [TraceRow(f"{number:032x}", status=status, reward=reward) for number, reward in enumerate(rewards)]
 
 
 def test_errors_and_spread_are_kept_the_rest_by_share() -> None:

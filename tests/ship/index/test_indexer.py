@@ -10,7 +10,7 @@ import pytest
 from autotrace.run.info import RunInfo
 from autotrace.ship.index import open_traces
 from autotrace.ship.index.indexer import Indexer
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import State
 from tests.ship.spools import Process, new_run, trajectory
 
@@ -20,7 +20,7 @@ class Queue:
 
     kept = "all"
 
-    def completed(self, row: Row) -> None:
+    def completed(self, row: TraceRow) -> None:
         row.kept = self.kept
 
     def bound(self, name: str, value: Any) -> None:

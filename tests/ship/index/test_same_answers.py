@@ -14,7 +14,7 @@ from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.tokens import digest_of
 from autotrace.ship.index.facts import UNKNOWN, Claim, FactBook, Rollout, deal, distance
 from autotrace.ship.index.indexer import Indexer
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import State
 from autotrace.spool.records import Fact
 from tests.ship.spools import ANSWER, PROMPT, Process, new_run
@@ -73,7 +73,7 @@ def test_the_latest_that_had_begun_is_preferred_of_those_alike() -> None:
 @pytest.mark.parametrize("uid", ["u", None])
 def test_what_waited_for_an_answer_when_a_shipper_ended_is_given_to_it_by_the_next(uid: str | None) -> None:
     state = State(":memory:")
-    row, answer = Row("aa" * 16, uid="u", start_ns=1), "0123456789abcdef"
+    row, answer = TraceRow("aa" * 16, uid="u", start_ns=1), "0123456789abcdef"
     key = {"digest": answer} if uid is None else {"digest": answer, "uid": uid}
     assert FactBook(state).digested(row, [answer]) == set()
     assert FactBook(state).add(1, 8, Fact(b"", key, "advantage", 0.5, 5), 5) == set()

@@ -15,7 +15,7 @@ from autotrace.run import layout
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.migrations import STATE, NewerDatabase, migrate
-from autotrace.ship.store.row import COLUMNS, Row
+from autotrace.ship.store.row import COLUMNS, TraceRow
 from autotrace.ship.store.state import State
 from tests.ship.spools import Process, new_run, trajectory
 from tests.waiting import DEADLINE
@@ -72,7 +72,7 @@ def test_lines_of_traces_that_end_together_are_on_the_same_pages(tmp_path: Path)
     (tmp_path / "run").mkdir()
     state = State.of_run(tmp_path / "run")
     try:
-        rows = [Row(os.urandom(16).hex(), name="call", role="tool", start_ns=number) for number in range(4000)]
+        rows = [TraceRow(os.urandom(16).hex(), name="call", role="tool", start_ns=number) for number in range(4000)]
         with state:
             state.put_rows(rows)
         state.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from autotrace.ship.index.summary import begin
-from autotrace.ship.store.row import Row
+from autotrace.ship.store.row import TraceRow
 
 
 def group(trace_id: str = "trace", **attributes: Any) -> str:
     """Of a trajectory that begins with these attributes."""
-    row = Row(trace_id)
+    row = TraceRow(trace_id)
     begin(row, "solve", "trajectory", 0, attributes)
     return row.group
 
@@ -38,4 +38,4 @@ def test_another_prompt_is_another_group(other: dict[str, Any]) -> None:
 def test_a_uid_decides_alone_and_without_a_sample_there_is_no_group() -> None:
     assert sample(uid="u", sample_index="1") == sample(uid="u", sample_index="2")
     assert group("a", step=1) != group("b", step=1)
-    assert Row("a", step=1).group != Row("b", step=1).group
+    assert TraceRow("a", step=1).group != TraceRow("b", step=1).group
