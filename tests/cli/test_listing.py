@@ -92,7 +92,8 @@ def test_ls_of_a_large_run_takes_not_much_longer_than_reading_it(call: Call, run
             f"INSERT INTO traces ({names}) VALUES ({', '.join('?' * len(COLUMNS))})",
             (
                 TraceRow(f"{number:032x}", "Loop.run", "trajectory", "OK", number // 512, str(number % 512),
-                         number % 16, reward=number % 7 / 7, start_ns=number, end_ns=number + 10**9, complete=True).values()
+                         number % 16, reward=number % 7 / 7, start_ns=number, end_ns=number + 10**9,
+                         complete=True).values()
                 for number in range(count)
             ),
         )  # fmt: skip
