@@ -24,7 +24,7 @@ def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[int, Of
     """See ``format.Write``. What an earlier export wrote of the same run is replaced. ``metrics``: of the run's steps;
     written of those that have one of ``trajectories``."""
     written = Written()
-    at = place(root_of(out, Path()))
+    at = place(root_of(out))
     made = _beside(at)
     try:
         copies = []
