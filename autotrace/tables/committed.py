@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -54,12 +55,13 @@ class Committed(Source):
 
     def _look(self) -> tuple[Snapshot, dict[str, Sequence[str]]]:
         """What counts now, and the files of each table."""
-        try:
-            text = files.read(self.path, FOLDER, FILE)
-        except FileNotFoundError:
-            text = b""
-        found = snapshot(text)
+        found = snapshot(self._lines())
         return found, {table: self._found(found, table) for table in TABLES}
+
+    def _lines(self) -> bytes:
+        with contextlib.suppress(FileNotFoundError):
+            return files.read(self.path, FOLDER, FILE)
+        return b""
 
     def look_again(self) -> bool:
         """See ``Source``: the end of the run makes one of some."""
@@ -91,6 +93,9 @@ class Committed(Source):
         names = [file.name for file in found.files.get(table, {}).values()]
         if not all(map(_NAME.fullmatch, names)):
             raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
+        return self._there(table, names)
+
+    def _there(self, table: str, names: list[str]) -> list[str]:
         folder = f"{self.folder}/{table}"
         if not names or os.path.islink(folder):
             return []
@@ -184,7 +189,7 @@ class Committed(Source):
 
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
-        return connect([file for name in TABLES for file in self.files(name)], threads="1")
+        return connect([file for name in TABLES for file in self.files(name)], self.size(), threads="1")
 
     def status(self) -> Status:
         """See ``Source``."""

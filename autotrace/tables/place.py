@@ -122,7 +122,7 @@ class LocalPlace:
 
     def read(self, path: str) -> bytes | None:
         """See ``Place``."""
-        with _errors(self.root), contextlib.suppress(FileNotFoundError):
+        with reaching(self.root), contextlib.suppress(FileNotFoundError):
             return self._at(path).read_bytes()
         return None
 
@@ -147,12 +147,12 @@ class LocalPlace:
 
     def remove(self, path: str) -> None:
         """See ``Place``."""
-        with _errors(self.root):
+        with reaching(self.root):
             self._at(path).unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
         """See ``Place``. Parts that a killed process left are removed."""
-        with _errors(self.root), contextlib.suppress(FileNotFoundError):
+        with reaching(self.root), contextlib.suppress(FileNotFoundError):
             with os.scandir(self._at(folder)) as entries:
                 found = list(entries)
             for entry in found:
@@ -169,7 +169,8 @@ class RemotePlace:
         self.root = root
 
     @cached_property
-    def _opened(self) -> tuple[Any, str]:
+    def opened(self) -> tuple[Any, str]:
+        """The file system, and what is the root in it."""
         import fsspec
 
         filesystem, base = fsspec.core.url_to_fs(self.root, use_listings_cache=False, skip_instance_cache=True)
@@ -177,12 +178,12 @@ class RemotePlace:
 
     def _at(self, path: str) -> tuple[Any, str]:
         """The file system, and ``path`` in it."""
-        filesystem, base = self._opened
+        filesystem, base = self.opened
         return filesystem, f"{base}/{path}".rstrip("/")
 
     def read(self, path: str) -> bytes | None:
         """See ``Place``."""
-        with _errors(self.root), contextlib.suppress(FileNotFoundError):
+        with reaching(self.root), contextlib.suppress(FileNotFoundError):
             filesystem, at = self._at(path)
             return bytes(filesystem.cat_file(at))
         return None
@@ -190,19 +191,19 @@ class RemotePlace:
     def put(self, path: str, source: Path) -> None:
         """See ``Place``."""
         os.stat(source)  # what is missing here is not the object store's fault
-        with _errors(self.root):
+        with reaching(self.root):
             filesystem, at = self._at(path)
             filesystem.put_file(str(source), at)
 
     def remove(self, path: str) -> None:
         """See ``Place``."""
-        with _errors(self.root), contextlib.suppress(FileNotFoundError):
+        with reaching(self.root), contextlib.suppress(FileNotFoundError):
             filesystem, at = self._at(path)
             filesystem.rm_file(at)
 
     def names(self, folder: str) -> list[str]:
         """See ``Place``."""
-        with _errors(self.root), contextlib.suppress(FileNotFoundError):
+        with reaching(self.root), contextlib.suppress(FileNotFoundError):
             filesystem, at = self._at(folder)
             return [name.rstrip("/").rpartition("/")[2] for name in filesystem.ls(at, detail=False)]
         return []
@@ -214,27 +215,27 @@ def place(root: str) -> Place:
 
 
 @contextlib.contextmanager
-def _errors(root: str) -> Iterator[None]:
+def reaching(root: str, doing: str = "write to") -> Iterator[None]:
     """Raises ``PlaceError`` for everything that is raised within."""
     try:
         yield
     except PlaceError:
         raise
     except Exception as error:
-        raise failed(root, error) from error
+        raise failed(root, error, doing) from error
 
 
-def failed(root: str, error: BaseException) -> PlaceError:
+def failed(root: str, error: BaseException, doing: str = "write to") -> PlaceError:
     """What went wrong, in one sentence."""
     kind = type(error).__name__
     words = str(getattr(error, "strerror", None) or error or kind).partition("\n")[0]
     words = _OF_ARROW.sub("", words)[:300].rstrip(".")
     remedy = _REMEDIES.get(kind) if is_url(root) else None
     if remedy is not None:
-        return PlaceError(f"cannot write to {root}: {words}; {remedy}", refused=True)
+        return PlaceError(f"cannot {doing} {root}: {words}; {remedy}", refused=True)
     if isinstance(error, PermissionError):
-        return PlaceError(f"cannot write to {root}: {words}; make it writable or name another folder", refused=True)
-    return PlaceError(f"cannot write to {root}: {words}")
+        return PlaceError(f"cannot {doing} {root}: {words}; make it writable or name another folder", refused=True)
+    return PlaceError(f"cannot {doing} {root}: {words}")
 
 
 def sync(path: Path) -> None:
