@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import click
@@ -19,8 +20,6 @@ from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Trajectory
 
 GONE = "their segments and tables were removed from the run folder"
-_ORDER = (str, int, str, str, int, int)
-"""Types of what is sorted by; what is missing comes first."""
 TWICE = "the same conversation was exported already (--dedup)"
 
 
@@ -89,7 +88,8 @@ def _own_folder(run_folder: Path, layout: str) -> Path:
 def _trajectories(reader: Reader, wanted: Condition, left_out: Counter[str]) -> Iterator[Trajectory]:
     """Run by run, each in veRL's order, groups together."""
     rows = reader.select(wanted, ("run_id", "trace_id", "step", "uid", "group_id", "rollout_n", "start_ns"))
-    rows.sort(key=lambda row: tuple(value or kind() for value, kind in zip(row[:1] + row[2:], _ORDER, strict=True)))
+    rows.sort(key=lambda row: (row.step or 0, row.uid or "", row.group_id or "", row.rollout_n or 0, row.start_ns or 0))
+    rows.sort(key=attrgetter("run_id"))
     for _, one in reader.each(terminal.shown(rows, "trajectories")):
         if one is None:
             left_out[GONE] += 1

@@ -126,7 +126,7 @@ SHORTEST = 8
 
 
 def called(reader: Reader) -> tuple[str, Callable[[Any], str]]:
-    """The head of the first column of a list, and its cell for a row: the beginning of the trajectory's id. If there are
+    """The head of the first column of a list, and its cell for a row: the beginning of the id. If there are
     several runs, the cell begins with the run's name, cut as short as tells them apart."""
     names = {source.info.run_id for source in reader.sources}
     if len(names) == 1:

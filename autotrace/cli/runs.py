@@ -17,10 +17,10 @@ from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import find_runs, is_there
 from autotrace.ship.readers import opened, places
+from autotrace.tables.committed import remote_runs
 from autotrace.tables.conditions import Condition, condition, equals, has_status
 from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
-from autotrace.tables.remote import remote_runs
 from autotrace.tables.runs import Runs
 from autotrace.tables.sources import Place
 from autotrace.tables.words import STATUSES
@@ -45,9 +45,8 @@ def reader_of_one(named: Sequence[str]) -> Reader:
     """The run that is named; of a folder of several the newest, which is said. Raises as ``locate`` and ``only``."""
     *others, newest = runs_at(only(named))
     if others:
-        names = ", ".join([newest.info.run_id, *(place.info.run_id for place in others[: -MOST - 1 : -1])])
-        more = ", ..." if len(others) > MOST else ""
-        said = f"this is about one run, the newest of {len(others) + 1} in {named[0]}: {names}{more}"
+        names = ", ".join(place.info.run_id for place in others[: -MOST - 1 : -1])
+        said = f"this reads {newest.info.run_id}, the newest of {len(others) + 1} runs in {named[0]}; older: {names}"
         click.echo(f"autotrace: {safe(said)}", err=True)
     return opened(newest)
 

@@ -14,12 +14,11 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, not_readable
 from autotrace.ship.live import Live
-from autotrace.tables.committed import table_folders
+from autotrace.tables.committed import remote_runs, table_folders
 from autotrace.tables.errors import QueryError
 from autotrace.tables.line_files import line_files
 from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
-from autotrace.tables.remote import remote_runs
 from autotrace.tables.runs import Runs
 from autotrace.tables.sources import Place, Source
 

@@ -122,7 +122,7 @@ class LocalPlace:
 
     def read(self, path: str) -> bytes | None:
         """See ``Place``."""
-        with reaching(self.root), contextlib.suppress(FileNotFoundError):
+        with _errors(self.root), contextlib.suppress(FileNotFoundError):
             return self._at(path).read_bytes()
         return None
 
@@ -147,12 +147,12 @@ class LocalPlace:
 
     def remove(self, path: str) -> None:
         """See ``Place``."""
-        with reaching(self.root):
+        with _errors(self.root):
             self._at(path).unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
         """See ``Place``. Parts that a killed process left are removed."""
-        with reaching(self.root), contextlib.suppress(FileNotFoundError):
+        with _errors(self.root), contextlib.suppress(FileNotFoundError):
             with os.scandir(self._at(folder)) as entries:
                 found = list(entries)
             for entry in found:
@@ -183,7 +183,7 @@ class RemotePlace:
 
     def read(self, path: str) -> bytes | None:
         """See ``Place``."""
-        with reaching(self.root), contextlib.suppress(FileNotFoundError):
+        with _errors(self.root), contextlib.suppress(FileNotFoundError):
             filesystem, at = self._at(path)
             return bytes(filesystem.cat_file(at))
         return None
@@ -191,19 +191,19 @@ class RemotePlace:
     def put(self, path: str, source: Path) -> None:
         """See ``Place``."""
         os.stat(source)  # what is missing here is not the object store's fault
-        with reaching(self.root):
+        with _errors(self.root):
             filesystem, at = self._at(path)
             filesystem.put_file(str(source), at)
 
     def remove(self, path: str) -> None:
         """See ``Place``."""
-        with reaching(self.root), contextlib.suppress(FileNotFoundError):
+        with _errors(self.root), contextlib.suppress(FileNotFoundError):
             filesystem, at = self._at(path)
             filesystem.rm_file(at)
 
     def names(self, folder: str) -> list[str]:
         """See ``Place``."""
-        with reaching(self.root), contextlib.suppress(FileNotFoundError):
+        with _errors(self.root), contextlib.suppress(FileNotFoundError):
             filesystem, at = self._at(folder)
             return [name.rstrip("/").rpartition("/")[2] for name in filesystem.ls(at, detail=False)]
         return []
@@ -215,14 +215,14 @@ def place(root: str) -> Place:
 
 
 @contextlib.contextmanager
-def reaching(root: str, doing: str = "write to") -> Iterator[None]:
+def _errors(root: str) -> Iterator[None]:
     """Raises ``PlaceError`` for everything that is raised within."""
     try:
         yield
     except PlaceError:
         raise
     except Exception as error:
-        raise failed(root, error, doing) from error
+        raise failed(root, error) from error
 
 
 def failed(root: str, error: BaseException, doing: str = "write to") -> PlaceError:

@@ -167,7 +167,7 @@ def test_of_the_tables_of_two_runs_the_newest_is_meant_and_each_can_be_named(cal
     one = call("diagnose", runs / "parquet" / "proj" / "20261121-064413-3f9c1f")
     assert both.stdout == one.output and both.exit_code == 0
     assert both.stderr == (
-        f"autotrace: this is about one run, the newest of 2 in {runs / 'parquet'}: 20261121-064413-3f9c1f, "
+        f"autotrace: this reads 20261121-064413-3f9c1f, the newest of 2 runs in {runs / 'parquet'}; older: "
         "20261121-064413-3f9c1e\n"
     )
     with pytest.raises(QueryError, match="these are 2 runs"):

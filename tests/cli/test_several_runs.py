@@ -82,7 +82,7 @@ def test_a_command_about_one_run_says_which(call: Call, two: Path) -> None:
     for command in ("steps", "diagnose"):
         done = call(command, two)
         assert done.stdout == call(command, NEW).stdout and done.exit_code == 0
-        assert done.stderr == f"autotrace: this is about one run, the newest of 2 in {two}: {NEW}, {OLD}\n"
+        assert done.stderr == f"autotrace: this reads {NEW}, the newest of 2 runs in {two}; older: {OLD}\n"
         refused = call(command, OLD, NEW)
         said = f"autotrace: this is about one run, and 2 are named: {OLD}, {NEW}; name one\n"
         assert (refused.exit_code, refused.output) == (2, said)

@@ -98,9 +98,9 @@ def test_without_it_the_run_is_read_as_before(tmp_path: Path) -> None:
 def test_a_command_is_a_module_and_a_line(copy: Path, run: Run) -> None:
     (copy / "autotrace" / "cli" / "count.py").write_text(
         '"""``autotrace count``."""\n\nimport click\n\nfrom autotrace.cli import runs\n\n\n'
-        '@click.command(short_help="Count the trajectories of a run.")\n@runs.run_argument\n'
-        "def count(run: str | None) -> None:\n"
-        '    """Count the trajectories of a run."""\n    click.echo(runs.reader(run).count())\n'
+        '@click.command(short_help="Count the trajectories of a run.")\n@runs.argument\n'
+        "def count(named: tuple[str, ...]) -> None:\n"
+        '    """Count the trajectories of a run."""\n    click.echo(runs.reader(named).count())\n'
     )
     inserted(copy / "autotrace" / "cli" / "main.py", COMPARE, COMPARE.replace("compare", "count"))
     folder = recorded(copy.parent)
