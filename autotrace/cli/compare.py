@@ -37,24 +37,24 @@ FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 @click.command(short_help="Compare rollouts: turns, first difference, reward, advantage.")
 @click.argument("traces", nargs=-1, metavar="[A B ... | RUN]")
-@click.option("--run", metavar="RUN", help="Run to read; default: the newest.")
+@click.option("--run", "named", multiple=True, metavar="RUN", help="Runs to read; repeatable; default: the newest.")
 @runs.options
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def compare(traces: Sequence[str], run: str | None, selection: runs.Selection, full: bool, as_json: bool) -> None:
+def compare(traces: Sequence[str], named: Sequence[str], selection: runs.Selection, full: bool, as_json: bool) -> None:
     """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: [RUN] --step 3 --sample 17.
 
     If a sample is in one step only, or the run has no steps, --sample alone is enough. --where chooses, too. Validation
     is left out without --validate.
     """
     group = selection.sample is not None or bool(selection.where)
-    if group and len(traces) == 1 and run is None:
-        run, traces = traces[0], ()
+    if group and len(traces) == 1 and not named:
+        named, traces = traces, ()
     if not (len(traces) >= 2 or (not traces and group)):
         raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
     if traces and selection:
         raise click.UsageError("name trajectories, or choose them with --step, --where, ...; not both")
-    trajectories = _of_run(runs.reader(run), traces, selection)
+    trajectories = _of_run(runs.reader(named), traces, selection)
     if len(trajectories) < 2:
         what = "no trajectory" if not trajectories else "only one trajectory"
         if selection.where:
@@ -103,7 +103,7 @@ def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
     heads = list(map(_head, trajectories))
     for name in heads[0]:
         cells = [_cell(name, head[name]) for head in heads]
-        if any(cell.plain for cell in cells):
+        if any(cell.plain for cell in cells) and (name != "run" or len({cell.plain for cell in cells}) > 1):
             table.add_row(Text(name, style="dim"), *cells)
     called = [tool_calls(one) for one in trajectories]
     for turn in range(turns + 1):
@@ -140,6 +140,7 @@ def _head(one: Trajectory) -> dict[str, object]:
     """The rows above its turns; None: not known."""
     written = [span.response_tokens for span in one.llm_spans if span.response_tokens is not None]
     return {
+        "run": one.run_id,
         "step": one.attributes.get("step"),
         "sample": one.attributes.get("sample_index"),
         "rollout": one.attributes.get("rollout_n"),

@@ -24,7 +24,7 @@ ID_LENGTH = 12
 
 
 @click.command(short_help="Say what is wrong with a run: findings, most costly first.")
-@runs.run_argument
+@runs.argument
 @click.option("--step", type=int, metavar="N", help="Only this training step.")
 @click.option("--code", "codes", multiple=True, metavar="AT-...", callback=lambda _, __, given: _known(given),
               help="Only this finding, with all its places; repeatable.")  # fmt: skip
@@ -34,13 +34,13 @@ ID_LENGTH = 12
     is_flag=True,
     help='Print one JSON object a finding; one with "code": null if nothing is found.',
 )
-def diagnose(run: str | None, step: int | None, codes: Sequence[str], as_json: bool) -> None:
+def diagnose(named: tuple[str, ...], step: int | None, codes: Sequence[str], as_json: bool) -> None:
     """Say what is wrong with a run: how many trajectories, since when, where, what may cause it, and what to try.
 
     Each finding has a code. `autotrace help CODE` prints its page.
     """
     out = terminal.console()
-    with contextlib.closing(runs.reader(run)) as reader:
+    with contextlib.closing(runs.reader_of_one(named)) as reader:
         for loss in losses(reader.run.status().drops):
             terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
         diagnosis = Diagnosis(codes)

@@ -184,4 +184,4 @@ def _newest_run() -> None:
     if os.path.isdir(parent) and any(os.path.isdir(entry) for entry in os.scandir(parent)):
         click.echo("\nThe newest run:")
         context = click.get_current_context()
-        context.invoke(status, run=None, everything=False, as_json=False)
+        context.invoke(status, named=(), everything=False, as_json=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import click
@@ -23,7 +24,7 @@ TWICE = "the same conversation was exported already (--dedup)"
 
 
 @click.command(short_help="Write the trajectories to files: JSON lines, veRL's rollout dump, ...")
-@runs.run_argument
+@runs.argument
 @click.option(
     "--format", "layout", type=click.Choice(list(format.FORMATS)), default="jsonl", show_default=True,
     help=format.help_text(),
@@ -33,8 +34,9 @@ TWICE = "the same conversation was exported already (--dedup)"
 @click.option("--min-reward", type=float, metavar="REWARD", help="Only those with at least this reward.")
 @click.option("--dedup", is_flag=True, help="Keep the first of identical conversations.")
 def export(
-    run: str | None, layout: str, out: str | None, selection: runs.Selection, min_reward: float | None, dedup: bool
-) -> None:
+    named: tuple[str, ...], layout: str, out: str | None, selection: runs.Selection, min_reward: float | None,
+    dedup: bool,
+) -> None:  # fmt: skip
     """Write the trajectories of a run to files. Existing files of the same name are replaced.
 
     PATH is a folder; for a format of one file it may also be that file, or - for standard output.
@@ -44,14 +46,16 @@ def export(
         arrow_without_pandas()
     elif out is not None and "://" in out:
         raise terminal.fail(f"--out {out}: the format {layout} writes to local folders only")
-    reader = runs.reader(run)
+    reader = runs.reader(named)
+    if out is None and (len(reader.sources) > 1 or not reader.run.path.is_dir()):
+        raise terminal.fail("there is not one run folder to write into: say where to write to with --out PATH")
     out = out or str(_own_folder(reader.run.path, layout))
     wanted = selection.condition
     if min_reward is not None:
         wanted &= Condition("reward >= ?", (min_reward,), frozenset({"reward"}))
     left_out: Counter[str] = Counter()
     trajectories = _trajectories(reader, wanted, left_out)
-    metrics = {"metrics": reader.run.step_facts()} if as_tables else {}
+    metrics = {"metrics": {each.info.run_id: each.step_facts() for each in reader.sources}} if as_tables else {}
     try:
         written = format.get(layout)(_distinct(trajectories, left_out) if dedup else trajectories, out, **metrics)
     except ExportError as error:
@@ -82,9 +86,10 @@ def _own_folder(run_folder: Path, layout: str) -> Path:
 
 
 def _trajectories(reader: Reader, wanted: Condition, left_out: Counter[str]) -> Iterator[Trajectory]:
-    """In veRL's order, groups together."""
-    rows = reader.select(wanted, ("trace_id", "step", "uid", "group_id", "rollout_n", "start_ns"))
+    """Run by run, each in veRL's order, groups together."""
+    rows = reader.select(wanted, ("run_id", "trace_id", "step", "uid", "group_id", "rollout_n", "start_ns"))
     rows.sort(key=lambda row: (row.step or 0, row.uid or "", row.group_id or "", row.rollout_n or 0, row.start_ns or 0))
+    rows.sort(key=attrgetter("run_id"))
     for _, one in reader.each(terminal.shown(rows, "trajectories")):
         if one is None:
             left_out[GONE] += 1

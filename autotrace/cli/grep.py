@@ -6,13 +6,11 @@ import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 import click
 from rich.text import Text
 
-from autotrace.cli import runs, terminal
-from autotrace.cli.ls import ID_LENGTH
+from autotrace.cli import listing, runs, terminal
 from autotrace.cli.terminal import counted, line, one_line
 from autotrace.config import exit_codes
 from autotrace.tables import search
@@ -27,7 +25,7 @@ MAX_MATCH = 200
 
 @click.command(short_help="Find a phrase in texts, tool arguments and results.")
 @click.argument("pattern")
-@runs.run_argument
+@runs.argument
 @runs.options
 @click.option("--role", "roles", multiple=True, type=click.Choice(search.ROLES),
               help="Only in answers, in prompts, or in tool calls; repeatable.")  # fmt: skip
@@ -38,7 +36,7 @@ MAX_MATCH = 200
               help="Stop after this many places.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a place.")
 def grep(
-    pattern: str, run: str | None, selection: runs.Selection, roles: Sequence[str], fixed: bool, ignore_case: bool,
+    pattern: str, named: Sequence[str], selection: runs.Selection, roles: Sequence[str], fixed: bool, ignore_case: bool,
     only_count: bool, limit: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Find PATTERN (a regular expression) in prompts, answers, tool calls and their results. Exit code 1: no match."""
@@ -48,8 +46,9 @@ def grep(
         raise terminal.fail(f"{pattern!r} is not a regular expression: {error}; -F searches for it as text") from None
     out, err = terminal.console(), terminal.console(stderr=True)
     places = trajectories = unread = 0
-    with contextlib.closing(runs.reader(run)) as reader:
-        rows = reader.select(selection.condition, ("trace_id", "step"))
+    with contextlib.closing(runs.reader(named)) as reader:
+        rows = reader.select(selection.condition, ("run_id", "trace_id", "step"))
+        _, called = listing.called(reader)
         possible = search.candidates(reader, rows, compiled)
         for row, one in reader.each(terminal.shown(possible, "trajectories searched")):
             if one is None:
@@ -59,15 +58,12 @@ def grep(
             trajectories += bool(matches)
             unread += any(asked_ids(span) or answered_ids(span) for span in one.llm_spans)
             if as_json:
-                out.file.writelines(
-                    terminal.json_line({"trace_id": row.trace_id, "step": row.step, **asdict(match)})
-                    for match in matches
-                )
+                out.file.writelines(terminal.json_line({**row._asdict(), **asdict(match)}) for match in matches)
             elif only_count and matches:
-                out.print(Text(f"{row.trace_id[:ID_LENGTH]}  {len(matches):,}"))
+                out.print(Text(f"{called(row)}  {len(matches):,}"))
             else:
                 for match in [] if only_count else matches:
-                    out.print(_line(row, match), soft_wrap=True)
+                    out.print(_line(called(row), row.step, match), soft_wrap=True)
             if places >= limit:
                 err.print(line(f"stopped after {counted(places, 'place')}; --limit shows more"))
                 break
@@ -88,11 +84,9 @@ def _unread(count: int) -> str:
     )
 
 
-def _line(row: Any, match: Match) -> Text:
-    where = [f"step {row.step}"] if row.step is not None else []
+def _line(called: str, step: int | None, match: Match) -> Text:
+    where = [f"step {step}"] if step is not None else []
     where += [f"turn {match.turn}"] if match.turn is not None else []
-    text = Text(row.trace_id[:ID_LENGTH], style="cyan") + Text(
-        f"  {', '.join([*where, one_line(match.where)])}  ", style="dim"
-    )
+    text = Text(called, style="cyan") + Text(f"  {', '.join([*where, one_line(match.where)])}  ", style="dim")
     matched = match.text if len(match.text) <= MAX_MATCH else match.text[:MAX_MATCH] + "…"
     return text + Text(one_line(match.before)) + Text(one_line(matched), style="bold red") + Text(one_line(match.after))

@@ -24,7 +24,7 @@ def label(trace: str, label: str, why: str, run: str | None, remove: bool) -> No
     """
     if remove == bool(label):
         raise click.UsageError("name a label, or take it away with --remove")
-    with contextlib.closing(runs.reader(run)) as reader:
+    with contextlib.closing(runs.reader_of_one([run] if run else [])) as reader:
         trace_id = reader.resolve(trace)
         try:
             labels.write(reader.run.path, trace_id, label, why)

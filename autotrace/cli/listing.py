@@ -119,6 +119,22 @@ def _styled(text: str, style: str, out: Console) -> str:
     return Style.parse(style).render(text, color_system=COLOR_SYSTEMS[out.color_system])
 
 
+ID_LENGTH = 12
+"""Characters of a trace id that are shown; any unique beginning can be given to ``autotrace show``."""
+SHORTEST = 8
+"""Characters of a run's name that are shown at least: a date."""
+
+
+def called(reader: Reader) -> tuple[str, Callable[[Any], str]]:
+    """The head of the first column of a list, and its cell for a row: the beginning of the id. If there are
+    several runs, the cell begins with the run's name, cut as short as tells them apart."""
+    names = {source.info.run_id for source in reader.sources}
+    if len(names) == 1:
+        return "trace", lambda row: row.trace_id[:ID_LENGTH]
+    wide = next(wide for wide in itertools.count(SHORTEST) if len({name[:wide] for name in names}) == len(names))
+    return f"{'run_id':{wide}}  trace", lambda row: f"{row.run_id[:wide]:{wide}}  {row.trace_id[:ID_LENGTH]}"
+
+
 TIME_LEGEND = (
     "queue: waiting for the engine; prefill, decode: the engine at work; way: router, Ray, HTTP; "
     "llm: calls of a model whose engine is not traced; "
@@ -126,11 +142,12 @@ TIME_LEGEND = (
 )
 
 
-def time_columns(rows: Sequence[Any], id_length: int) -> list[Column]:
+def time_columns(rows: Sequence[Any], reader: Reader) -> list[Column]:
     """One line a trajectory, its duration split up; parts that none of them has are left out."""
+    head, shown = called(reader)
     parts = [Column(_part(name), [duration(getattr(row, name)) for row in rows], True) for name in PARTS]
     return [
-        Column.of("trace", rows, lambda row: row.trace_id[:id_length]),
+        Column.of(head, rows, shown),
         Column.of("step", rows, attrgetter("step"), True),
         Column.of("sample", rows, attrgetter("sample_index"), True),
         Column.of("n", rows, attrgetter("rollout_n"), True),
@@ -166,13 +183,15 @@ SHOWN_ROLES = ("llm", "tool", "env")
 
 
 def overview(rows: Sequence[Any], reader: Reader) -> Tree:
-    """``rows`` in their order, below the step and prompt that they belong to."""
-    top = Tree(Text(reader.run.info.run_id, style="bold"), guide_style="dim")
+    """``rows`` in their order, below the run, step and prompt that they belong to."""
+    top = Tree("", guide_style="dim", hide_root=True)
     branches: dict[object, Tree] = {}
     for row in rows:
-        step, prompt = (row.validate, row.step), (row.validate, row.group_id)
+        step, prompt = (row.run_id, row.validate, row.step), (row.run_id, row.validate, row.group_id)
+        if row.run_id not in branches:
+            branches[row.run_id] = top.add(Text(row.run_id, style="bold"))
         if step not in branches:
-            branches[step] = top.add(_step(row))
+            branches[step] = branches[row.run_id].add(_step(row))
         if prompt not in branches:
             branches[prompt] = branches[step].add(_prompt(row))
         node = branches[prompt].add(_rollout(row))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -23,8 +23,6 @@ from autotrace.tables.trajectories import HEADED
 from autotrace.tables.words import OF_FINDINGS
 from autotrace.trajectory.durations import PARTS
 
-ID_LENGTH = 12
-"""Characters of a trace id that are shown; any unique beginning can be given to ``autotrace show``."""
 TREE_LIMIT = 100
 """Rows of ``--tree`` unless ``--limit`` says otherwise: each is read from its segments."""
 
@@ -33,7 +31,7 @@ COLUMNS = (*LINE, "is_trajectory")
 
 
 @click.command(short_help="List the trajectories of a run: the best, the worst, the longest.")
-@runs.run_argument
+@runs.argument
 @runs.options
 @click.option(
     "--sort",
@@ -50,11 +48,11 @@ COLUMNS = (*LINE, "is_trajectory")
               help=f"Show turns and tool calls, too; at most {TREE_LIMIT} rows without --limit.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def ls(
-    run: str | None, selection: runs.Selection, sort: str, reverse: bool, limit: int | None, everything: bool,
+    named: tuple[str, ...], selection: runs.Selection, sort: str, reverse: bool, limit: int | None, everything: bool,
     as_tree: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """List the trajectories of a run, and name the best, the worst and the longest."""
-    reader = runs.reader(run)
+    """List the trajectories of a run, or of all that are named, and name the best, the worst and the longest."""
+    reader = runs.reader(named)
     wanted = selection.condition
     roots = everything or not reader.count(wanted)  # an engine alone, a program without RL
     if as_tree and limit is None:
@@ -65,15 +63,12 @@ def ls(
         shown=[column.name for column in HEADED],
     )  # fmt: skip
     out = terminal.console()
-    status = reader.run.status()
-    notes = [line(f"! {loss}", "bold red") for loss in losses(status.drops)]
-    notes += [line(f"! {behind}", "yellow") for behind in pace.warnings(status)]
-    for text in [*notes, *unexamined(reader, selection)]:
+    for text in [*warnings(reader), *unexamined(reader, selection)]:
         terminal.console(stderr=as_json).print(text, soft_wrap=True)
     if not rows and selection and reader.count(roots=True):
         raise terminal.fail(nothing(reader, selection))
     if as_json:
-        pages = reader.run.pages()
+        pages = reader.pages()
         out.file.writelines(terminal.json_line(as_dict(row, pages)) for row in rows)
         return
     if not rows:
@@ -82,13 +77,22 @@ def ls(
     if as_tree:
         out.print(listing.overview(rows, reader))
     elif sort == "duration":
-        listing.show(out, listing.time_columns(rows, ID_LENGTH), listing.TIME_LEGEND)
+        listing.show(out, listing.time_columns(rows, reader), listing.TIME_LEGEND)
     else:
-        listing.show(out, columns(rows, reader.run.pages() if out.is_terminal else {}))
+        listing.show(out, columns(rows, reader, reader.pages() if out.is_terminal else {}))
     if limit is not None and len(rows) == limit and (count := reader.count(wanted, roots=roots)) > limit:
         out.print(Text(f"{limit} of {terminal.counted(count, 'trajectory')}", style="dim"))
     for text in [*remarkable(reader, wanted, roots), *destinations(reader)]:
         out.print(text, soft_wrap=True)
+
+
+def warnings(reader: Reader) -> Iterator[Text]:
+    """What was not recorded of each run, and whether its delivery keeps up."""
+    for source in reader.sources:
+        status = source.status()
+        of = f"{status.run_id}: " if len(reader.sources) > 1 else ""
+        yield from (line(f"! {of}{loss}", "bold red") for loss in losses(status.drops))
+        yield from (line(f"! {of}{behind}", "yellow") for behind in pace.warnings(status))
 
 
 def descending(sort: str, reverse: bool) -> bool:
@@ -96,16 +100,15 @@ def descending(sort: str, reverse: bool) -> bool:
     return (sort != "start") != reverse
 
 
-def columns(rows: Sequence[Any], pages: Mapping[str, str]) -> list[Column]:
+def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[str, str]) -> list[Column]:
     """One line a trace; the id links to the backend's page where the terminal can. The root is named where it is not
     the same trajectory function for all."""
 
+    head, called = listing.called(reader)
     profiles = [decode(row.profile) for row in rows]
     found = Column.of("findings", profiles, lambda each: " ".join(codes(each) or ()), style=lambda each: "red")
     return [
-        Column.of(
-            "trace", rows, lambda row: row.trace_id[:ID_LENGTH], style=lambda row: _link(pages.get(row.trace_id))
-        ),
+        Column.of(head, rows, called, style=lambda row: _link(pages.get(row.trace_id))),
         *([] if all(row.is_trajectory for row in rows) else [Column.of("root", rows, attrgetter("name"))]),
         Column.of("step", rows, attrgetter("step"), True),
         Column.of("sample", rows, attrgetter("sample_index"), True),
@@ -141,17 +144,17 @@ def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
 
     def first(sort: str, largest: bool) -> Any:
         return reader.select(
-            wanted, ("trace_id", "reward", "duration_s"), sort=sort, descending=largest, limit=1, roots=roots
+            wanted, ("run_id", "trace_id", "reward", "duration_s"), sort=sort, descending=largest, limit=1, roots=roots
         )[0]
 
-    pages = reader.run.pages()
+    pages, (_, called) = reader.pages(), listing.called(reader)
     best, worst, longest = first("reward", True), first("reward", False), first("duration_s", True)
     named = [("longest", longest, listing.duration(longest.duration_s))] if longest.duration_s is not None else []
     if best.reward != worst.reward:
         named = [(name, row, shared(reader, wanted, row)) for name, row in (("best", best), ("worst", worst))] + named
     lines = []
     for name, row, shown in named:
-        text = Text(f"{name:8}", style="bold") + Text(f"{row.trace_id[:ID_LENGTH]}  {shown}")
+        text = Text(f"{name:8}", style="bold") + Text(f"{called(row)}  {shown}")
         if page := pages.get(row.trace_id):
             text += Text("  ") + Text(safe(page), style="dim")
         lines.append(text)
@@ -165,13 +168,10 @@ def shared(reader: Reader, wanted: Condition, row: Any) -> str:
 
 
 def destinations(reader: Reader) -> list[Text]:
-    """Where the backends keep the trajectories, and the command that opens their page."""
-    lines = []
-    for name, backend in reader.run.backends().items():
-        shown = backend.get("open_with") or backend.get("place")
-        if shown:
-            lines.append(Text(f"{name:8}", style="bold") + Text(safe(shown)))
-    return lines
+    """Where the backends keep the trajectories, and the command that opens their page: each once."""
+    backends = [each for source in reader.sources for each in source.backends().items()]
+    told = dict.fromkeys((name, one.get("open_with") or one.get("place")) for name, one in backends)
+    return [Text(f"{name:8}", style="bold") + Text(safe(shown)) for name, shown in told if shown]
 
 
 def unexamined(reader: Reader, selection: runs.Selection) -> list[Text]:

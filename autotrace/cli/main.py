@@ -125,8 +125,8 @@ def extra_of(library: str) -> str | None:
 def main() -> None:
     """Read the trajectories of a run that autotrace-run recorded, and see what is wrong with it.
 
-    RUN is a run folder, a folder of runs, or the beginning of a run's name. The default is the newest run in
-    ./autotrace-runs (or in $AUTOTRACE_RUN_DIR).
+    RUN is a run folder, a folder of runs, the beginning of a run's name, or s3://bucket/lake. The default is the newest
+    run in ./autotrace-runs (or in $AUTOTRACE_RUN_DIR).
     """
     # What the shipper logs to its file, these commands say themselves.
     logging.getLogger("autotrace").addHandler(logging.NullHandler())

@@ -130,12 +130,12 @@ class Questions:
 
     def _run(self, name: str) -> str:
         """The path of a run, which is named as ``runs`` names it."""
-        if not name:
-            return str(self._at)
         try:
             known = {place.path.name: place.path for place in places(self._at)}
         except Exception as error:
             raise _refused(str(error)) from None
+        if not name:
+            return str([*known.values()][-1])
         if name not in known:
             raise _refused(f"there is no run {name!r} here; the tool `runs` lists them")
         return str(known[name])

@@ -47,7 +47,7 @@ def open_path(context: click.Context, path: str, opens: bool) -> None:
     and export take it, too.
     """
     out = terminal.console()
-    with contextlib.closing(runs.reader(path)) as reader:
+    with contextlib.closing(runs.reader_of_one([path])) as reader:
         count, steps = reader.count(), [step for step in reader.steps() if step is not None]
         within = f" in {counted(len(steps), 'step')}" if steps else ""
         kind, missing = reader.run.kind or "a run that autotrace recorded", ", ".join(_missing(reader))
@@ -55,7 +55,7 @@ def open_path(context: click.Context, path: str, opens: bool) -> None:
         if missing:
             out.print(line(f"not recorded: {missing}", "dim"), soft_wrap=True)
     out.print(Text(""))
-    context.invoke(diagnose, run=path)
+    context.invoke(diagnose, named=(path,))
     _go_on(context, path, ("view {}", "ls {} --sort reward", "show --worst {}", "sql 'SELECT ...' {}"), opens)
 
 
@@ -75,7 +75,7 @@ def _go_on(context: click.Context, path: str, commands: Iterable[str], opens: bo
     for words in commands:
         click.echo(f"    autotrace {words.format(shlex.quote(path))}")
     if opens:
-        context.invoke(view, run=path, host="127.0.0.1")
+        context.invoke(view, named=(path,), host="127.0.0.1")
 
 
 @click.command(short_help="Try the commands on a recorded run: no GPU, no trainer, no network.")
@@ -101,10 +101,10 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
         line(f"A recorded run of a veRL agent that answers questions about jam sales with SQL: {shown}"), soft_wrap=True
     )
     out.print(Text("\n") + line(f"$ autotrace diagnose {shown}", "bold"), soft_wrap=True)
-    context.invoke(diagnose, run=str(folder))
+    context.invoke(diagnose, named=(str(folder),))
     worst = Status.read(folder).found.trace_id[:12]
     out.print(Text("\n") + line(f"$ autotrace show {worst} {shown}", "bold"), soft_wrap=True)
-    context.invoke(show, trace=worst, run=str(folder))
+    context.invoke(show, trace=worst, named=(str(folder),))
     following = ("steps {}", "ls {} --step 2 --sort reward", "compare {} --step 2 --sample 206", "grep KeyError {}")
     _go_on(context, str(folder), (*following, "view {}"), opens)
 

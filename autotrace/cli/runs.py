@@ -5,56 +5,88 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from autotrace.cli.terminal import fail, safe
 from autotrace.config import environment as env
 from autotrace.run import layout
-from autotrace.run.info import RunInfo, find_runs, is_there, not_readable
-from autotrace.ship.readers import of_run, opened, stored_places
+from autotrace.run.info import find_runs, is_there
+from autotrace.ship.readers import opened, places
+from autotrace.tables.committed import remote_runs
 from autotrace.tables.conditions import Condition, condition, equals, has_status
+from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
+from autotrace.tables.runs import Runs
+from autotrace.tables.sources import Place
 from autotrace.tables.words import STATUSES
 
-run_argument = click.argument("run", required=False, metavar="[RUN]")
-"""A run folder, a folder of runs, a run's name, a folder of tables, a file of lines, or what ``autotrace open`` takes;
-without it the newest run."""
+argument = click.argument("named", nargs=-1, metavar="[RUN]...")
+"""Each a run folder, a folder of runs, a run's name, a folder of tables, a file of lines, or what ``autotrace open``
+takes; without one the newest run."""
+MOST = 5
+"""Other runs that are named."""
 
 
-def reader(run: str | None) -> Reader:
-    """What ``run`` means, to read: the newest run where it is a folder of several. Raises as ``locate``."""
-    stored = [] if run is None else stored_places(Path(run))
-    return opened(stored[-1]) if stored else of_run(locate(run))
+def reader(named: Sequence[str]) -> Reader:
+    """All runs that are named, as one. Raises as ``locate``."""
+    kept: dict[str, Place] = {}
+    for place in [place for run in named or (None,) for place in runs_at(run)]:
+        if kept.setdefault(place.info.run_id, place).path != place.path:
+            click.echo(f"autotrace: {safe(place.path)} is left out: another run has the same name", err=True)
+    return Runs(list(kept.values())).reader()
+
+
+def reader_of_one(named: Sequence[str]) -> Reader:
+    """The run that is named; of a folder of several the newest, which is said. Raises as ``locate`` and ``only``."""
+    *others, newest = runs_at(only(named))
+    if others:
+        names = ", ".join(place.info.run_id for place in others[: -MOST - 1 : -1])
+        said = f"this reads {newest.info.run_id}, the newest of {len(others) + 1} runs in {named[0]}; older: {names}"
+        click.echo(f"autotrace: {safe(said)}", err=True)
+    return opened(newest)
+
+
+def only(named: Sequence[str]) -> str | None:
+    """The one that is named, if any. Raises ``click.exceptions.Exit`` after one line on stderr."""
+    if len(named) > 1:
+        raise fail(f"this is about one run, and {len(named)} are named: {', '.join(named)}; name one")
+    return named[0] if named else None
+
+
+def runs_at(run: str | None) -> list[Place]:
+    """The runs at a path, oldest first, or the one that ``locate`` finds. Raises as ``locate``."""
+    if run is not None and is_url(run):
+        return remote_runs(run)
+    if run is None or not is_there(run):
+        return places(locate(run))
+    problems: list[Exception] = []
+    found = places(Path(run), problems)
+    for problem in problems:
+        click.echo(f"autotrace: {safe(problem)}", err=True)
+    return found
 
 
 def locate(run: str | None) -> Path:
-    """The folder of ``run``: a path, a name (or its beginning) below the run directory, or None for the newest.
+    """The folder of ``run``: a path, a name (or its beginning) below the run directory, or None for the newest; the
+    newest where it has several.
 
-    Raises ``click.exceptions.Exit`` after one line on stderr, ``OSError`` with one sentence.
+    Raises ``click.exceptions.Exit`` after one line on stderr, ``OSError`` and ``QueryError`` with one sentence.
     """
     found, closed = find_runs(chosen(run))
-    folder = found[-1]
+    newest = places(found[-1])[0].path
     for path, problem in closed.items():
-        if path.name > folder.name:
-            click.echo(f"autotrace: {safe(problem)}; the newest that can be read is {safe(folder.name)}", err=True)
-    try:
-        RunInfo.read(folder)
-    except PermissionError:
-        raise not_readable(folder / layout.RUN_JSON) from None
-    except (OSError, msgspec.MsgspecError) as error:
-        what = f"{folder / layout.RUN_JSON} cannot be read ({error})"
-        raise fail(f"{what}; fix the file or name another run") from None
-    return folder
+        if path.name > newest.name:
+            click.echo(f"autotrace: {safe(problem)}; the newest that can be read is {safe(newest.name)}", err=True)
+    return newest
 
 
 def chosen(run: str | None) -> Path:
-    """A run folder or a folder of runs. Raises as ``locate``."""
+    """A path that is there. Raises as ``locate``."""
     parent = Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
     if run is None:
         inside = os.environ.get(env.RUN_FOLDER)
@@ -66,12 +98,7 @@ def chosen(run: str | None) -> Path:
             )
         return chosen
     if is_there(run):
-        if os.path.isdir(run):
-            return Path(run)
-        raise fail(
-            f"{run} is a file, and none that autotrace open takes: name a run folder, a folder of runs, or a run by "
-            "its name"
-        )
+        return Path(run)
     if os.sep in run:
         raise fail(f"{run}: no such folder")
     try:

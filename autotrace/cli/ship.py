@@ -18,7 +18,7 @@ from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
-from autotrace.sinks.registry import BackendError
+from autotrace.sinks.registry import TABLES, BackendError
 
 
 @click.command(no_args_is_help=True, short_help="Deliver what a run left on disk.")
@@ -26,21 +26,23 @@ from autotrace.sinks.registry import BackendError
 @click.option("--backend", "backends", multiple=True, metavar="NAME", callback=option_types.backends,
               cls=option_types.BackendOption, help="Add this backend to those of the run; repeatable.")  # fmt: skip
 @click.option("--tracking-uri", metavar="URI", help="Deliver to this MLflow store or server from now on.")
+@click.option("--tables", type=option_types.checked(option_types.tables), metavar="PLACE",
+              help="Copy the run's tables there: a folder or s3://bucket/folder; adds --backend parquet.")  # fmt: skip
 @click.option("--tokenizer", type=option_types.checked(option_types.tokenizer), metavar="NAME",
               help="Decode token ids with this tokenizer from now on: a folder, or a name on the hub.")  # fmt: skip
 @click.option("--shippers", type=option_types.checked(option_types.processes), metavar="N",
               help="Processes that deliver; default: as the run was started with.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also deliver what the keep-rules of the run left out.")
 def ship(
-    run: str, backends: tuple[str, ...], tracking_uri: str | None, tokenizer: str | None, everything: bool,
-    shippers: int | None,
+    run: str, backends: tuple[str, ...], tracking_uri: str | None, tables: str | None, tokenizer: str | None,
+    everything: bool, shippers: int | None,
 ) -> None:  # fmt: skip
     """Deliver what the run DIR left on disk, and wait for it. Exit code 1 if something is still left."""
     folder = runs.locate(run)
     os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are not part of any run
     os.environ[env.OWN_RUN] = ""
     try:
-        _redirect(folder, backends, tracking_uri, tokenizer)
+        _redirect(folder, backends, tracking_uri, tables, tokenizer)
         from autotrace.ship.shipper import ship as deliver
 
         with terminal.counting("delivered") as count:
@@ -57,11 +59,13 @@ def ship(
         raise click.exceptions.Exit(exit_codes.FAILED)
 
 
-def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None, tokenizer: str | None) -> None:
-    """Write other backends, another tracking URI or a tokenizer into ``run.json``, after checking that they can be
-    used."""
+def _redirect(
+    folder: Path, backends: tuple[str, ...], tracking_uri: str | None, tables: str | None, tokenizer: str | None
+) -> None:
+    """Write other backends, another tracking URI, a place for the tables or a tokenizer into ``run.json``, after
+    checking that they can be used."""
     info = RunInfo.read(folder)
-    wanted = tuple(dict.fromkeys([*info.backends, *backends]))
+    wanted = tuple(dict.fromkeys([*info.backends, *backends, *([TABLES] if tables else [])]))
     origins = {"backends": "option --backend", "tracking_uri": "option --tracking-uri"}
     uri = run_setup.absolute_uri(
         tracking_uri, run_setup.checked_backends(Options(wanted, tracking_uri, origins=origins))
@@ -70,11 +74,14 @@ def _redirect(folder: Path, backends: tuple[str, ...], tracking_uri: str | None,
         os.environ[env.TRACKING_URI] = uri
         info.tracking_uri = masked_uri(uri)
         info.origins = {**info.origins, "tracking_uri": "option --tracking-uri of autotrace ship"}
+    if tables is not None:
+        os.environ[env.TABLES] = info.tables = tables
+        info.origins = {**info.origins, "tables": "option --tables of autotrace ship"}
     if tokenizer is not None:
         info.tokenizer = tokenizer
         info.tokenizers = {**info.tokenizers, **run_setup.kept_tokenizers(folder, [tokenizer])}
         info.origins = {**info.origins, "tokenizer": "option --tokenizer of autotrace ship"}
-    if list(wanted) != info.backends or uri is not None or tokenizer is not None:
+    if list(wanted) != info.backends or {uri, tables, tokenizer} != {None}:
         info.backends = list(wanted)
         info.write(folder)
 

@@ -95,23 +95,21 @@ IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source
 
 @click.command(no_args_is_help=True, short_help="Show one trajectory as a tree: turns, tokens, times, texts.")
 @click.argument("trace", required=False, metavar="[TRACE]")
-@runs.run_argument
+@runs.argument
 @runs.options
 @click.option("--worst", is_flag=True, help="Show the trajectory with the lowest reward.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole trajectory as one JSON object.")
 def show(
-    trace: str | None, run: str | None, selection: runs.Selection, worst: bool, full: bool, as_json: bool
-) -> None:  # fmt: skip
+    trace: str | None, named: tuple[str, ...], selection: runs.Selection, worst: bool, full: bool, as_json: bool
+) -> None:
     """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls).
 
     Instead of TRACE, choose with --step, --where and so on (the first that matches), or with --worst.
     """
     if selection or worst:
-        if run is not None:
-            raise click.UsageError("name a trajectory, or choose one with --worst, --step, --where, ...; not both")
-        trace, run = None, trace
-    reader = runs.reader(run)
+        trace, named = None, named if trace is None else (trace, *named)
+    reader = runs.reader(named)
     trajectory = reader.load(_first(reader, selection, worst) if trace is None else trace)
     out = terminal.console()
     if as_json:
@@ -120,7 +118,8 @@ def show(
         out.file.write(terminal.json_line(jsonable(as_dict(trajectory))))
         return
     out.print(tree(trajectory, full), soft_wrap=not out.is_terminal)
-    for backend, (delivered_ns, page, rejected) in reader.run.deliveries(trajectory.trace_id).items():
+    source = reader.source(trajectory.run_id)
+    for backend, (delivered_ns, page, rejected) in source.deliveries(trajectory.trace_id).items():
         state = page or ("" if delivered_ns is None else f"delivered {terminal.clock(delivered_ns)}")
         if rejected:
             state = f"rejected: {rejected}" + (f"; it has an earlier version: {state}" if state else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import os
 import sys
 from typing import Any
 
@@ -15,9 +14,7 @@ from rich.table import Table
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.escaping import raw
-from autotrace.ship.readers import open as opened
 from autotrace.tables.lean import absent
-from autotrace.tables.runs import Runs
 from autotrace.tables.sql import Answer
 from autotrace.trajectory.jsonable import jsonable
 
@@ -29,18 +26,18 @@ WIDTH = 80
 
 @click.command(no_args_is_help=True, short_help="Ask a question in SQL about the trajectories of one or all runs.")
 @click.argument("query", metavar="QUERY")
-@runs.run_argument
+@runs.argument
 @click.option("--json", "form", flag_value="json", help="Print one JSON object a row.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV with a line of names.")
-def sql(query: str, run: str | None, form: str | None) -> None:
+def sql(query: str, named: tuple[str, ...], form: str | None) -> None:
     """Ask a question in SQL (DuckDB's), also while the run goes on.
 
     The tables are trajectories, chains, turns, spans, facts, tokens and metrics; `autotrace help data` lists their
-    columns. If RUN is a folder of runs, the tables hold the rows of all runs; run_id tells them apart.
+    columns. They hold the rows of all runs that are named; run_id tells them apart.
     """
     with (
         absent("pandas"),  # pyarrow imports it wherever it is installed
-        contextlib.closing(_runs(run).reader()) as reader,
+        contextlib.closing(runs.reader(named)) as reader,
         terminal.counting("trajectories read") as reader.views.progress,
     ):
         answer = reader.sql(query)
@@ -54,11 +51,6 @@ def sql(query: str, run: str | None, form: str | None) -> None:
         writer.writerows(list(map(_plain, row)) for row in rows)
     else:
         _show(answer, rows)
-
-
-def _runs(run: str | None) -> Runs:
-    """All runs of a folder of runs, else the one that is meant."""
-    return opened(run if run is not None and os.path.exists(run) else runs.locate(run))
 
 
 def _show(answer: Answer, rows: list[tuple[Any, ...]]) -> None:

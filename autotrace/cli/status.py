@@ -41,7 +41,7 @@ COMMAND = 200
 
 
 @click.command(short_help="Show what was wrapped, called, dropped and delivered, and what to change.")
-@runs.run_argument
+@runs.argument
 @click.option(
     "--all",
     "everything",
@@ -49,9 +49,9 @@ COMMAND = 200
     help="Also show targets whose module was never imported, and those for other releases.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def status(run: str | None, everything: bool, as_json: bool) -> None:
+def status(named: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Show what happened to every target of a run, how far delivery is, which calls hang, and what to change."""
-    reader = of_run(runs.locate(run))
+    reader = of_run(runs.locate(runs.only(named)))
     source = reader.run
     current, plan = source.status(), plan_of(source)
     sentences = hung.sentences(hung.hanging(reader))

@@ -27,14 +27,14 @@ EVERY = 2.0
 
 
 @click.command(short_help="Print one line a step: rewards, truncation, errors, time, findings.")
-@runs.run_argument
+@runs.argument
 @click.option("--step", type=int, metavar="N", help="Only this training step.")
 @click.option("--validate/--train", "validate", default=None, help="Only validation, or only training; default: both.")
 @click.option("--by", type=click.Choice(["data_source"]), help="One line for each data source of a step.")
 @click.option("--follow", is_flag=True, help="Keep running: print a line when a step is over.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def steps(
-    run: str | None, step: int | None, validate: bool | None, by: str | None, follow: bool, as_json: bool
+    named: tuple[str, ...], step: int | None, validate: bool | None, by: str | None, follow: bool, as_json: bool
 ) -> None:
     """Print one line a step: rewards, how trajectories ended, and where their time went.
 
@@ -55,7 +55,7 @@ def steps(
     """
 
     def read() -> tuple[list[StepLine], bool]:
-        return _read(runs.reader(run), step, validate, by)
+        return _read(runs.reader_of_one(named), step, validate, by)
 
     out = terminal.console()
     lines, living = read()

@@ -38,7 +38,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command(short_help="Read rollouts in the browser: tokens, forks, timelines, curves.")
-@runs.run_argument
+@runs.argument
 @runs.options
 @click.option("--trace", metavar="TRACE", help="Open, or export, only this trajectory.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on.")
@@ -49,7 +49,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option("--perfetto", "timeline", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Write the timelines as one file for ui.perfetto.dev; no server.")  # fmt: skip
 def view(
-    run: str | None, selection: runs.Selection, trace: str | None, host: str, port: int | None, no_browser: bool,
+    named: tuple[str, ...], selection: runs.Selection, trace: str | None, host: str, port: int | None, no_browser: bool,
     page: Path | None, timeline: Path | None,
 ) -> None:  # fmt: skip
     """Read the rollouts of a run, or of all runs of a folder, in the browser. Only labels are written.
@@ -59,11 +59,12 @@ def view(
     --step, --where and so on choose what --export and --perfetto write; without them it is the whole run.
     """
     if page is not None or timeline is not None:
-        with contextlib.closing(runs.reader(run)) as reader:
+        with contextlib.closing(runs.reader_of_one(named)) as reader:
             _write(reader, selection, trace, page, timeline)
         return
     if selection:
         raise click.UsageError("--step, --where, ... are for --export and --perfetto; on the page there is a filter")
+    run = runs.only(named)
     stored = run is not None and stored_places(Path(run))
     folder = Path(run) if run is not None and (stored or os.path.isdir(run)) else runs.locate(run)
     if not stored:

@@ -27,6 +27,12 @@ SPECS = "AUTOTRACE_SPECS"
 RUN_DIR = "AUTOTRACE_RUN_DIR"
 """Folder in which each run makes a folder of its own; default ``./autotrace-runs``."""
 
+TABLES = "AUTOTRACE_TABLES"
+"""``--tables``: where the backend ``parquet`` copies the run's tables, which it chooses."""
+
+PARQUET = "AUTOTRACE_PARQUET"
+"""The same place, but it chooses no backend: ``--backend parquet`` does."""
+
 ERROR_FORMS = "AUTOTRACE_ERROR_FORMS"
 """A file with regular expressions, one a line: tools' answers that match one are errors (finding
 ``AT-TOOL-ERROR-TEXT``)."""

@@ -30,7 +30,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 def _pairs(trajectories: Iterable[Trajectory], written: Written) -> Iterator[Row]:
     """A row for each group that has a better and a worse rollout of the same prompt."""
-    for _, rollouts in groupby(trajectories, lambda one: Rollout(one).group_id):
+    for _, rollouts in groupby(trajectories, lambda one: (one.run_id, Rollout(one).group_id)):
         group = []
         for one in rollouts:
             who, said = identity(one), conversation(one)

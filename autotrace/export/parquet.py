@@ -15,22 +15,22 @@ from autotrace.tables.writer import Tables
 from autotrace.trajectory.jsonable import integer, word
 from autotrace.trajectory.model import Trajectory
 
-_NONE: Mapping[int, OfStep] = {}
+_NONE: Mapping[str, Mapping[int, OfStep]] = {}
 AT_ONCE = 200
 """Trajectories in memory."""
 
 
-def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[int, OfStep] = _NONE) -> Written:
-    """See ``format.Write``. What an earlier export wrote of the same run is replaced. ``metrics``: of the run's steps;
+def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[str, Mapping[int, OfStep]] = _NONE) -> Written:
+    """See ``format.Write``. What an earlier export wrote of the same run is replaced. ``metrics``: of each run's steps;
     written of those that have one of ``trajectories``."""
     written = Written()
-    at = place(root_of(out, Path()))
+    at = place(root_of(out))
     made = _beside(at)
     try:
         copies = []
         for number, (run_id, of_run) in enumerate(groupby(trajectories, key=lambda one: one.run_id)):
             own = made / str(number)  # a run's name is data: it names no folder
-            project, count = _write_run(own, run_id, of_run, metrics)
+            project, count = _write_run(own, run_id, of_run, metrics.get(run_id, {}))
             folder = f"{segment(project, 'no-project')}/{segment(run_id, 'run')}"
             _check_free(at, folder)
             copies.append(Copy(own, at, folder))

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -128,6 +129,14 @@ def hook(text: str) -> str:
 def tokenizer(text: str) -> str:
     """A folder or a name on the hub."""
     return located(text, os.getcwd())
+
+
+def tables(text: str) -> str:
+    """A folder or URL to which tables can be copied, absolute."""
+    from autotrace.tables import place
+
+    place.check(text, find_spec)
+    return place.root_of(text)
 
 
 def keep(text: str) -> tuple[str, ...]:

@@ -94,6 +94,8 @@ SETTINGS = (
             name="backends", multiple=True, metavar="NAME", callback=types.backends),
     Setting("--tracking-uri", "MLflow store or server; default: veRL's MLflow logger's, else mlflow.db in --run-dir.",
             variable=env.TRACKING_URI, fallback=["MLFLOW_TRACKING_URI"], metavar="URI"),
+    Setting("--tables", "Copy the run's tables there: a folder or s3://bucket/folder; adds --backend parquet.",
+            variable=env.TABLES, fallback=[env.PARQUET], goes=DELIVERY, type=types.tables, metavar="PLACE"),
     Setting("--project", "MLflow experiment or Weave project; default: veRL's trainer.project_name.", metavar="NAME"),
     Setting("--experiment", "Tag experiment_name; default: veRL's trainer.experiment_name.", metavar="NAME"),
     Setting("--spec", "YAML list of your own methods to trace; repeatable.",
@@ -155,7 +157,7 @@ SETTINGS = (
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
     """``AUTOTRACE_*`` variables that nothing reads but that look like one: a sentence for each."""
     known = {value for name, value in vars(env).items() if name.isupper() and isinstance(value, str)}
-    known |= {name for setting in SETTINGS for name in setting.variables} | {"AUTOTRACE_PARQUET"}
+    known |= {name for setting in SETTINGS for name in setting.variables}
     near = {
         name: difflib.get_close_matches(name, known, 1, 0.85)
         for name in sorted(environ)
@@ -221,6 +223,11 @@ class Options:
                 values[setting.goes][name], origins[name] = value, origin
             elif setting.goes == RUN:
                 origins[name] = "default"
+        if origins.get("tables") not in (None, f"environment {env.PARQUET}"):
+            from autotrace.sinks import registry
+
+            chosen = values[RUN].get("backends") or registry.default()
+            values[RUN]["backends"] = tuple(dict.fromkeys((*chosen, registry.TABLES)))
         sampling = {"rate" if name == "sample_rate" else name: value for name, value in values[SAMPLING].items()}
         settings = {**values[RECORDING], **({"sampling": sampling} if sampling else {})}
         return cls(**values[RUN], settings=settings, delivery=values[DELIVERY], origins=origins)

@@ -36,6 +36,9 @@ class RunInfo(msgspec.Struct):
     """Where each setting came from, for ``autotrace status``: ``tracking_uri`` -> ``environment
     MLFLOW_TRACKING_URI``."""
 
+    tables: str | None = None
+    """Folder or URL to which the backend ``parquet`` copies the tables; None: beside the run."""
+
     keep: list[str] = []
     """Keep-rules as given (``ship.delivery.outbox``); empty: everything is delivered."""
     step_budget: int | None = None

@@ -14,23 +14,26 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, not_readable
 from autotrace.ship.live import Live
-from autotrace.tables.committed import table_folders
+from autotrace.tables.committed import remote_runs, table_folders
+from autotrace.tables.errors import QueryError
 from autotrace.tables.line_files import line_files
+from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
 from autotrace.tables.runs import Runs
 from autotrace.tables.sources import Place, Source
 
+_INSTEAD = "name a run folder, a folder of runs, or a run by its name"
 Find = Callable[[Path], Sequence[Source]]
 """Finds runs that are stored in one way."""
 
 
 def open(path: str | Path = layout.DEFAULT_RUN_DIR) -> Runs:
-    """The run at ``path``, or all runs of a folder, oldest first.
+    """The run at ``path``, or all runs of a folder or a bucket (``s3://bucket/lake``), oldest first.
 
     Raises ``FileNotFoundError`` with one sentence where there is none, ``PermissionError`` where it cannot be read,
     ``QueryError`` for a file of something else.
     """
-    return Runs(places(Path(path)))
+    return Runs(remote_runs(path) if isinstance(path, str) and is_url(path) else places(Path(path)))
 
 
 def of_run(path: str | Path) -> Reader:
@@ -51,14 +54,17 @@ def is_run(path: Path) -> bool:
     return os.path.exists(path / layout.RUN_JSON)  # False where that may not be seen: it is said when it is opened
 
 
-def places(path: Path) -> list[Place]:
-    """The runs at ``path``, oldest first. One whose ``run.json`` cannot be read is passed over where there are others.
-    Raises as ``open``."""
+def places(path: Path, problems: list[Exception] | None = None) -> list[Place]:
+    """The runs at ``path``, oldest first. One that cannot be read is passed over where there are others; ``problems``
+    gets a sentence about it. Raises as ``open``."""
     if is_run(path):
         return [_run(path)]
-    stored, found, errors = stored_places(path), list[Place](), list[Exception]()
+    stored, found, errors = stored_places(path), list[Place](), [] if problems is None else problems
+    if not stored and os.path.isfile(path):
+        raise QueryError(f"{path} is a file, and none that autotrace open takes: {_INSTEAD}")
     try:
-        folders = find_runs(path)[0]
+        folders, closed = find_runs(path)
+        errors += closed.values()
     except OSError:
         if not stored:
             raise
@@ -66,7 +72,7 @@ def places(path: Path) -> list[Place]:
     for folder in folders:
         try:
             found.append(_run(folder))
-        except (OSError, msgspec.MsgspecError) as error:
+        except OSError as error:
             errors.append(error)
     known = {place.info.run_id for place in found}
     found[:0] = [place for place in stored if place.info.run_id not in known]  # a copy of a run is not another one
@@ -107,10 +113,13 @@ def _has_runs(path: Path) -> bool:
 
 
 def _run(folder: Path) -> Place:
+    path = folder / layout.RUN_JSON
     try:
         return Place(folder, RunInfo.read(folder), partial(Live.open, folder))
     except PermissionError:
-        raise not_readable(folder / layout.RUN_JSON) from None
+        raise not_readable(path) from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise OSError(f"{path} cannot be read ({error}); fix the file or name another run") from None
 
 
 def _again(find: Find, path: Path, first: Source) -> Source:

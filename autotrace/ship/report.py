@@ -32,16 +32,18 @@ VERL_TRACE = "actor_rollout_ref.rollout.trace"
 """Where veRL's configuration has its trace settings, unless ``Bind("verl_trace")`` names another ``key``."""
 
 
-def chosen_backend(info: RunInfo, settings: Mapping[str, Any]) -> str | None:
-    """The backend that veRL's trace settings (``Bind("verl_trace")``) name; None where the user chose one, or where
-    no backend has that name."""
+def chosen_backends(info: RunInfo, settings: Mapping[str, Any]) -> list[str]:
+    """The backend that veRL's trace settings (``Bind("verl_trace")``) name, and what ``--tables`` adds; nothing where
+    the user chose one, or where no backend has that name."""
     backend = settings.get("backend")
-    return str(backend) if backend in registry.names() and info.origins.get("backends") == "default" else None
+    if backend not in registry.names() or info.origins.get("backends") != "default":
+        return []
+    return list(dict.fromkeys([str(backend), *(name for name in info.backends if name == registry.TABLES)]))
 
 
-def remember_backend(info: RunInfo, backend: str, settings: Mapping[str, Any]) -> None:
-    """``backend`` is the run's only one from now on, because veRL's ``settings`` say so."""
-    info.backends = [backend]
+def remember_backends(info: RunInfo, backends: list[str], settings: Mapping[str, Any]) -> None:
+    """``backends`` are those of the run from now on, because veRL's ``settings`` say so."""
+    info.backends = backends
     info.origins = {**info.origins, "backends": origin_of(settings, "backend")}
 
 

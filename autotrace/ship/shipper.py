@@ -28,7 +28,7 @@ from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.live_findings import LiveFindings
 from autotrace.ship.pace import Pace
 from autotrace.ship.process import MainProcess
-from autotrace.ship.report import StatusFile, chosen_backend, remember_backend
+from autotrace.ship.report import StatusFile, chosen_backends, remember_backends
 from autotrace.ship.retention import Retention, restore
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import Memory, State
@@ -140,25 +140,25 @@ class Shipper:
         binds = self._indexer.binds
         new, self._bound = binds[self._bound :], len(binds)
         for name, value in new:
-            backend = chosen_backend(self.info, value) if name == "verl_trace" else None
-            if backend is not None and self._redirect(backend, value):
+            backends = chosen_backends(self.info, value) if name == "verl_trace" else []
+            if backends and self._redirect(backends, value):
                 new = binds  # the new backends know nothing yet
         for name, value in new:
             self._reporting.bind(name, value)
 
-    def _redirect(self, backend: str, settings: dict[str, object]) -> bool:
-        """Deliver to ``backend`` from now on (before anything was delivered: veRL says so before the first rollout);
+    def _redirect(self, backends: list[str], settings: dict[str, object]) -> bool:
+        """Deliver to ``backends`` from now on (before anything was delivered: veRL says so before the first rollout);
         False when it cannot be used."""
         try:
-            self._delivery.replace([backend])
-            self._reporting.replace([backend])
+            self._delivery.replace(backends)
+            self._reporting.replace(backends)
         except registry.BackendError as error:
             self._unusable_choice = (
-                f"veRL's configuration names the backend {backend}: {error}, then "
-                f"autotrace ship {self.info.run_id} --backend {backend}"
+                f"veRL's configuration names the backend {backends[0]}: {error}, then "
+                f"autotrace ship {self.info.run_id} --backend {backends[0]}"
             )
             return False
-        remember_backend(self.info, backend, settings)
+        remember_backends(self.info, backends, settings)
         self.info.write(self.run_folder)
         return True
 

@@ -24,6 +24,9 @@ GROUP = "autotrace.sinks"
 DEFAULT = "mlflow"
 """The backend of a run for which none was chosen, where it is installed; elsewhere a run is its tables."""
 
+TABLES = "parquet"
+"""The backend that ``--tables`` adds."""
+
 
 class BackendError(Exception):
     """A backend cannot be used; the message is one sentence for the user."""

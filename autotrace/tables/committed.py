@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
@@ -17,9 +20,10 @@ from autotrace.tables.commits import FILE, FOLDER, Snapshot, asked_again, snapsh
 from autotrace.tables.engine import connect, first_line, of_file, read
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
+from autotrace.tables.place import RemotePlace, failed
 from autotrace.tables.rollout import ROLES
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
-from autotrace.tables.sources import STORED, Lines, Source, Steps, stored_info
+from autotrace.tables.sources import STORED, Lines, Place, Source, Steps, stored_info
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.model import Trajectory, flattened
 
@@ -56,12 +60,13 @@ class Committed(Source):
 
     def _look(self) -> tuple[Snapshot, dict[str, Sequence[str]]]:
         """What counts now, and the files of each table."""
-        try:
-            text = files.read(self.path, FOLDER, FILE)
-        except FileNotFoundError:
-            text = b""
-        found = snapshot(text)
+        found = snapshot(self._lines())
         return found, {table: self._found(found, table) for table in TABLES}
+
+    def _lines(self) -> bytes:
+        with contextlib.suppress(FileNotFoundError):
+            return files.read(self.path, FOLDER, FILE)
+        return b""
 
     def look_again(self) -> bool:
         """See ``Source``: the end of the run makes one of some."""
@@ -93,6 +98,9 @@ class Committed(Source):
         names = [file.name for file in found.files.get(table, {}).values()]
         if not all(map(_NAME.fullmatch, names)):
             raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
+        return self._there(table, names)
+
+    def _there(self, table: str, names: list[str]) -> list[str]:
         folder = f"{self.folder}/{table}"
         if not names or os.path.islink(folder):
             return []
@@ -186,7 +194,7 @@ class Committed(Source):
 
     @cached_property
     def _database(self) -> duckdb.DuckDBPyConnection:
-        return connect([file for name in TABLES for file in self.files(name)], threads="1")
+        return connect([file for name in TABLES for file in self.files(name)], self.size(), threads="1")
 
     def status(self) -> Status:
         """See ``Source``."""
@@ -205,6 +213,55 @@ class Committed(Source):
         if "_database" in self.__dict__:
             self._database.close()
             del self._database
+
+
+class Remote(Committed):
+    """The tables of a run at a URL, which are read there: DuckDB fetches the parts of files that a question needs.
+    Raises ``QueryError``."""
+
+    def __init__(self, url: str, filesystem: Any, info: RunInfo | None) -> None:
+        self._url, self._filesystem = url, filesystem
+        super().__init__(Path(url))
+        if info is not None:
+            self.info = info
+
+    def _lines(self) -> bytes:
+        with _reading(self._url):
+            return bytes(self._filesystem.cat_file(f"{self._url}/{FOLDER}/{FILE}"))
+
+    def _there(self, table: str, names: list[str]) -> list[str]:
+        return [f"{self._url}/{FOLDER}/{table}/{name}" for name in names]
+
+    def size(self) -> int:
+        """See ``Source``; of its files, too, which cannot be asked for it."""
+        return sum(file.bytes for of in self._snapshot.files.values() for file in of.values())
+
+
+@contextlib.contextmanager
+def _reading(url: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise QueryError(str(failed(url, error, "read"))) from error
+
+
+def remote_runs(url: str) -> list[Place]:
+    """The runs whose tables are at ``url`` or below it, in the order of their names. Raises ``FileNotFoundError`` if
+    there are no runs, ``QueryError``."""
+    at, runs, mark = RemotePlace(url.rstrip("/")), list[Place](), f"/{FOLDER}/{FILE}"
+    with _reading(url):
+        filesystem, base = at.opened
+        found = [path.removesuffix(mark) for path in filesystem.find(base) if path.endswith(mark)]
+        infos = filesystem.cat([f"{path}/{layout.RUN_JSON}" for path in found], on_error="omit") if found else {}
+    for path in found:
+        info = None
+        with contextlib.suppress(KeyError, msgspec.MsgspecError):
+            info = msgspec.json.decode(infos[f"{path}/{layout.RUN_JSON}"], type=RunInfo)
+        opened = partial(Remote, at.root + path.removeprefix(base), filesystem, info)
+        runs.append(Place(Path(opened.args[0]), info or opened().info, opened))
+    if not runs:
+        raise FileNotFoundError(f"{url} holds no autotrace run (no {mark[1:]} in it or below it)")
+    return sorted(runs, key=lambda run: run.info.run_id)
 
 
 def table_folders(path: Path) -> list[Source]:

@@ -18,6 +18,7 @@ import msgspec
 from autotrace.tables.columns import Column, Table
 from autotrace.tables.errors import QueryError
 from autotrace.tables.labels import Label
+from autotrace.tables.place import RemotePlace, is_url
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout
 from autotrace.tables.rollout import json as to_json
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS
@@ -78,17 +79,21 @@ _KEYS = {"trajectories": {"run_id", "trace_id", "start_ns", "is_trajectory"}, "t
 
 
 def connect(files: Sequence[str] = (), beside: int = 0, **settings: str) -> duckdb.DuckDBPyConnection:
-    """A database that can open ``files``, and nothing else: no other file, no address, no variable of Python's.
+    """A database that can open ``files`` (paths and URLs), and nothing else: no other file or address, no variable of
+    Python's.
     ``beside``: bytes that are put beside them; ``settings``: more of DuckDB's."""
     import duckdb
 
-    size = beside + sum(os.stat(file).st_size for file in files)
+    remote = {file.partition("://")[0]: file for file in files if is_url(file)}
+    size = beside + sum(os.stat(file).st_size for file in files if not is_url(file))
     own = {
         "python_enable_replacements": "false", "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false", "temp_directory": "",
         "memory_limit": f"{(MEMORY + EXPANDED * size) >> 20}MB",
     }  # fmt: skip
     connection = duckdb.connect(":memory:", config={**own, **settings})
+    for url in remote.values():
+        connection.register_filesystem(RemotePlace(url).opened[0])
     if files:
         connection.execute("SET allowed_paths = ?", [list(files)])
     connection.execute("SET enable_external_access = false")

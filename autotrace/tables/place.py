@@ -16,15 +16,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from autotrace.config import environment as env
 from autotrace.run import files
 from autotrace.tables.commits import FILE, FOLDER, asked_again, snapshot
 
-VARIABLE = "AUTOTRACE_PARQUET"
-"""Folder or URL (``s3://bucket/folder``) of the Parquet files; default: ``parquet`` in the run directory."""
 DEFAULT = "parquet"
+"""In the run directory."""
 _LIBRARIES = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
-    "hdfs": "pyarrow", "memory": "fsspec",
+    "hdfs": "fsspec", "memory": "fsspec",
 }  # fmt: skip
 """Scheme of a URL -> the module that fsspec needs for it."""
 
@@ -39,30 +39,31 @@ def local(root: str) -> Path:
     return Path(os.path.abspath(os.path.expanduser(root.removeprefix("file://"))))
 
 
-def check(root: str | None, find: Callable[[str], Any]) -> None:
+def given() -> str | None:
+    """The folder or URL that the environment names."""
+    return os.environ.get(env.TABLES) or os.environ.get(env.PARQUET)
+
+
+def check(root: str, find: Callable[[str], Any]) -> None:
     """Whether ``root`` could be written to, without a connection. ``find(module)``: None where it is not installed.
     Raises ``ValueError`` with one sentence."""
-    if not root:
-        return
     if not is_url(root):
         path = local(root)
         if path.exists() and not path.is_dir():
-            raise ValueError(f"{VARIABLE}={root}: this is a file; name a folder or a URL such as s3://bucket/folder")
+            raise ValueError(f"{root} is a file; name a folder or a URL such as s3://bucket/folder")
         return
     scheme = root.partition("://")[0]
     if scheme not in _LIBRARIES:
-        raise ValueError(f"{VARIABLE}={root}: unknown scheme {scheme}://; choose from {', '.join(_LIBRARIES)}")
+        raise ValueError(f"{root}: unknown scheme {scheme}://; choose from {', '.join(_LIBRARIES)}")
     if not root.partition("://")[2].strip("/"):
-        raise ValueError(f"{VARIABLE}={root}: a bucket is missing; write {scheme}://BUCKET/FOLDER")
+        raise ValueError(f"{root}: a bucket is missing; write {scheme}://BUCKET/FOLDER")
     library = _LIBRARIES[scheme]
     if find(library) is None:
-        raise ValueError(f"{VARIABLE}={root} needs {library}, which is not installed: pip install {library}")
+        raise ValueError(f"{root} needs {library}, which is not installed: pip install {library}")
 
 
-def root_of(given: str | None, run_folder: Path) -> str:
-    """The root for a run: ``given`` as an absolute path or URL, else beside the run."""
-    if not given:
-        return str(run_folder.absolute().parent / DEFAULT)
+def root_of(given: str) -> str:
+    """``given`` as an absolute path or URL."""
     return given.rstrip("/") if is_url(given) else str(local(given))
 
 
@@ -168,7 +169,8 @@ class RemotePlace:
         self.root = root
 
     @cached_property
-    def _opened(self) -> tuple[Any, str]:
+    def opened(self) -> tuple[Any, str]:
+        """The file system, and what is the root in it."""
         import fsspec
 
         filesystem, base = fsspec.core.url_to_fs(self.root, use_listings_cache=False, skip_instance_cache=True)
@@ -176,7 +178,7 @@ class RemotePlace:
 
     def _at(self, path: str) -> tuple[Any, str]:
         """The file system, and ``path`` in it."""
-        filesystem, base = self._opened
+        filesystem, base = self.opened
         return filesystem, f"{base}/{path}".rstrip("/")
 
     def read(self, path: str) -> bytes | None:
@@ -223,17 +225,17 @@ def _errors(root: str) -> Iterator[None]:
         raise failed(root, error) from error
 
 
-def failed(root: str, error: BaseException) -> PlaceError:
+def failed(root: str, error: BaseException, doing: str = "write to") -> PlaceError:
     """What went wrong, in one sentence."""
     kind = type(error).__name__
     words = str(getattr(error, "strerror", None) or error or kind).partition("\n")[0]
     words = _OF_ARROW.sub("", words)[:300].rstrip(".")
     remedy = _REMEDIES.get(kind) if is_url(root) else None
     if remedy is not None:
-        return PlaceError(f"cannot write to {root}: {words}; {remedy}", refused=True)
+        return PlaceError(f"cannot {doing} {root}: {words}; {remedy}", refused=True)
     if isinstance(error, PermissionError):
-        return PlaceError(f"cannot write to {root}: {words}; make it writable or name another folder", refused=True)
-    return PlaceError(f"cannot write to {root}: {words}")
+        return PlaceError(f"cannot {doing} {root}: {words}; make it writable or name another folder", refused=True)
+    return PlaceError(f"cannot {doing} {root}: {words}")
 
 
 def sync(path: Path) -> None:

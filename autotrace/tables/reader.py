@@ -232,8 +232,7 @@ class Reader:
         trace_id = self.resolve(prefix)
         of = Condition("trace_id = ?", (trace_id,), frozenset({"trace_id"}))
         (row,) = self.select(of, ("run_id",), limit=1, roots=True)
-        source = next(source for source in self.sources if source.info.run_id == row.run_id)
-        return self._labelled(source.load(trace_id, texts=texts))
+        return self._labelled(self.source(row.run_id).load(trace_id, texts=texts))
 
     def each(self, rows: Iterable[Any], *, texts: bool = True) -> Iterator[tuple[Any, Trajectory | None]]:
         """Each of ``rows`` (with a ``trace_id``) with its trajectory; None where only its line is left."""
@@ -259,6 +258,14 @@ class Reader:
             values = zip(LABELS, (given.label, given.why), strict=True)
             trajectory.facts = facts | {name: value for name, value in values if value is not None}
         return trajectory
+
+    def source(self, run_id: str) -> Source:
+        """The run of that name."""
+        return next(source for source in self.sources if source.info.run_id == run_id)
+
+    def pages(self) -> dict[str, str]:
+        """Trace id -> URL of its page in a backend, for those that have one."""
+        return {trace_id: page for source in self.sources for trace_id, page in source.pages().items()}
 
     @property
     def run(self) -> Source:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from autotrace.insight import registry, words
 from autotrace.insight.diagnose import Diagnosis, counts
 from autotrace.insight.finding import Finding
@@ -169,7 +167,7 @@ class OpenRuns:
     def _places(self) -> list[Place]:
         try:
             return places(self._path)
-        except (OSError, msgspec.MsgspecError):
+        except OSError:
             return []
 
     def close(self) -> None:

@@ -65,7 +65,6 @@ def test_ties_for_the_best_and_the_worst_are_said(call: Call, runs: Path) -> Non
     worst = call("show", "--worst")
     assert "reward 0.0" in worst.stdout
     assert worst.stderr == "the first of 2 trajectories that have the lowest reward, 0; autotrace ls lists them all\n"
-    assert "not both" in call("show", "ab", "cd", "--worst").output
 
 
 def test_the_remarkable_ones_of_a_step_are_named(call: Call, run: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from autotrace.config import environment as env
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, new_run, trajectory
 
@@ -42,6 +45,23 @@ def test_another_place_is_remembered(call: Call, runs: Path, tmp_path: Path) -> 
     info = json.loads((folder / "run.json").read_text())
     assert info["tracking_uri"] == f"sqlite:///{tmp_path / 'mine.db'}"
     assert call("ship", folder).exit_code == 0
+
+
+def test_a_place_for_the_tables_adds_their_backend(
+    call: Call, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(env.TABLES, "")  # which the command sets
+    found = call("ship", run, "--tables", "lake")
+    assert found.exit_code == 0 and f"parquet: 5 delivered, 0 left ({tmp_path / 'lake'})" in found.output, found.output
+    assert len(list((tmp_path / "lake").glob("*/*/tables/trajectories/*.parquet"))) == 1
+    info = json.loads((run / "run.json").read_text())
+    assert (info["tables"], info["backends"]) == (str(tmp_path / "lake"), ["jsonl", "parquet"])
+    assert "--tables of autotrace ship" in call("status", run).output
+    refused = call("ship", run, "--tables", "s3://")
+    assert (refused.exit_code, refused.output) == (
+        2,
+        "autotrace: s3://: a bucket is missing; write s3://BUCKET/FOLDER\n",
+    )
 
 
 def test_a_directory_store_is_refused_with_the_remedy(call: Call, run: Path) -> None:

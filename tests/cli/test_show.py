@@ -102,7 +102,7 @@ def test_the_first_that_matches_is_shown(call: Call, run: Path) -> None:
     assert (nothing.exit_code, nothing.output) == (
         2, "autotrace: no trajectory matches; autotrace ls shows what there is\n",
     )  # fmt: skip
-    assert "not both" in call("show", "ab", run.name, "--step", "2").output
+    assert "ab: no such folder, and no such run" in call("show", "ab", run.name, "--step", "2").output
 
 
 def test_no_word_of_a_segment_is_obeyed_by_the_terminal(call: Call, runs: Path) -> None:

@@ -63,7 +63,7 @@ def test_an_error_of_the_system_is_one_sentence(number: int, said: str, monkeypa
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(runs, "reader", fails)
-    done = CliRunner().invoke(main, ["diagnose"], catch_exceptions=False)
+    done = CliRunner().invoke(main, ["ls"], catch_exceptions=False)
     assert done.exit_code == 2 and said in done.output and done.output.count("\n") == 1
 
 

@@ -98,11 +98,14 @@ def test_a_folder_of_runs_that_are_closed(runs: Path) -> None:
 
 def test_the_newest_run_is_that_which_can_be_read_and_that_is_said(runs: Path) -> None:
     (runs / NEW).chmod(FOLDER)
-    (code, out, err), (_, listed, passed_over), (_, _, named) = called(
-        runs, [["ls", str(runs), "--json"], ["runs", str(runs), "--json"], ["ls", NEW]]
+    (code, out, err), (_, listed, passed_over), (_, _, named), (_, newest, said) = called(
+        runs, [["ls", str(runs), "--json"], ["runs", str(runs), "--json"], ["ls", NEW], ["ls", "--json"]]
+    )
+    assert (
+        newest == out and f"{runs / NEW} cannot be read: " in said and f"the newest that can be read is {OLD}" in said
     )
     assert code == 0 and len(out.splitlines()) == 2
-    assert f"{runs / NEW} cannot be read: " in err and f"the newest that can be read is {OLD}" in err
+    assert f"{runs / NEW} cannot be read: " in err
     assert [json.loads(line)["run"] for line in listed.splitlines()] == [OLD]
     assert f"{runs / NEW} cannot be read: " in passed_over and f"{runs / NEW} cannot be read: " in named
 

@@ -20,7 +20,7 @@ from autotrace.tables import schema
 from tests.run_folder import recorded
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
-QUESTIONS = re.findall(r"^    (autotrace sql .*)$", PAGE, re.M)
+QUESTIONS = re.findall(r"^    (autotrace sql .*\")$", PAGE, re.M)
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 
 

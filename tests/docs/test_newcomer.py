@@ -219,9 +219,9 @@ def test_a_command_is_a_module_and_a_line(copy: Copy, folder: Path) -> None:
     copy.write(
         "autotrace/cli/count.py",
         '"""``autotrace count``."""\n\nimport click\n\nfrom autotrace.cli import runs\n\n\n'
-        '@click.command(short_help="Count the trajectories of a run.")\n@runs.run_argument\n'
-        "def count(run: str | None) -> None:\n"
-        '    """Count the trajectories of a run."""\n    click.echo(runs.reader(run).count())\n',
+        '@click.command(short_help="Count the trajectories of a run.")\n@runs.argument\n'
+        "def count(named: tuple[str, ...]) -> None:\n"
+        '    """Count the trajectories of a run."""\n    click.echo(runs.reader(named).count())\n',
     )
     copy.insert("autotrace/cli/main.py", COMPARE, COMPARE.replace("compare", "count"))
     assert copy.autotrace("count", folder) == "8\n"

@@ -31,7 +31,7 @@ EXAMPLES = {
     "keep_spool": "1", "keep": "errors,random=0.1", "step_budget": "2KB", "shippers": "2",
     "supervise": "1", "quiet": "yes", "token_facts": "all", "tokenizer": "Qwen/Qwen3-8B",
     "alert": "https://hooks.example.com/x", "alert_on": "AT-HUNG,AT-REPETITION", "alert_texts": "1",
-    "stop_on": "AT-HUNG",
+    "stop_on": "AT-HUNG", "tables": "s3://bucket/lake",
 }  # fmt: skip
 
 
@@ -60,6 +60,17 @@ def test_an_option_wins_over_a_variable_and_that_over_the_default(monkeypatch: p
         "environment AUTOTRACE_TRACKING_URI",
     )
     assert (parsed().backends, parsed().origins["backends"]) == (("mlflow",), "default")
+
+
+def test_a_place_for_the_tables_chooses_its_backend_beside_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = parsed("--tables", "there")
+    assert (alone.backends, alone.origins["backends"]) == (("mlflow", "parquet"), "default")
+    assert alone.delivery["tables"] == os.path.abspath("there")
+    assert parsed("--tables", "there", "--backend", "jsonl").backends == ("jsonl", "parquet")
+    assert parsed("--tables", "there", "--backend", "parquet,jsonl").backends == ("parquet", "jsonl")
+    monkeypatch.setenv("AUTOTRACE_PARQUET", "s3://bucket/lake/")
+    assert parsed().backends == ("mlflow",) and parsed().delivery["tables"] == "s3://bucket/lake"
+    assert parsed("--tables", "there").delivery == alone.delivery
 
 
 def test_a_blank_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +131,13 @@ def test_a_traced_process_imports_no_click(place: Place) -> None:
         (["--backend", "weave"], {"HOME": "/nowhere"}, "no API key for https://api.wandb.ai: set WANDB_API_KEY or run"),
         (["--redact-hook", "clean"], {}, "option --redact-hook: 'clean' does not name a function"),
         (["--keep", "slow=5"], {}, "option --keep: there is no keep-rule 'slow=5'; write one of errors, spread"),
+        (["--tables", "ftp://host/x"], {}, "option --tables: ftp://host/x: unknown scheme ftp://; choose from s3, "),
+        (
+            [],
+            {"AUTOTRACE_TABLES": "/etc/hostname"},
+            "AUTOTRACE_TABLES: /etc/hostname is a file; name a folder or a URL",
+        ),
+        (["--tables", "abfs://c/x"], {}, "abfs://c/x needs adlfs, which is not installed: pip install adlfs"),
         (["--run-dir", "/proc/nowhere"], {}, "choose another folder with --run-dir or AUTOTRACE_RUN_DIR"),
     ],
 )

@@ -190,6 +190,16 @@ def test_ship_touches_nothing_beside_the_parquet_files_of_the_run(
     assert kind == "lines" or shipped["code"], shipped
 
 
+def test_ship_copies_nothing_to_a_place_that_the_folder_names(theirs: Path, mine: Path, here: Path) -> None:
+    run, process = hostile.honest(theirs, backends=["parquet"], tables=str(mine / "lake"))
+    process.exit()
+    (shipped,) = reading.run([["ship", str(run)]], here, mine)
+    assert shipped["code"] and f"--tables {mine / 'lake'}" in shipped["out"] + shipped["err"], shipped
+    assert not (mine / "lake").exists()
+    (shipped,) = reading.run([["ship", str(run), "--tables", str(mine / "lake")]], here, mine)
+    assert not shipped["code"] and list((mine / "lake").glob("*/*/run.json")), shipped  # a person said so
+
+
 @pytest.mark.parametrize("begin", ["", "<tool_call>", "<tool_response>", "# Tools\n<tools>", "<think>"])
 def test_texts_are_read_in_time(begin: str) -> None:
     """Expressions over a model's text go through it once."""

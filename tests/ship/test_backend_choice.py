@@ -34,6 +34,16 @@ def test_verls_backend_is_used_where_nobody_chose_one(tmp_path: Path) -> None:
     assert ship(run, once=True).backends["jsonl"].delivered == 1
 
 
+def test_the_place_of_the_tables_stays_beside_it(tmp_path: Path) -> None:
+    run = recorded(tmp_path, "default", "jsonl")
+    info = RunInfo.read(run)
+    info.tables, info.backends = str(tmp_path / "lake"), ["otlp", "parquet"]
+    info.write(run)
+    assert list(ship(run, once=True).backends) == ["jsonl", "parquet"]
+    assert RunInfo.read(run).backends == ["jsonl", "parquet"]
+    assert list((tmp_path / "lake").glob("*/*/run.json"))
+
+
 @pytest.mark.parametrize(("origin", "chosen"), [("option --backend", "jsonl"), ("default", "trackio")])
 def test_an_option_wins_and_what_there_is_not_is_not_chosen(
     tmp_path: Path, origin: str, chosen: str, monkeypatch: pytest.MonkeyPatch

@@ -118,7 +118,7 @@ def exported(tmp_path: Path) -> Iterator[Path]:
     chosen = [reader.load(row.trace_id) for row in reader.select() if row.step != 2]
     out = tmp_path / "tables"
     for _ in range(2):  # the second one replaces the first
-        written = parquet.write(chosen, str(out), metrics=reader.run.step_facts())
+        written = parquet.write(chosen, str(out), metrics={reader.run.info.run_id: reader.run.step_facts()})
         assert (written.trajectories, written.files) == (2, 6)
     reader.close()
     yield out

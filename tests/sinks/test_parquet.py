@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -15,12 +16,13 @@ import duckdb
 import polars as pl
 import pytest
 
+from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.sinks.parquet.backend import BACKEND
 from autotrace.sinks.parquet.sink import ParquetSink
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.tables.commits import FILE, FOLDER
-from autotrace.tables.place import VARIABLE, check, segment
+from autotrace.tables.place import check, segment
 from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.tables.writer import Tables
 from tests.kills import in_child, killed_everywhere
@@ -35,7 +37,8 @@ Sink = Callable[..., ParquetSink]
 @pytest.fixture
 def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sink:
     """``sink(...)``: as a new shipper of a run in ``tmp_path`` makes it, which has tables."""
-    monkeypatch.delenv(VARIABLE, raising=False)
+    for name in (env.TABLES, env.PARQUET):
+        monkeypatch.delenv(name, raising=False)
 
     def make(**known: Any) -> ParquetSink:
         described = info(**{"project": "rl", **known})
@@ -156,11 +159,11 @@ def test_the_files_of_another_run_are_refused(sink: Sink, tmp_path: Path) -> Non
         ("ftp://host/x", "unknown scheme ftp://; choose from s3,"),
         ("s3://", "a bucket is missing; write s3://BUCKET/FOLDER"),
         ("gs://bucket/x", "needs gcsfs, which is not installed: pip install gcsfs"),
-        ("/etc/hostname", "this is a file; name a folder"),
+        ("/etc/hostname", "is a file; name a folder"),
     ],
 )
 def test_a_wrong_place_is_known_before_the_run_starts(given: str, says: str) -> None:
-    with pytest.raises(ValueError, match=VARIABLE) as caught:
+    with pytest.raises(ValueError, match=re.escape(given)) as caught:
         check(given, lambda library: None)
     assert says in str(caught.value)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from autotrace.config import environment as env
 from autotrace.ship.shipper import ship
 from autotrace.tables.commits import FILE, snapshot
-from autotrace.tables.place import VARIABLE
 from tests.run_folder import recorded
 from tests.waiting import DEADLINE
 
@@ -45,7 +45,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_a_run_goes_to_google_cloud_storage_and_is_read_from_there(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, f"{bucket}/of/mine")
+    monkeypatch.setenv(env.TABLES, f"{bucket}/of/mine")
     folder = recorded(tmp_path, backends=["parquet"])
     assert ship(folder, once=True).state == "done"
     client, _ = fsspec.core.url_to_fs(bucket, skip_instance_cache=True, use_listings_cache=False)

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import polars as pl
 import pytest
 import s3fs
+from click.testing import CliRunner
 
+import autotrace
+from autotrace.cli.main import main
+from autotrace.config import environment as env
 from autotrace.export.parquet import write
 from autotrace.ship.shipper import ship
 from autotrace.sinks.parquet.sink import ParquetSink
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.tables.commits import FILE, snapshot
-from autotrace.tables.place import VARIABLE
 from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Trajectory
 from tests.http_server import QuietServer
+from tests.places import ROOT, Place, installation, place  # noqa: F401 - fixtures
 from tests.run_folder import recorded
 from tests.sinks.rollouts import group, info
 from tests.waiting import DEADLINE
@@ -70,7 +78,7 @@ def test_a_run_goes_to_s3_and_is_read_from_there(
 ) -> None:
     client = use(server)
     client.mkdir("rollouts")
-    monkeypatch.setenv(VARIABLE, "s3://rollouts/of/mine")
+    monkeypatch.setenv(env.TABLES, "s3://rollouts/of/mine")
     folder = recorded(tmp_path, backends=["parquet"])
     assert ship(folder, once=True).state == "done"
     at = f"rollouts/of/mine/proj/{folder.name}"
@@ -79,6 +87,54 @@ def test_a_run_goes_to_s3_and_is_read_from_there(
                "aws_region": "us-east-1", "aws_allow_http": "true"}  # fmt: skip
     frame = pl.read_parquet(f"s3://{at}/tables/turns/*.parquet", storage_options=options)
     assert frame.filter("own").height == 16
+    second = recorded(tmp_path, "20261122-000000-aaaaaa", backends=["parquet"])
+    assert ship(second, once=True).state == "done"
+    shutil.rmtree(second)
+    lake = autotrace.open("s3://rollouts/of/mine")
+    assert [run.run_id for run in lake] == [folder.name, second.name] and lake.steps() == [1, 2]
+    here = autotrace.open(folder)
+    assert lake[0].table("turns").num_rows == here.table("turns").num_rows == 16
+    assert [one.trace_id for one in lake[0].trajectories(step=2)] == [one.trace_id for one in here.trajectories(step=2)]
+    assert sum(one.facts["reward"] for one in lake.trajectories(where="step = 2")) == 3.0
+    (shown,) = re.findall(r"^    autotrace sql (.*) s3://bucket/lake$", (ROOT / "docs/data.md").read_text(), re.M)
+    asked = CliRunner().invoke(
+        main, ["sql", *shlex.split(shown), "s3://rollouts/of/mine/", "--csv"], catch_exceptions=False
+    )
+    assert asked.output.splitlines()[1:] == [
+        f"{run},{step},0.375" for run in (folder.name, second.name) for step in (1, 2)
+    ]
+    for command in (["ls", "--json"], ["grep", "no answer", "--json"], ["steps", "--json"], ["diagnose", "--json"]):
+        there, local = (CliRunner().invoke(main, [*command, path], catch_exceptions=False).stdout
+                        for path in (f"s3://{at}", str(folder)))  # fmt: skip
+        assert there.count("\n") == local.count("\n") > 0, command
+
+
+def test_what_is_no_lake_is_said_in_a_sentence(server: str, use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = use(server)
+    client.mkdir("nothing")
+    for url, says in (
+        ("s3://nothing/x", "holds no autotrace run"),
+        ("s3://nowhere-at-all", "s3://nowhere-at-all"),
+        ("abfs://c/x", "adlfs"),
+    ):
+        done = CliRunner().invoke(main, ["sql", "SELECT 1", url], catch_exceptions=False)
+        assert (done.exit_code, done.output.count("\n")) == (2, 1) and says in done.output, done.output
+
+
+def test_runs_at_once_go_to_one_bucket(server: str, use: Use, place: Place) -> None:  # noqa: F811
+    client = use(server)
+    client.mkdir("lake")
+    place.write("steps.py", "def step(number): return number\n")
+    place.write("spec.yaml", "- {target: steps.step, role: trajectory}\n")
+    program = ["python", "-c", "import steps; steps.step(1)"]
+    options = ["--spec", "spec.yaml", "--tables", "s3://lake/"]
+    with ThreadPoolExecutor() as threads:
+        ended = list(threads.map(lambda _: place.launch(program, options), range(2)))
+    assert [done.returncode for done in ended] == [0, 0], ended[0].stderr
+    assert all("1 trajectory -> jsonl" in done.stderr for done in ended), ended[0].stderr
+    assert all("parquet (s3://lake)" in done.stderr for done in ended), ended[0].stderr
+    found = {path.split("/")[2] for path in client.glob("lake/*/*/tables/trajectories/*.parquet")}
+    assert found == {run.name for run in place.runs()} and len(found) == 2
 
 
 def prepared(folder: Path, *batches: list[Trajectory]) -> ParquetSink:
@@ -96,7 +152,7 @@ def test_commits_are_there_whole_and_what_was_merged_goes(
 ) -> None:
     client = use(server)
     client.mkdir("again")
-    monkeypatch.setenv(VARIABLE, "s3://again")
+    monkeypatch.setenv(env.TABLES, "s3://again")
     prepared(tmp_path, group(3)).deliver(())
     sink = prepared(tmp_path, group(4))
     sink.deliver(())
@@ -127,7 +183,7 @@ def test_an_export_to_s3(server: str, use: Use, tmp_path: Path) -> None:
 
 def test_a_bucket_that_is_not_there(server: str, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(server)
-    monkeypatch.setenv(VARIABLE, "s3://nowhere/x")
+    monkeypatch.setenv(env.TABLES, "s3://nowhere/x")
     with pytest.raises(Refused, match=r"^cannot write to s3://nowhere/x: .*; create the bucket first$"):
         prepared(tmp_path, group(3)).deliver(())
 
@@ -169,7 +225,7 @@ def test_a_server_that_is_overloaded(use: Use, tmp_path: Path, monkeypatch: pyte
     server = QuietServer(Overloaded)
     server.start()
     use(server.url)
-    monkeypatch.setenv(VARIABLE, "s3://busy/x")
+    monkeypatch.setenv(env.TABLES, "s3://busy/x")
     sink = prepared(tmp_path, group(3))
     with pytest.raises(Unavailable, match=r"^cannot write to s3://busy/x: .*[Rr]educe your") as caught:
         sink.deliver(())

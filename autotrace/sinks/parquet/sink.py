@@ -17,7 +17,7 @@ from autotrace.run.info import RunInfo
 from autotrace.sinks import registry
 from autotrace.sinks.protocol import Refused, Sink, SinkError, Unavailable
 from autotrace.tables.commits import FILE, FOLDER
-from autotrace.tables.place import VARIABLE, Copy, Place, PlaceError, place, root_of, segment
+from autotrace.tables.place import DEFAULT, Copy, Place, PlaceError, given, place, root_of, segment
 from autotrace.trajectory.model import Trajectory
 
 _log = logging.getLogger("autotrace.ship")
@@ -34,7 +34,7 @@ class ParquetSink(Sink):
         self._run_folder = run_folder
         self._memory = memory
         self._project = info.project
-        self._place = place(root_for(run_folder, memory))
+        self._place = place(root_for(info, run_folder, memory))
         self._copy: Copy | None = None
         memory["place"] = self._place.root
         memory["open_with"] = f'autotrace sql "FROM trajectories" {shlex.quote(str(run_folder))}'
@@ -67,21 +67,22 @@ class ParquetSink(Sink):
             _log.warning("the last files were not copied: %s", error)
 
 
-def root_for(run_folder: Path, memory: Mapping[str, str]) -> str:
-    """The root that the environment names, else where the run's files are already, else beside the run. Raises
+def root_for(info: RunInfo, run_folder: Path, memory: Mapping[str, str]) -> str:
+    """The root that a person named, else where the run's files are already, else beside the run. Raises
     ``BackendError`` for another one that only the run folder names."""
-    root = root_of(os.environ.get(VARIABLE), run_folder)
-    told = memory.get("place")
-    if os.environ.get(VARIABLE):
-        return root
-    if env.is_by_hand(run_folder) and os.path.islink(root):
-        raise registry.BackendError(f"{root} is a link, which is not followed; to use it: {VARIABLE}={root}")
+    by_hand = env.is_by_hand(run_folder)
+    if named := given() if by_hand else info.tables or given():
+        return root_of(named)
+    root = str(run_folder.absolute().parent / DEFAULT)
+    if by_hand and os.path.islink(root):
+        raise registry.BackendError(f"{root} is a link, which is not followed; to use it: --tables {root}")
+    told = memory.get("place", info.tables)
     if told is None:
         return root
     try:
-        return registry.trusted(told, not env.is_by_hand(run_folder), root)
+        return registry.trusted(told, not by_hand, root)
     except registry.BackendError as error:
-        raise registry.BackendError(f"{error}; if its Parquet files are there: {VARIABLE}={told}") from None
+        raise registry.BackendError(f"{error}; if its Parquet files are there: --tables {told}") from None
 
 
 def claim(at: Place, folder: str, run_folder: Path) -> None:
@@ -96,6 +97,6 @@ def claim(at: Place, folder: str, run_folder: Path) -> None:
         if (before.run_id, before.created, before.host) != (info.run_id, info.created, info.host):
             raise Refused(
                 f"{at.root} has files of another run called {before.run_id} (started {before.created} on"
-                f" {before.host}); name another folder (AUTOTRACE_PARQUET)"
+                f" {before.host}); name another folder (--tables)"
             )
     at.put(f"{folder}/{layout.RUN_JSON}", run_folder / layout.RUN_JSON)
