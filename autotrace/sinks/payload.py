@@ -16,6 +16,7 @@ import msgspec
 
 from autotrace.redact.images import without_images
 from autotrace.spool.records import MEASURED
+from autotrace.trajectory import model
 from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, text, word
 from autotrace.trajectory.model import Span, Trajectory
 
@@ -263,10 +264,10 @@ def end_of(trajectory: Trajectory, span: Span) -> int:
     return max(last, span.start_ns)
 
 
-def group_of(trajectory: Trajectory) -> str | None:
+def group_of(attributes: Mapping[str, Any]) -> str | None:
     """Name of the GRPO group in a place with several runs; None: no prompt is known."""
-    experiment = word(trajectory.attributes.get("experiment_name"))
-    return f"{experiment}/{trajectory.group}" if experiment and trajectory.group else trajectory.group
+    group, experiment = model.group_of(attributes), word(attributes.get("experiment_name"))
+    return f"{experiment}/{group}" if experiment and group else group
 
 
 def title(trajectory: Trajectory) -> str:

@@ -15,7 +15,7 @@ from autotrace.trajectory.chains import Chain, tree_of
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, figures, finish_reason, times
 from autotrace.trajectory.jsonable import integer, jsonable, word
-from autotrace.trajectory.model import TRAINERS, Span, Trajectory
+from autotrace.trajectory.model import TRAINERS, Span, Trajectory, group_of
 from autotrace.trajectory.receipt import Receipt, of_row, own_pieces, receipt_of, whole_response
 from autotrace.trajectory.tool_calls import tool_calls
 
@@ -122,8 +122,8 @@ class Rollout:
 
     @property
     def group_id(self) -> str:
-        """``Trajectory.group``; without a prompt it is alone in one."""
-        return self.trajectory.group or self.trace_id
+        """``model.group_of``; without a prompt it is alone in one."""
+        return group_of(self.attributes) or self.trace_id
 
     @cached
     def times(self) -> Times:

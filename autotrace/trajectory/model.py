@@ -219,6 +219,18 @@ def with_names(attributes: dict[str, Any]) -> None:
             attributes[name] = str(value)
 
 
+def group_of(attributes: Mapping[str, Any]) -> str | None:
+    """What the rollouts of one prompt in one step share, by the attributes of a trajectory; None: no prompt is known."""
+    uid, sample, project, source = (
+        word(attributes.get(name)) for name in ("uid", "sample_index", "project_name", "data_source")
+    )
+    step, validate = integer(attributes.get("step")), attributes.get("validate")
+    if uid is not None or sample is None:
+        return None if uid is None else f"{step}/{uid}"
+    parts = (project, step, source, sample, validate if isinstance(validate, bool) else None)
+    return "/".join("" if part is None else str(part) for part in parts)
+
+
 @dataclass
 class Trajectory:
     """One trace: the root span and everything below it, with the facts reported later.
@@ -255,18 +267,6 @@ class Trajectory:
     @property
     def status(self) -> str:
         return self.root.status
-
-    @property
-    def group(self) -> str | None:
-        """What the rollouts of one prompt in one step share; None: no prompt is known."""
-        uid, sample, project, source = (
-            word(self.attributes.get(name)) for name in ("uid", "sample_index", "project_name", "data_source")
-        )
-        step, validate = integer(self.attributes.get("step")), self.attributes.get("validate")
-        if uid is not None or sample is None:
-            return None if uid is None else f"{step}/{uid}"
-        parts = (project, step, source, sample, validate if isinstance(validate, bool) else None)
-        return "/".join("" if part is None else str(part) for part in parts)
 
     @cached
     def by_id(self) -> dict[str, Span]:

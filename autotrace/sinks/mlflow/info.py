@@ -20,7 +20,7 @@ from autotrace.sinks.mlflow.spans import usage
 from autotrace.sinks.payload import jsonable
 from autotrace.tables import trajectories
 from autotrace.trajectory.jsonable import text, word
-from autotrace.trajectory.model import DETAILS, OK, Span, Trajectory
+from autotrace.trajectory.model import DETAILS, OK, Span, Trajectory, group_of
 from autotrace.trajectory.span_text import answer, answered_words, message_text
 
 SOURCE = "autotrace"
@@ -232,7 +232,7 @@ def _word(value: Any) -> str:
 
 def session_of(trajectory: Trajectory) -> str | None:
     """The GRPO group: the n rollouts of one prompt in one step show as one session. At most 250 characters."""
-    group = word(trajectory.attributes.get("uid")) or trajectory.group
+    group = word(trajectory.attributes.get("uid")) or group_of(trajectory.attributes)
     return _word(group)[:LONGEST] if group is not None and trajectory.root.role == "trajectory" else None
 
 

@@ -101,7 +101,7 @@ def _attributes(trajectory: Trajectory, span: Span) -> dict[str, Any]:
         attributes |= {f"autotrace.{text(str(name))}": payload.jsonable(value) for name, value in source.items()}
     attributes |= {"autotrace.run_id": trajectory.run_id, "autotrace.status": span.status}
     attributes |= {"autotrace.host": span.host, "autotrace.pid": span.pid}
-    group = payload.group_of(trajectory)
+    group = payload.group_of(trajectory.attributes)
     if group is not None:
         attributes["autotrace.group"] = group
         attributes["gen_ai.conversation.id"] = f"{group}/{trajectory.attributes.get('rollout_n', 0)}"

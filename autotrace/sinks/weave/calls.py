@@ -81,7 +81,7 @@ class Calls:
         self._trajectory = trajectory
         self._ids = {span.span_id: call_uuid(trajectory, span.span_id) for span in trajectory.spans}
         self._shared: dict[str, Any] = {"project_id": project_id, "trace_id": uuid_of(trajectory.trace_id)}
-        group = payload.group_of(trajectory)
+        group = payload.group_of(trajectory.attributes)
         if group is not None:
             self._shared |= {"thread_id": group, "turn_id": self._shared["trace_id"]}
         step = trajectory.attributes.get("step")
