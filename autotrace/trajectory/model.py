@@ -220,7 +220,7 @@ def with_names(attributes: dict[str, Any]) -> None:
 
 
 def group_of(attributes: Mapping[str, Any]) -> str | None:
-    """What the rollouts of one prompt in one step share, by the attributes of a trajectory; None: no prompt is known."""
+    """What the rollouts of one prompt in one step share, by their attributes; None: no prompt is known."""
     uid, sample, project, source = (
         word(attributes.get(name)) for name in ("uid", "sample_index", "project_name", "data_source")
     )
