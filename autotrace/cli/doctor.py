@@ -183,5 +183,4 @@ def _newest_run() -> None:
     parent = os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR
     if os.path.isdir(parent) and any(os.path.isdir(entry) for entry in os.scandir(parent)):
         click.echo("\nThe newest run:")
-        context = click.get_current_context()
-        context.invoke(status, named=(), everything=False, as_json=False)
+        click.get_current_context().invoke(status, named=(), everything=False, as_json=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import time
 import urllib.error
@@ -53,10 +54,8 @@ def retry_after(value: str | None) -> float | None:
     """Seconds of a ``Retry-After`` header, which holds a number or a date; None when it holds neither."""
     if not value:
         return None
-    try:
+    with contextlib.suppress(ValueError):
         return max(0.0, float(value))
-    except ValueError:
-        pass
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (TypeError, ValueError):

@@ -112,7 +112,7 @@ def _row(project: Project, id: str, trajectory: Trajectory, name: str, value: An
     return {
         "id": id,
         "project_id": project.id,
-        "weave_ref": project.call_ref(call_uuid(trajectory, trajectory.root.span_id)),
+        "weave_ref": f"weave:///{project.id}/call/{call_uuid(trajectory, trajectory.root.span_id)}",
         "feedback_type": f"wandb.runnable.{object_name(name)}",
         "runnable_ref": project.score(name),
         "payload": {"output": value},
