@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -139,10 +140,8 @@ def _other_project() -> Iterator[Finding]:
 def _versions() -> Iterator[str]:
     yield f"python {sys.version.split()[0]}"
     for name in dict.fromkeys((*DISTRIBUTIONS, *registry.distributions())):
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             yield f"{name} {version(name)}"
-        except PackageNotFoundError:
-            continue
 
 
 def _specs(options: Options) -> Finding:

@@ -87,11 +87,9 @@ def _create(
     rows: list[tuple[str, str, dict[str, Any]]] = []
     for id, (trajectory, name, value) in facts.items():
         try:
-            row = _row(project, id, trajectory, name, value)
+            rows.append((trajectory.trace_id, name, _row(project, id, trajectory, name, value)))
         except ClientError as error:
             reasons[trajectory.trace_id] = _why(name, error)
-            continue
-        rows.append((trajectory.trace_id, name, row))
     try:
         if rows:
             connection.post("/feedback/batch/create", msgspec.json.encode({"batch": [row for _, _, row in rows]}))
