@@ -23,8 +23,7 @@ def install() -> None:
     """Tell the recorder how to ask. Called once, right after ``torch`` was imported."""
     adapting.add(refusal=forward)
     try:
-        torch = importlib.import_module("torch")
-        compiler = getattr(torch, "compiler", None)
+        compiler = getattr(importlib.import_module("torch"), "compiler", None)
         calls.compiling = getattr(compiler, "is_compiling", None)  # torch >= 2.3; older ones have no such question
         if calls.compiling is not None:
             adapting.when_imported("torch._dynamo", _guard)

@@ -162,8 +162,7 @@ class _Batch(Follower):
         self._published = True
         _publish_tokenizer(getattr(trainer, "processing_class", None))
         args = getattr(trainer, "args", None)
-        loggers = getattr(args, "report_to", None) or ()
-        publish_runs(loggers, None, getattr(args, "run_name", None))
+        publish_runs(getattr(args, "report_to", None) or (), None, getattr(args, "run_name", None))
 
     def holds(self, call: RetainingCall, result: Any) -> bool:
         trainer = (call.arguments or {}).get("self")

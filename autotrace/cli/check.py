@@ -88,10 +88,8 @@ def _print(verdicts: Sequence[Verdict], source: Installed) -> None:
                 if one.library_absent and one.target.where.startswith(f"{file}:")
             )
             for library, count in absent.items():
-                out.print(
-                    Text(f"  skip  {library} {judged.reason} ({terminal.counted(count, 'target')})", style="dim"),
-                    soft_wrap=True,
-                )
+                skipped = f"  skip  {library} {judged.reason} ({terminal.counted(count, 'target')})"
+                out.print(Text(skipped, style="dim"), soft_wrap=True)
         if not judged.library_absent:
             _print_one(out, judged)
     counts = {state: sum(one.state == state for one in verdicts) for state in _MARKS}

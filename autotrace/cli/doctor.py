@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -139,10 +140,8 @@ def _other_project() -> Iterator[Finding]:
 def _versions() -> Iterator[str]:
     yield f"python {sys.version.split()[0]}"
     for name in dict.fromkeys((*DISTRIBUTIONS, *registry.distributions())):
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             yield f"{name} {version(name)}"
-        except PackageNotFoundError:
-            continue
 
 
 def _specs(options: Options) -> Finding:
@@ -183,5 +182,4 @@ def _newest_run() -> None:
     parent = os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR
     if os.path.isdir(parent) and any(os.path.isdir(entry) for entry in os.scandir(parent)):
         click.echo("\nThe newest run:")
-        context = click.get_current_context()
-        context.invoke(status, named=(), everything=False, as_json=False)
+        click.get_current_context().invoke(status, named=(), everything=False, as_json=False)

@@ -194,8 +194,7 @@ def overview(rows: Sequence[Any], reader: Reader) -> Tree:
             branches[step] = branches[row.run_id].add(_step(row))
         if prompt not in branches:
             branches[prompt] = branches[step].add(_prompt(row))
-        node = branches[prompt].add(_rollout(row))
-        _add_calls(node, reader, row)
+        _add_calls(branches[prompt].add(_rollout(row)), reader, row)
     return top
 
 

@@ -62,9 +62,8 @@ def open_path(context: click.Context, path: str, opens: bool) -> None:
 def _missing(reader: Reader) -> list[str]:
     missing = []
     for table, columns in RECORDED.items():
-        (counts,) = reader.sql(
-            f"SELECT {', '.join(f'count({column})' for column in columns.values())} FROM {table}"
-        ).rows()
+        counts_of = ", ".join(f"count({column})" for column in columns.values())
+        (counts,) = reader.sql(f"SELECT {counts_of} FROM {table}").rows()
         missing += [name for name, count in zip(columns, counts, strict=True) if not count]
     return missing
 
@@ -97,9 +96,8 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
     except OSError as error:
         raise terminal.fail(f"the recorded run cannot be copied: {error}") from None
     out, shown = terminal.console(), shlex.quote(str(folder))
-    out.print(
-        line(f"A recorded run of a veRL agent that answers questions about jam sales with SQL: {shown}"), soft_wrap=True
-    )
+    told = f"A recorded run of a veRL agent that answers questions about jam sales with SQL: {shown}"
+    out.print(line(told), soft_wrap=True)
     out.print(Text("\n") + line(f"$ autotrace diagnose {shown}", "bold"), soft_wrap=True)
     context.invoke(diagnose, named=(str(folder),))
     worst = Status.read(folder).found.trace_id[:12]

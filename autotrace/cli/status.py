@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -107,7 +107,7 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
                 continue
         table.add_row(
             line(key),
-            _joined(states),
+            Text(", ").join(Text(state, style=STATE_STYLE.get(state, "")) for state in states),
             Text(f"{target.calls:,}" if target.calls else ""),
             Text(str(target.processes or "")),
             line(f"no process imported its module ({own[key]})" if unseen and key in own else _where(target)),
@@ -131,10 +131,6 @@ def _where(target: TargetStatus) -> str:
     more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
     outside = ["called outside of a trajectory"] if target.outside else []
     return "; ".join([*outside, *target.reasons[:SHOWN], *names[:SHOWN], *more])
-
-
-def _joined(states: Sequence[str]) -> Text:
-    return Text(", ").join(Text(state, style=STATE_STYLE.get(state, "")) for state in states)
 
 
 def _about(out: Console, source: Source, current: Status, plan: Plan | None) -> None:

@@ -65,11 +65,8 @@ class SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """See ``Console``."""
         for segment in super().render(renderable, options):
-            yield (
-                segment
-                if segment.control or not UNSAFE.search(segment.text)
-                else Segment(safe(segment.text), segment.style)
-            )
+            unsafe = not segment.control and UNSAFE.search(segment.text)
+            yield Segment(safe(segment.text), segment.style) if unsafe else segment
 
 
 def console(*, stderr: bool = False) -> Console:

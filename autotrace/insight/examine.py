@@ -8,7 +8,6 @@ from itertools import islice
 from autotrace.insight import registry
 from autotrace.insight.evidence import Evidence, LLMCall, fingerprint, whole
 from autotrace.insight.families.responses import rendered_anew
-from autotrace.insight.families.tokens import shared_prefix
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.chains import tree_of
@@ -59,7 +58,7 @@ def _turn(evidence: Evidence, call: LLMCall) -> Turn:
         response=span.response_tokens,
         finish=call.finish,
         last=call.last,
-        shared=shared_prefix(evidence, call),
+        shared=span.prompt_keep if span.prompt_base is not None else 0,
         cached=whole(figures.get("cached_tokens")),
         weights=whole(figures.get("weight_version")),
         seconds=None if duration is None else round(duration / 1e9, 6),

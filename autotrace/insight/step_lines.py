@@ -77,6 +77,7 @@ def line(
     groups = Step(step.number, [record for record in records if not record.validate], step.settings).groups
     judged = [group for group in groups if len(group.rewards) > 1]
     causes = Counter(cause(group, step) for group in judged if group.is_flat)
+    failed = [record for record in records if record.status not in ("OK", "OPEN")]
     done = [record for record in records if record.profile.turns]
     mismatch = sorted(value for record in records if (value := number(record.facts.get("mismatch_mean"))) is not None)
     return StepLine(
@@ -85,7 +86,7 @@ def line(
         data_source=data_source,
         trajectories=len(records),
         open=sum(record.status == "OPEN" for record in records),
-        failed=sum(record.status not in ("OK", "OPEN") for record in records),
+        failed=len(failed),
         groups=len(judged),
         flat=sum(causes.values()),
         all_right=causes["all right"],
@@ -94,9 +95,7 @@ def line(
         reward_std=None if mean is None else math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores)),
         reward_parts=_parts(records),
         truncated=sum(record.truncated for record in done) / len(done) if done else None,
-        errors=dict(
-            Counter(_class(record) for record in records if record.status not in ("OK", "OPEN")).most_common(5)
-        ),
+        errors=dict(Counter(map(_class, failed)).most_common(5)),
         tool_errors=_tool_errors(records),
         turns_mean=_mean([len(record.profile.turns) for record in done]),
         tokens_mean=_mean([generated for record in done if (generated := _generated(record)) is not None]),

@@ -55,14 +55,10 @@ class Setting(click.Option):
         """The variable that is set, if any."""
         return next((name for name in self.variables if os.environ.get(name, "").strip()), None)
 
-    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """The variable's text."""
-        variable = self.variable_given()
-        return None if variable is None else os.environ[variable].strip()
-
     def value_from_envvar(self, ctx: click.Context) -> Any:
         """The variable's text, or the texts in it."""
-        text = self.resolve_envvar_value(ctx)
+        variable = self.variable_given()
+        text = None if variable is None else os.environ[variable].strip()
         return text.split(self.separator) if text is not None and self.multiple else text
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:

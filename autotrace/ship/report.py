@@ -41,12 +41,6 @@ def chosen_backends(info: RunInfo, settings: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys([str(backend), *(name for name in info.backends if name == registry.TABLES)]))
 
 
-def remember_backends(info: RunInfo, backends: list[str], settings: Mapping[str, Any]) -> None:
-    """``backends`` are those of the run from now on, because veRL's ``settings`` say so."""
-    info.backends = backends
-    info.origins = {**info.origins, "backends": origin_of(settings, "backend")}
-
-
 def origin_of(settings: Mapping[str, Any], name: str) -> str:
     """Where a setting of veRL's came from, as ``autotrace status`` shows it."""
     return f"veRL's {settings.get('key', VERL_TRACE)}.{name}"

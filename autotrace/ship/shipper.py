@@ -28,7 +28,7 @@ from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.live_findings import LiveFindings
 from autotrace.ship.pace import Pace
 from autotrace.ship.process import MainProcess
-from autotrace.ship.report import StatusFile, chosen_backends, remember_backends
+from autotrace.ship.report import StatusFile, chosen_backends, origin_of
 from autotrace.ship.retention import Retention, restore
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.state import Memory, State
@@ -158,7 +158,8 @@ class Shipper:
                 f"autotrace ship {self.info.run_id} --backend {backends[0]}"
             )
             return False
-        remember_backends(self.info, backends, settings)
+        self.info.backends = backends
+        self.info.origins = {**self.info.origins, "backends": origin_of(settings, "backend")}
         self.info.write(self.run_folder)
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import time
 import urllib.error
@@ -28,11 +29,8 @@ def probe(url: str, setting: str) -> Health:
         with urllib.request.urlopen(_request(url), timeout=TIMEOUT) as answer:
             return Health(True, f"{shown} answers {answer.status}")
     except urllib.error.HTTPError as error:
-        if error.code in (401, 403):
-            return Health(
-                False, f"{shown} answers {error.code} (it rejected the credentials, or this name of the host)"
-            )
-        return Health(error.code < 500, f"{shown} answers {error.code}")
+        refused = " (it rejected the credentials, or this name of the host)" if error.code in (401, 403) else ""
+        return Health(error.code < 500 and not refused, f"{shown} answers {error.code}{refused}")
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         return Health(False, f"{shown} does not answer: {reason}; start the server or change {setting}")
@@ -53,10 +51,8 @@ def retry_after(value: str | None) -> float | None:
     """Seconds of a ``Retry-After`` header, which holds a number or a date; None when it holds neither."""
     if not value:
         return None
-    try:
+    with contextlib.suppress(ValueError):
         return max(0.0, float(value))
-    except ValueError:
-        pass
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (TypeError, ValueError):

@@ -260,8 +260,7 @@ def end_of(trajectory: Trajectory, span: Span) -> int:
     """End of ``span``, or, for one that never ended, the latest time in the trajectory (nanoseconds)."""
     if span.end_ns is not None:
         return span.end_ns
-    last = max([span.start_ns, *(other.end_ns or other.start_ns for other in trajectory.spans)])
-    return max(last, span.start_ns)
+    return max([span.start_ns, *(other.end_ns or other.start_ns for other in trajectory.spans)])
 
 
 def group_of(attributes: Mapping[str, Any]) -> str | None:

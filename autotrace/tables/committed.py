@@ -74,7 +74,7 @@ class Committed(Source):
         self._snapshot, self._files = asked_again(self._look)
         if self._files == before:
             return False
-        self._let_go()
+        Committed.close(self)
         return True
 
     @property
@@ -207,9 +207,6 @@ class Committed(Source):
 
     def close(self) -> None:
         """See ``Source``."""
-        self._let_go()
-
-    def _let_go(self) -> None:
         if "_database" in self.__dict__:
             self._database.close()
             del self._database

@@ -311,8 +311,7 @@ class Views:
                 whole.append(source)
         put(self.database, name, columns, chain.from_iterable(there))
         if whole:
-            made = self._assembled(table, columns, steps, whole)
-            self.database.register("made", made)
+            self.database.register("made", self._assembled(table, columns, steps, whole))
             self.database.execute(f"INSERT INTO {name} BY NAME SELECT * FROM made")
             self.database.unregister("made")
         return name

@@ -43,7 +43,8 @@ def hanging(reader: Reader, now_ns: int | None = None) -> dict[str, Mark]:
     for row in reader.select(begun, ("trace_id",), limit=MAX_OPEN):
         with contextlib.suppress(Gone, KeyError):
             trajectory = reader.load(row.trace_id, texts=False)
-            inside = _innermost(trajectory)
+            # the open call that began last
+            inside = next((span for span in reversed(trajectory.spans) if span.status == OPEN), trajectory.root)
             seconds = (now - inside.start_ns) / 1e9
             if inside.status != OPEN or seconds < SECONDS:
                 continue
@@ -56,11 +57,6 @@ def hanging(reader: Reader, now_ns: int | None = None) -> dict[str, Mark]:
                 note = f"in {name} for {seconds:,.0f} s"
                 found[row.trace_id] = Mark("AT-HUNG", trajectory.turns or None, None, note, name)
     return found
-
-
-def _innermost(trajectory: Trajectory) -> Span:
-    """The open call that began last."""
-    return next((span for span in reversed(trajectory.spans) if span.status == OPEN), trajectory.root)
 
 
 def _tool_around(trajectory: Trajectory, inside: Span) -> Span:

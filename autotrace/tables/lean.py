@@ -6,8 +6,9 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
+from typing import Any
 
 
 class _Absent:
@@ -23,10 +24,14 @@ class _Absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-@contextmanager
-def absent(*names: str) -> Iterator[None]:
+def absent(*names: str) -> AbstractContextManager[None]:
     """What this thread imports finds none of ``names`` that is not imported already."""
-    finder = _Absent(names)
+    return asked_first(_Absent(names))
+
+
+@contextmanager
+def asked_first(finder: Any) -> Iterator[None]:
+    """Within, imports ask ``finder`` before all others."""
     sys.meta_path.insert(0, finder)
     try:
         yield

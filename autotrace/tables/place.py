@@ -69,8 +69,7 @@ def root_of(given: str) -> str:
 
 def segment(name: str | None, empty: str) -> str:
     """``name`` as the name of a folder that every reader and file system takes."""
-    safe = re.sub(r"[^A-Za-z0-9.-]+", "-", name or "").strip(".-")[:100]
-    return safe or empty
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", name or "").strip(".-")[:100] or empty
 
 
 PART = ".part"

@@ -128,8 +128,7 @@ class Reader:
 
     def rows(self, name: str, columns: Sequence[str], where: str = "true", values: Sequence[Any] = ()) -> Iterator[Any]:
         """These columns of the table ``name``, where ``where`` (SQL, never user input) is true, in no order."""
-        table = known(name)
-        view = self.views.provide(table, columns, None)
+        view = self.views.provide(known(name), columns, None)
         listed = ", ".join(f'"{column}"' for column in columns)
         cursor = self.views.database.cursor()
         try:

@@ -48,9 +48,7 @@ class Tables:
             import polars
         except ImportError as error:
             raise missing("polars") from error
-        frame = polars.from_arrow(self.table(name, step=step, columns=columns))
-        assert isinstance(frame, polars.DataFrame)
-        return frame
+        return polars.DataFrame(self.table(name, step=step, columns=columns))
 
     def to_pandas(
         self, name: str = "trajectories", *, step: int | None = None, columns: Sequence[str] | None = None

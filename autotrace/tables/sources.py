@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -144,7 +145,5 @@ def stored_info(run_id: str, start_ns: int | None) -> RunInfo:
 def assembled(source: Source, steps: Steps | None, texts: bool) -> Iterator[Trajectory]:
     """Those that are in no file and still there."""
     for trace_id in source.ids(steps):
-        try:
+        with contextlib.suppress(Gone):
             yield source.load(trace_id, texts=texts)
-        except Gone:
-            continue

@@ -40,8 +40,7 @@ class Times:
 
     def measured(self) -> dict[str, float]:
         """The times that are not None, by name."""
-        values = {name: getattr(self, name) for name in PARTS}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name in PARTS if (value := getattr(self, name)) is not None}
 
 
 PARTS = tuple(field.name for field in fields(Times))

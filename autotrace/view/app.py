@@ -41,12 +41,10 @@ def hits(run: OpenRun, words: str) -> Iterator[bytes]:
     ``{done, of}``. ``words`` are found in any case."""
     pattern = re.compile(re.escape(words), re.IGNORECASE)
     rows = run.read(lambda reader: candidates(reader, reader.select(columns=("trace_id",)), pattern))
-    for start in range(0, len(rows), AT_ONCE):
+    for start in range(0, len(rows) or 1, AT_ONCE):  # the last word is there of no rows, too
         chosen = rows[start : start + AT_ONCE]
         yield from map(_line, run.read(lambda reader, chosen=chosen: list(_found(reader, chosen, pattern))))  # type: ignore[misc]
         yield _line({"done": start + len(chosen), "of": len(rows)})
-    if not rows:
-        yield _line({"done": 0, "of": 0})
 
 
 def _line(value: dict[str, Any]) -> bytes:

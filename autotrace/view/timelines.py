@@ -27,8 +27,7 @@ Part = tuple[int, float, float]
 
 def lanes(reader: Reader, step: int) -> dict[str, Any]:
     """The rollouts of a training step: see ``of_rollouts``. If more than ``MOST``, the longest of them."""
-    training = condition(f"step = {step} and not validate")
-    rows = reader.select(training, ("trace_id", "duration_s"))
+    rows = reader.select(condition(f"step = {step} and not validate"), ("trace_id", "duration_s"))
     rows.sort(key=lambda row: -(row.duration_s or float("inf")))
     found = [rollout(one) for _, one in reader.each(rows[:MOST], texts=False) if one is not None]
     return of_rollouts(found, len(rows) - MOST)

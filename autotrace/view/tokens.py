@@ -56,8 +56,7 @@ def packed(trajectory: Trajectory, decode: DecodeOf, *, short: bool = False) -> 
         )
         ids.extend(tokens)
         pieces.extend(of(span.key).of(tokens))
-        given = span.logprobs if kind == MODEL else None
-        logprobs.extend(_filled(given, len(tokens), MISSING))
+        logprobs.extend(_filled(span.logprobs if kind == MODEL else None, len(tokens), MISSING))
         for name, values in trainers.items():
             values.extend(_filled(_TRAINERS[name](span) if kind == MODEL else None, len(tokens), MISSING))
         own = (span.loss_mask or masks.get(span.span_id) or span.response_mask or ()) if kind == MODEL else ()

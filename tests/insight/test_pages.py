@@ -84,7 +84,7 @@ def test_another_packages_detector_is_asked_and_one_that_fails_disturbs_nobody(o
     assert missing.name == "missing"
 
 
-@pytest.mark.parametrize("fault", ["shared_prefix", "tree_of", "rendered_anew"])
+@pytest.mark.parametrize("fault", ["fingerprint", "tree_of", "rendered_anew"])
 def test_a_fault_in_what_is_kept_beside_the_marks_costs_no_mark(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*given: object) -> None:
         raise RuntimeError("a shape that nobody thought of")

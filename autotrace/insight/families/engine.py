@@ -93,10 +93,8 @@ def weights(step: Step, history: History) -> Iterator[Hit]:
     answered = [(record, known) for record in step.training if (known := versions(record))]
     for record, known in answered:
         if known[-1] - known[0] >= SPREAD or (len(known) > 1 and step.is_sync):
-            turn = next(
-                (n for n, turn in enumerate(record.profile.turns, 1) if turn.weights not in (None, known[0])), None
-            )
-            yield Hit("AT-WEIGHTS-MIXED", record, turn, None, f"versions {known[0]} to {known[-1]}")
+            others = (n for n, turn in enumerate(record.profile.turns, 1) if turn.weights not in (None, known[0]))
+            yield Hit("AT-WEIGHTS-MIXED", record, next(others, None), None, f"versions {known[0]} to {known[-1]}")
     if step.number is None or step.number < 0 or not answered:
         return
     allowed = 0 if step.is_sync else step.settings.max_off_policy_threshold

@@ -90,9 +90,8 @@ def alike(group: Group, step: Step) -> Iterator[Hit]:
     for answers, count in said.most_common(1):
         if count >= 2 and count * 2 >= len(group.records):
             same = [record for record in group.records if record.profile.answers == answers]
-            yield from (
-                Hit("AT-DUPLICATE-ROLLOUTS", record, 1, note=f"{count} of {len(group.records)}") for record in same
-            )
+            note = f"{count} of {len(group.records)}"
+            yield from (Hit("AT-DUPLICATE-ROLLOUTS", record, 1, note=note) for record in same)
 
 
 def incomplete(step: Step, history: History) -> Iterator[Hit]:

@@ -126,9 +126,8 @@ def preempted(step: Step, history: History) -> Iterator[Hit]:
     for record in step.records:
         number = next((n for n, turn in enumerate(record.profile.turns, 1) if turn.preempted), None)
         if number is not None:
-            hits.append(
-                Hit("AT-PREEMPTED", record, number, None, f"{record.profile.turns[number - 1].preempted} times")
-            )
+            note = f"{record.profile.turns[number - 1].preempted} times"
+            hits.append(Hit("AT-PREEMPTED", record, number, note=note))
     if hits and len(hits) > PREEMPTED_SHARE * turns:
         yield from hits
 

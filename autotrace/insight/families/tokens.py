@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
+from autotrace.insight.evidence import AS_ASKED, CUT, Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
@@ -28,11 +28,6 @@ CODES = (
 
 
 # -- prompts that do not continue -------------------------------------------------------------------------------------
-
-
-def shared_prefix(evidence: Evidence, call: LLMCall) -> int:
-    """Tokens that a prompt has in common with an earlier call's prompt and answer, as they were recorded."""
-    return call.span.prompt_keep if call.span.prompt_base is not None else 0
 
 
 def retokenised(evidence: Evidence) -> Iterator[Mark]:

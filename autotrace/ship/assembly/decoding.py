@@ -210,8 +210,7 @@ class _Tokenizer:
         sources = []
         blob = bind.get("blob")
         if isinstance(blob, str) and blob and "/" not in blob and not blob.startswith("."):
-            copy = self._run_folder / layout.BLOBS / blob
-            sources.append(str(copy))
+            sources.append(str(self._run_folder / layout.BLOBS / blob))
         path = bind.get("path")
         if isinstance(path, str) and path and (self._own or not os.path.lexists(path)):  # else a name on the hub
             sources.append(path)

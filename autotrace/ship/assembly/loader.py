@@ -270,6 +270,5 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
 
 def anchor(state: State, process: str, header: Header) -> int:
     """Nanoseconds from a segment's monotonic clock to the wall clock: one for all processes of a boot."""
-    key = f"anchor:{header.boot_id or process}"
-    remembered = state.meta(key)
+    remembered = state.meta(f"anchor:{header.boot_id or process}")
     return header.wall_ns - header.mono_ns if remembered is None else int(remembered)

@@ -200,8 +200,7 @@ def _from_file(path: Path) -> Any:
 def _decode_with(tokenizer: Any, much: bool) -> Decode:
     """Of a Rust tokenizer."""
     samples = sequences(tokenizer.get_vocab_size(with_added_tokens=True))
-    quick = byte_level.decoder(tokenizer, samples, much=much)
-    return quick or _asking(tokenizer)
+    return byte_level.decoder(tokenizer, samples, much=much) or _asking(tokenizer)
 
 
 def _asking(tokenizer: Any) -> Decode:

@@ -3,6 +3,7 @@ stand beside the trainer's own metrics, and what was recorded of these."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import time
@@ -110,12 +111,10 @@ class Reporting:
         posts = [_Post(TABLES, self._tables)]
         for name in backends:
             memory = Memory(self._state, f"backend:{name}:")
-            try:
+            with contextlib.suppress(registry.BackendError, ImportError):  # said where the sink is made
                 reporter = registry.usable(name).reporter(self._info, self._run_folder, memory)
-            except (registry.BackendError, ImportError):  # said where the sink is made
-                continue
-            if reporter is not None:
-                posts.append(_Post(name, reporter))
+                if reporter is not None:
+                    posts.append(_Post(name, reporter))
         return posts
 
     def replace(self, backends: Iterable[str]) -> None:

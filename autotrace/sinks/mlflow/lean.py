@@ -11,13 +11,12 @@ from __future__ import annotations
 import importlib
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from autotrace.tables.lean import absent
+from autotrace.tables.lean import absent, asked_first
 
 LIBRARIES = ("numpy", "pandas", "polars", "pyarrow", "pygments", "scipy")
 _GATEWAY = "fastapi"
@@ -38,7 +37,7 @@ def import_entities() -> None:
         if "mlflow" in sys.modules:
             return
         try:
-            with absent(*LIBRARIES, _GATEWAY), _as_if_alone():
+            with absent(*LIBRARIES, _GATEWAY), asked_first(_Alone):
                 importlib.import_module(_ENTITIES)
         except Exception:  # of a release that cannot be imported so
             _import_rest()
@@ -90,13 +89,3 @@ class _Alone:
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
-
-
-@contextmanager
-def _as_if_alone() -> Iterator[None]:
-    finder = _Alone()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)

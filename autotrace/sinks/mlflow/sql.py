@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from autotrace.sinks.mlflow.tables import TableWriter
 
+T = TypeVar("T")
 MAX_TRACES = 1_000
 """In one transaction: short ones are written several times as fast then."""
 _PASSING = ("TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED")
@@ -108,8 +109,7 @@ class SqlStore:
     def issue(self, experiment_id: str, issue: Issue) -> str | None:
         """See ``Store``."""
         if self._tables is not None:
-            found: str | None = self._do(self._tables.issue, experiment_id, issue)
-            return found
+            return self._do(self._tables.issue, experiment_id, issue)
         return self._do(self._issue, experiment_id, issue) if hasattr(self._store, "create_issue") else None
 
     def _issue(self, experiment_id: str, issue: Issue) -> str:
@@ -140,8 +140,7 @@ class SqlStore:
         """See ``Store``."""
         if self._tables is None:
             return deliveries
-        left: Sequence[Delivery] = self._do(self._tables.write, experiment_id, deliveries, run_id)
-        return left
+        return self._do(self._tables.write, experiment_id, deliveries, run_id)
 
     def log_spans(self, experiment_id: str, spans: Sequence[MlflowSpan], run_id: str | None) -> None:
         """See ``Store``."""
@@ -191,7 +190,7 @@ class SqlStore:
         """See ``Store``."""
         put_text(self._do(lambda: self._store.get_run(run_id)).info.artifact_uri, path, text)
 
-    def _do(self, call: Any, *args: Any) -> Any:
+    def _do(self, call: Callable[..., T], *args: Any) -> T:
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import OperationalError, SQLAlchemyError
 

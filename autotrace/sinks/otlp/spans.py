@@ -299,8 +299,7 @@ def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
     parts: list[dict[str, Any]] = []
     if message.get("reasoning_content"):
         parts.append({"type": "reasoning", "content": message["reasoning_content"]})
-    for piece in content if isinstance(content, list) else [content] if content else []:
-        parts.append(_part(piece))
+    parts += map(_part, content if isinstance(content, list) else [content] if content else [])
     for call in message.get("tool_calls") or []:
         function = call.get("function", call) if isinstance(call, dict) else {"name": str(call)}
         named = {"id": call.get("id") if isinstance(call, dict) else None, "name": function.get("name")}

@@ -289,10 +289,5 @@ class Project:
         name = object_name(name)
         if name not in self._objects:
             val = {"name": name, "description": "A fact about a trajectory, recorded by autotrace."}
-            digest = self._create(name, val)
-            self._objects[name] = f"weave:///{self.id}/object/{name}:{digest}"
+            self._objects[name] = f"weave:///{self.id}/object/{name}:{self._create(name, val)}"
         return self._objects[name]
-
-    def call_ref(self, call_id: str) -> str:
-        """Reference of a call."""
-        return f"weave:///{self.id}/call/{call_id}"

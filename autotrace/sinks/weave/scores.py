@@ -87,11 +87,9 @@ def _create(
     rows: list[tuple[str, str, dict[str, Any]]] = []
     for id, (trajectory, name, value) in facts.items():
         try:
-            row = _row(project, id, trajectory, name, value)
+            rows.append((trajectory.trace_id, name, _row(project, id, trajectory, name, value)))
         except ClientError as error:
             reasons[trajectory.trace_id] = _why(name, error)
-            continue
-        rows.append((trajectory.trace_id, name, row))
     try:
         if rows:
             connection.post("/feedback/batch/create", msgspec.json.encode({"batch": [row for _, _, row in rows]}))
@@ -112,7 +110,7 @@ def _row(project: Project, id: str, trajectory: Trajectory, name: str, value: An
     return {
         "id": id,
         "project_id": project.id,
-        "weave_ref": project.call_ref(call_uuid(trajectory, trajectory.root.span_id)),
+        "weave_ref": f"weave:///{project.id}/call/{call_uuid(trajectory, trajectory.root.span_id)}",
         "feedback_type": f"wandb.runnable.{object_name(name)}",
         "runnable_ref": project.score(name),
         "payload": {"output": value},

@@ -81,9 +81,8 @@ class WeaveSink:
             try:
                 project = self._open(name)
                 reasons |= self._calls(project, group)
-                reasons |= self._facts(
-                    project, [trajectory for trajectory in group if trajectory.trace_id not in reasons]
-                )
+                stored = [trajectory for trajectory in group if trajectory.trace_id not in reasons]
+                reasons |= self._facts(project, stored)
             except ClientError as error:
                 raise Refused(f"W&B rejected a request: {error}") from None
         if reasons:
