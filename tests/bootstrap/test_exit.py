@@ -115,7 +115,7 @@ def test_a_daemon_thread_that_goes_on_recording_does_not_hold_the_exit(place: Pl
     )
     found = place.launch(["python", "-c", code], ["--spec", "spec.yaml", "--drain-timeout", "30"])
     assert found.returncode == 0
-    assert "traces -> jsonl" in found.stderr, found.stderr
+    assert "trajectories -> jsonl" in found.stderr, found.stderr
 
 
 def test_a_host_that_clears_its_environment_is_waited_for(place: Place) -> None:
