@@ -44,23 +44,35 @@ _ABOUT = ("processes", "reports", "binds")
 
 def _keep_about(state: State, run_folder: Path) -> None:
     """Write down what segments say beside trajectories, before they go."""
-    about = {name: list(map(tuple, state.db.execute(f"SELECT * FROM {name}"))) for name in _ABOUT}
+    about = {name: list(map(dict, state.db.execute(f"SELECT * FROM {name}"))) for name in _ABOUT}
     with contextlib.suppress(OSError):  # on a full disk the state alone has it: that segments go makes room
         files.replace(run_folder / layout.ABOUT, msgspec.msgpack.encode(about))
         sync(run_folder / layout.ABOUT)
 
 
 def _restore_about(state: State, run_folder: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        about = msgspec.msgpack.decode(files.read(run_folder, layout.ABOUT), type=dict[str, list[list[Any]]])
+    state.db.execute("SAVEPOINT about")
+    try:
+        about = msgspec.msgpack.decode(files.read(run_folder, layout.ABOUT), type=dict[str, list[dict[str, Any]]])
         for name in _ABOUT:
-            for row in about.get(name, ()):
-                state.db.execute(f"INSERT OR REPLACE INTO {name} VALUES ({', '.join('?' * len(row))})", row)
+            columns = [column["name"] for column in state.db.execute(f"PRAGMA table_info({name})")]
+            for row in about[name]:
+                given = [column for column in columns if column in row]
+                for blob in (row[column] for column in given if isinstance(row[column], bytes)):
+                    msgspec.msgpack.decode(blob, type=dict[str, Any])
+                sql = f"INSERT OR REPLACE INTO {name} ({', '.join(given)}) VALUES ({', '.join('?' * len(given))})"
+                state.db.execute(sql, [row[column] for column in given])
+    except FileNotFoundError:
+        pass
+    except (OSError, LookupError, msgspec.MsgspecError, sqlite3.Error) as error:  # trajectories do not depend on it
+        state.db.execute("ROLLBACK TO about")
+        _log.warning("%s cannot be read: %s", layout.ABOUT, error)
+    state.db.execute("RELEASE about")
 
 
 def restore(state: State, run_folder: Path) -> None:
     """Fill ``state``, if it is new, with what the tables have. Raises ``OSError`` or ``QueryError``."""
-    if state.count("SELECT EXISTS (SELECT 1 FROM segments)"):
+    if state.count("SELECT EXISTS (SELECT 1 FROM segments) OR EXISTS (SELECT 1 FROM traces)"):
         return
     from autotrace.ship.index.summary import summarise  # with all detectors, which commands do without
 

@@ -49,8 +49,8 @@ BESIDE = (
 """Columns that conditions and commands have beside those of ``trajectories``."""
 _FACT = {
     "float64": "any_value(number) FILTER (name = '{}')",
-    "int64": "any_value(CAST(number AS BIGINT)) FILTER (name = '{}')",
-    "json": "any_value(value) FILTER (name = '{}')",
+    "int64": "any_value(TRY_CAST(trunc(number) AS BIGINT)) FILTER (name = '{}')",
+    "json": "any_value(value) FILTER (name = '{}' AND value NOT IN ('{{}}', '[]', 'null'))",
     "string": "any_value(json_extract_string(value, '$')) FILTER (name = '{}')",
     "bool": "any_value(value = 'true') FILTER (name = '{}' AND value IN ('true', 'false'))",
 }
@@ -63,7 +63,7 @@ _KNOWN = {
         f" list(CAST(value AS JSON)) FILTER (name != '{GROUP_FINDINGS}')))"
     ),
 }
-_NEWER = "CASE WHEN late.version > one.version THEN late.{0} ELSE coalesce({1}, late.{0}) END"
+_NEWER = "CASE WHEN late.version > one.version THEN late.{0} ELSE {1} END"
 _LATEST = {
     "findings": (
         "CASE WHEN late.version > one.version AND len(late.findings) > 0"
@@ -260,11 +260,15 @@ class Views:
 
     def _rows(self, name: str) -> str:
         """SQL for all rows of the table ``name`` that are in files; empty: there are none."""
+        parts = [f"SELECT * FROM {files}" for files in self._forms(name)]
+        return f"({' UNION ALL BY NAME '.join(parts)})" if parts else ""
+
+    def _forms(self, name: str) -> list[str]:
+        """The same for the files of each form."""
         of_form: dict[int, list[str]] = {}
         for source in self._sources:
             of_form.setdefault(source.form(name), []).extend(source.files(name))
-        parts = [f"SELECT * FROM {read(files, form)}" for form, files in of_form.items() if files]
-        return f"({' UNION ALL BY NAME '.join(parts)})" if parts else ""
+        return [read(files, form) for form, files in of_form.items() if files]
 
     def _present(self, rows: str) -> set[str]:
         """The columns that ``rows`` have: those of an earlier release lack some."""
@@ -273,19 +277,19 @@ class Views:
     def _with_facts(self, found: str, columns: Sequence[Column]) -> str:
         """The trajectories ``found`` with the facts that came after they were written."""
         rows = self._rows("facts")
-        present = self._present(self._rows(TRAJECTORIES.name))
+        forms = list(map(self._present, self._forms(TRAJECTORIES.name)))
+        present, in_all = set[str]().union(*forms), set.intersection(*forms)
         names = [column.name for column in columns if column.name in _KNOWN]
         if not rows or not names:
             return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
-        forms = {source.form(TRAJECTORIES.name) for source in self._sources if source.files(TRAJECTORIES.name)}
-        in_row = "facts" not in names and forms == {TRAJECTORIES.form}  # what was known at first; else it may lack some
-        later = " WHERE version > 1" if in_row else ""
+        later = " WHERE version > 1" if in_all.issuperset(names) else ""  # what was known at first is in the row itself
         known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in names)
         facts = (
             f"SELECT trace_id, any_value(version) AS version, {known} FROM (SELECT * FROM {rows} AS one{later}"
             " QUALIFY version = max(version) OVER (PARTITION BY trace_id)) GROUP BY trace_id"
         )
-        written = {column.name: f"one.{column.name}" if column.name in present else "NULL" for column in columns}
+        written = {name: f"one.{name}" if name in present else "NULL" for name in names}
+        written |= {name: f"coalesce({written[name]}, late.{name})" for name in names if name not in in_all}
         shown = ", ".join(
             _LATEST.get(column.name, _NEWER).format(column.name, written[column.name]) + f' AS "{column.name}"'
             if column.name in names

@@ -169,7 +169,7 @@ def _decoded(value: Any, depth: int = 8) -> Any:
     """``value`` with its texts decoded that are JSON objects."""
     if isinstance(value, str) and value.startswith("{"):
         try:
-            value = json.loads(value)
+            value = json.loads(value, parse_constant=str)  # else NaN would be written as null is
         except (ValueError, RecursionError):
             return value
     if isinstance(value, dict) and depth:

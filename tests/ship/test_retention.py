@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from autotrace.config.plan import Plan, Settings
@@ -156,6 +157,28 @@ def test_a_lost_state_is_made_again_of_the_tables(tmp_path: Path) -> None:
         trace: one["facts"] for trace, one in lines.items()
     }
     assert again == lines
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        b"garbage", b"", msgspec.msgpack.encode({}),
+        msgspec.msgpack.encode({"processes": [{}], "reports": [], "binds": []}),
+        msgspec.msgpack.encode({"processes": [{"process": "a", "of_a_later_release": 1}], "reports": [], "binds": []}),
+        msgspec.msgpack.encode({"processes": [], "reports": [], "binds": [{"id": 1, "name": "config", "value": b"?"}]}),
+    ],
+    ids=range(6),
+)  # fmt: skip
+def test_trajectories_come_back_whatever_is_said_beside_them(tmp_path: Path, about: bytes) -> None:
+    folder = planned(recorded(tmp_path, "run"))
+    ship(folder, once=True)
+    before = everything(folder)
+    (folder / layout.ABOUT).write_bytes(about)
+    for path in [*folder.glob("state.db*"), folder / "trajectories.jsonl"]:
+        path.unlink()
+    for _ in range(2):  # what was restored is restored once
+        assert ship(folder, once=True).state == "done"
+        assert everything(folder) == before and delivered(folder).keys() == before.keys()
 
 
 def test_a_segment_stays_while_its_trajectories_are_not_in_the_tables(

@@ -9,7 +9,10 @@ from typing import Any
 from autotrace.run.status import Status
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
+from autotrace.tables.conditions import condition
+from autotrace.tables.writer import Tables
 from tests.ship.spools import Process, new_run
+from tests.tables.test_writer import RUN, made
 
 
 def asked(run: Path, sql: str) -> list[dict[str, Any]]:
@@ -61,3 +64,13 @@ def test_open_trajectories_are_counted_by_the_same_rules(tmp_path: Path) -> None
     whole = asked(run, "SELECT llm_calls, tool_calls, status, finish_reasons FROM trajectories")
     assert quick == [{"llm_calls": 1, "tool_calls": 1, "status": "OPEN"}]
     assert [quick[0] | {"finish_reasons": whole[0]["finish_reasons"]}] == whole
+
+
+def test_a_fact_has_one_value_whatever_else_is_asked(tmp_path: Path) -> None:
+    Tables(tmp_path, RUN).write([made(reward_extra_info={}, num_turns=3), made(sample=18)])
+    Tables(tmp_path, RUN).write([made(sample=18, version=2, num_turns=1e30)])
+    reader = of_run(tmp_path)
+    for beside in ((), ("facts",)):
+        (row,) = reader.select(condition("num_turns is not null"), ("num_turns", "reward_extra_info", *beside))
+        assert (row.num_turns, row.reward_extra_info) == (3, None)
+    reader.close()

@@ -138,7 +138,7 @@ class Delivery(Couriers):
 
     def unfinished(self) -> list[Courier | Remote]:
         """Those that still have something to deliver, except for those that wait for another one of them."""
-        return [c for c in self if c.busy or self._queue.next(c.name, 1, c.share, after=c.after)]
+        return [c for c in self if c.busy or self._queue.waits(c.name, c.share, c.after)]
 
     def notes(self) -> list[str]:
         """Notes for the user."""

@@ -90,6 +90,14 @@ class DeliveryQueue:
         wanted = ((row[0], row[1]) for row in rows if row[0] in share and row[0] not in without)
         return list(itertools.islice(wanted, limit))
 
+    def waits(self, backend: str, share: Share, after: str) -> bool:
+        """Whether ``next`` has something: asked often, it sorts nothing."""
+        sql = (
+            "SELECT trace_id FROM queue q WHERE backend = ? AND NOT EXISTS"
+            " (SELECT 1 FROM queue e WHERE e.backend = ? AND e.trace_id = q.trace_id)"
+        )
+        return any(trace_id in share for (trace_id,) in self._db.execute(sql, (backend, after)))
+
     def current(self, backend: str, trace_ids: Iterable[str]) -> list[tuple[str, int]]:
         """Those of ``trace_ids`` that still wait, with the version that does."""
         sql = "SELECT trace_id, version FROM queue WHERE backend = ? AND trace_id = ?"
