@@ -122,7 +122,7 @@ def test_a_step_is_looked_at_while_the_run_goes_on_and_again_when_late_facts_com
     traces = group(process, 1, "u0")
     process.open(os.urandom(16), "trajectory", attributes=attributes(1, 0, "u9"))
     shipper = Shipper(run)
-    state = State.read_only(run)
+    state = State.of_run(run)  # it holds no lock here: who only reads takes the state for one that was left behind
 
     def codes_of(trace: bytes) -> list[str]:
         row = state.row(trace.hex())
