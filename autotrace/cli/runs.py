@@ -36,7 +36,8 @@ def reader(named: Sequence[str]) -> Reader:
     """All runs that are named, as one. Raises as ``locate``."""
     kept: dict[str, Place] = {}
     for place in [place for run in named or (None,) for place in runs_at(run)]:
-        if kept.setdefault(place.info.run_id, place).path.resolve() != place.path.resolve():
+        first = kept.setdefault(place.info.run_id, place)
+        if first is not place and first.path.resolve() != place.path.resolve():
             click.echo(f"autotrace: {safe(place.path)} is left out: another run has the same name", err=True)
     return Runs(list(kept.values())).reader()
 

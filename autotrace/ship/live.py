@@ -114,8 +114,8 @@ class Live(Committed):
 
     @cached_property
     def _opened(self) -> _Opened:
-        """With a shipper at work, its state. What that lacks without one is read into memory. The state of a run at
-        rest is opened for what the tables do not have: to check it takes longer than most questions."""
+        """The state of the shipper, if one is at work. Otherwise what the state lacks is read into memory. The state of
+        a run at rest is opened only for what the tables lack: to check it takes longer than most questions."""
         problem = ""
         try:
             state = State.read_only(self.path)

@@ -1,4 +1,5 @@
-"""Where the time of a trajectory went: waiting for the engine, prefill, decode, tools, reward, and the rest.
+"""What engines report of a trajectory's calls: why each ended. And where its time went: waiting for the engine,
+prefill, decode, tools, reward, and the rest.
 
 The engine's part comes from the attributes of its requests (``docs/engines.md``), everything else from the spans' own
 times. Calls that overlap count once where spans are measured; requests that overlap are summed.

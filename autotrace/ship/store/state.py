@@ -116,7 +116,7 @@ class State:
 
     @classmethod
     def _left_behind(cls, path: Path) -> State:
-        """With a journal of which nobody says what is valid: SQLite writes that down in order to read."""
+        """The state that a dead shipper left, from a copy: SQLite writes into the journal's files in order to read."""
         with tempfile.TemporaryDirectory(prefix="autotrace-") as folder:
             try:
                 for name in (path.name, f"{path.name}-wal"):
