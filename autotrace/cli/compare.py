@@ -15,6 +15,7 @@ from rich.text import Text
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import block, line, seconds, status_text
+from autotrace.tables.columns import ID
 from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.divergence import UNKNOWN, Divergence, group
@@ -75,12 +76,12 @@ def _of_run(reader: Reader, traces: Sequence[str], selection: runs.Selection) ->
     if traces:
         return [reader.load(trace) for trace in traces]
     wanted = dataclasses.replace(selection, validate=bool(selection.validate)).condition
-    rows = reader.select(wanted, ("trace_id", "step", "uid", "rollout_n"), limit=MOST + 1)
+    rows = reader.select(wanted, (*ID, "step", "uid", "rollout_n"), limit=MOST + 1)
     _check_one_step(selection, (row.step for row in rows))
     if len(rows) > MOST:
         raise NotFound(f"more than {MOST} trajectories match, too many to compare; narrow --where")
     rows.sort(key=lambda row: (row.uid or "", row.rollout_n or 0))
-    return [reader.load(row.trace_id) for row in rows]
+    return [reader.one(row) for row in rows]
 
 
 def _check_one_step(selection: runs.Selection, steps: Iterable[int | None]) -> None:

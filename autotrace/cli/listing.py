@@ -219,7 +219,7 @@ def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:
     """The LLM and tool calls of a trajectory, below what a list gives a name (a node of a graph); of tools inside tools
     the outer one."""
     try:
-        spans = {span.span_id: span for span in reader.load(row.trace_id, texts=False).spans}
+        spans = {span.span_id: span for span in reader.one(row, texts=False).spans}
     except NotFound:
         return
     trees: dict[str | None, Tree] = {}

@@ -17,6 +17,7 @@ from autotrace.cli.terminal import line, safe
 from autotrace.insight.profile import Profile, codes, decode
 from autotrace.run.losses import losses
 from autotrace.ship import pace
+from autotrace.tables.columns import ID
 from autotrace.tables.conditions import Condition, equals
 from autotrace.tables.reader import LINE, SORTS, Reader
 from autotrace.tables.trajectories import HEADED
@@ -28,6 +29,7 @@ TREE_LIMIT = 100
 
 COLUMNS = (*LINE, "is_trajectory")
 """Columns of a row that is shown, besides those of its form and ``HEADED``."""
+_id = attrgetter(*ID)
 
 
 @click.command(short_help="List the trajectories of a run: the best, the worst, the longest.")
@@ -100,7 +102,7 @@ def descending(sort: str, reverse: bool) -> bool:
     return (sort != "start") != reverse
 
 
-def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[str, str]) -> list[Column]:
+def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[tuple[str, str], str]) -> list[Column]:
     """One line a trace; the id links to the backend's page where the terminal can. The root is named where it is not
     the same trajectory function for all."""
 
@@ -108,7 +110,7 @@ def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[str, str]) -> li
     profiles = [decode(row.profile) for row in rows]
     found = Column.of("findings", profiles, lambda each: " ".join(codes(each) or ()), style=lambda each: "red")
     return [
-        Column.of(head, rows, called, style=lambda row: _link(pages.get(row.trace_id))),
+        Column.of(head, rows, called, style=lambda row: _link(pages.get(_id(row)))),
         *([] if all(row.is_trajectory for row in rows) else [Column.of("root", rows, attrgetter("name"))]),
         Column.of("step", rows, attrgetter("step"), True),
         Column.of("sample", rows, attrgetter("sample_index"), True),
@@ -155,7 +157,7 @@ def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
     lines = []
     for name, row, shown in named:
         text = Text(f"{name:8}", style="bold") + Text(f"{called(row)}  {shown}")
-        if page := pages.get(row.trace_id):
+        if page := pages.get(_id(row)):
             text += Text("  ") + Text(safe(page), style="dim")
         lines.append(text)
     return lines
@@ -201,14 +203,14 @@ def nothing(reader: Reader, selection: runs.Selection) -> str:
     return "no trajectory matches; without these options autotrace ls lists all trajectories of the run"
 
 
-def as_dict(row: Any, pages: Mapping[str, str]) -> dict[str, object]:
+def as_dict(row: Any, pages: Mapping[tuple[str, str], str]) -> dict[str, object]:
     """The row as one plain value."""
     value: dict[str, object] = row._asdict()
     value["times"] = {name: seconds for name in PARTS if (seconds := value.pop(name)) is not None}
     for name in ("facts", "attributes"):
         value[name] = json.loads(str(value[name] or "{}"))
     took = None if row.duration_s is None else round(row.duration_s * 1e9)
-    return {**value, "turns": row.llm_calls, "duration_ns": took, "page": pages.get(row.trace_id)}
+    return {**value, "turns": row.llm_calls, "duration_ns": took, "page": pages.get(_id(row))}
 
 
 def _link(page: str | None) -> str:

@@ -20,6 +20,7 @@ from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.insight.families.mismatch import by_token
 from autotrace.insight.profile import Mark
 from autotrace.insight.words import of_turns as said_of_turns
+from autotrace.tables.columns import ID
 from autotrace.tables.conditions import equals
 from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
@@ -110,7 +111,7 @@ def show(
     if selection or worst:
         trace, named = None, named if trace is None else (trace, *named)
     reader = runs.reader(named)
-    trajectory = reader.load(_first(reader, selection, worst) if trace is None else trace)
+    trajectory = reader.one(_first(reader, selection, worst)) if trace is None else reader.load(trace)
     out = terminal.console()
     if as_json:
         from autotrace.trajectory.jsonable import jsonable
@@ -126,10 +127,10 @@ def show(
         out.print(line(f"{backend}  ", "dim") + line(state), soft_wrap=True)
 
 
-def _first(reader: Reader, selection: runs.Selection, worst: bool) -> str:
+def _first(reader: Reader, selection: runs.Selection, worst: bool) -> Any:
     """The first trajectory that matches, or the worst; the number of the others is said."""
     wanted = selection.condition
-    rows = reader.select(wanted, ("trace_id", "reward"), sort="reward" if worst else "start", limit=1)
+    rows = reader.select(wanted, (*ID, "reward"), sort="reward" if worst else "start", limit=1)
     if worst and rows:
         if rows[0].reward is None:
             raise NotFound("no trajectory that matches has a reward")
@@ -140,7 +141,7 @@ def _first(reader: Reader, selection: runs.Selection, worst: bool) -> str:
     if others:
         which = f"have the lowest reward, {rows[0].reward:.4g}" if worst else "match"
         click.echo(f"the first of {others + 1:,} trajectories that {which}; autotrace ls lists them all", err=True)
-    return str(rows[0].trace_id)
+    return rows[0]
 
 
 def tree(trajectory: Trajectory, full: bool = False) -> Tree:

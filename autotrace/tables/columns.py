@@ -72,6 +72,8 @@ IDENTITY = (
     Column("rollout_n", "int64", "number of the rollout in its group", attrgetter("rollout_n"), tag=True),
     Column("validate", "bool", "whether it is of a validation", attrgetter("validate"), tag=True),
 )
+ID = ("run_id", "trace_id")
+"""What tells trajectories apart: an actor that outlives a run may give two runs the same trace id."""
 OF_ROLLOUT = tuple(dataclasses.replace(column, of=attrgetter(f"rollout.{column.name}")) for column in IDENTITY)
 
 

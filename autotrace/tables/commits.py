@@ -44,6 +44,8 @@ class Added(msgspec.Struct, array_like=True):
     bytes: int
     form: int = 0
     """``Table.form`` of its columns; 0: not known."""
+    latest: int = 0
+    """No row is of a later version of its trajectory; 0: not known."""
 
 
 class Commit(msgspec.Struct, omit_defaults=True):

@@ -94,6 +94,11 @@ class Committed(Source):
         """See ``Source``."""
         return self._snapshot.form(table)
 
+    def late_facts(self) -> Sequence[str]:
+        """See ``Source``."""
+        at_first = {file.name for file in self._snapshot.files.get("facts", {}).values() if file.latest == 1}
+        return [path for path in self.files("facts") if path.rpartition("/")[2] not in at_first]
+
     def _found(self, found: Snapshot, table: str) -> Sequence[str]:
         names = [file.name for file in found.files.get(table, {}).values()]
         if not all(map(_NAME.fullmatch, names)):

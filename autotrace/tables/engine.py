@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from autotrace.tables.columns import Column, Table
+from autotrace.tables.columns import ID, Column, Table
 from autotrace.tables.errors import QueryError
 from autotrace.tables.labels import Label
 from autotrace.tables.place import RemotePlace, is_url
@@ -73,9 +73,10 @@ _LATEST = {
 }
 LABELS = ("label", "label_why")
 """Columns that people fill."""
-NEWEST = {**dict.fromkeys(WITH_FACTS, "trace_id"), "metrics": "run_id, step"}
+NEWEST = {**dict.fromkeys(WITH_FACTS, "run_id, trace_id"), "metrics": "run_id, step"}
 """Table -> of what the rows with the largest version count."""
-_KEYS = {"trajectories": {"run_id", "trace_id", "start_ns", "is_trajectory"}, "turns": {"run_id", "own"}}
+_SAME = " AND ".join(f"{{0}}.{name} = one.{name}" for name in ID)
+_KEYS = {"trajectories": {*ID, "start_ns", "is_trajectory"}, "turns": {"run_id", "own"}}
 
 
 def connect(files: Sequence[str] = (), beside: int = 0, **settings: str) -> duckdb.DuckDBPyConnection:
@@ -180,7 +181,7 @@ class Views:
             replaced = ", ".join(
                 f"CASE WHEN given.trace_id IS NULL THEN one.{name} ELSE given.{name} END AS {name}" for name in given
             )
-            joined = f"FROM ({every_row}) AS one LEFT JOIN own.labels AS given ON given.trace_id = one.trace_id"
+            joined = f"FROM ({every_row}) AS one LEFT JOIN own.labels AS given ON {_SAME.format('given')}"
             every_row = f"SELECT one.* REPLACE ({replaced}) {joined}"
         self.database.execute(f"CREATE OR REPLACE VIEW {view} AS {every_row}")
         self._there[key] = needed
@@ -194,10 +195,10 @@ class Views:
             return []
         conditions = []
         if table.name in OF_TRAJECTORIES and self._is_beside:
-            conditions.append("NOT EXISTS (FROM own.beside WHERE trace_id = one.trace_id)")
+            conditions.append(f"NOT EXISTS (FROM own.beside AS b WHERE {_SAME.format('b')})")
         if table.name in OF_TRAJECTORIES and table.name not in WITH_FACTS and self._is_superseded:
             conditions.append(
-                "NOT EXISTS (FROM own.superseded AS s WHERE s.trace_id = one.trace_id AND s.version > one.version)"
+                f"NOT EXISTS (FROM own.superseded AS s WHERE {_SAME.format('s')} AND s.version > one.version)"
             )
         if steps is not None:
             conditions.append(f"step BETWEEN {int(steps[0])} AND {int(steps[1])}")
@@ -223,9 +224,11 @@ class Views:
             self.database.close()
 
     @cached_property
-    def labels(self) -> dict[str, Label]:
-        """Trace id -> what somebody called it."""
-        return {trace_id: one for source in self._sources for trace_id, one in source.labels().items()}
+    def labels(self) -> dict[tuple[str, str], Label]:
+        """Run, trace id -> what somebody called it."""
+        return {
+            (source.info.run_id, trace_id): one for source in self._sources for trace_id, one in source.labels().items()
+        }
 
     def asked(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of an answer. Raises ``QueryError``."""
@@ -242,33 +245,33 @@ class Views:
         self._opened = self._files()
         database = connect(self._opened, sum(source.size() for source in self._sources))
         database.execute("CREATE SCHEMA own")
-        beside: list[tuple[str]] = []
-        superseded: list[tuple[str, int]] = []
+        beside: list[tuple[str, str]] = []
+        superseded: list[tuple[str, str, int]] = []
         for source in self._sources:
             if source.files(TRAJECTORIES.name):
-                beside += [(trace_id,) for trace_id in source.ids(None)]
-                superseded += source.superseded().items()
+                beside += [(source.info.run_id, trace_id) for trace_id in source.ids(None)]
+                superseded += [(source.info.run_id, *one) for one in source.superseded().items()]
         self._is_beside, self._is_superseded = bool(beside), bool(superseded)
-        labels = [(one.trace_id, one.label, one.why) for one in self.labels.values()]
-        put(database, "own.labels", TRAJECTORIES.chosen("trace_id", *LABELS), labels)
-        put(database, "own.beside", TRAJECTORIES.chosen("trace_id"), beside)
-        put(database, "own.superseded", TRAJECTORIES.chosen("trace_id", "version"), superseded)
+        labels = [(*of, one.label, one.why) for of, one in self.labels.items()]
+        put(database, "own.labels", TRAJECTORIES.chosen(*ID, *LABELS), labels)
+        put(database, "own.beside", TRAJECTORIES.chosen(*ID), beside)
+        put(database, "own.superseded", TRAJECTORIES.chosen(*ID, "version"), superseded)
         return database
 
     def _files(self) -> list[str]:
         return [file for source in self._sources for name in TABLES for file in source.files(name)]
 
-    def _rows(self, name: str) -> str:
-        """SQL for all rows of the table ``name`` that are in files; empty: there are none."""
-        parts = [f"SELECT * FROM {files}" for files in self._forms(name)]
+    def _rows(self, name: str, files: Callable[[Source], Sequence[str]] | None = None) -> str:
+        """SQL for all rows of the table ``name`` that are in files, or in some; empty: there are none."""
+        parts = [f"SELECT * FROM {found}" for found in self._forms(name, files)]
         return f"({' UNION ALL BY NAME '.join(parts)})" if parts else ""
 
-    def _forms(self, name: str) -> list[str]:
+    def _forms(self, name: str, files: Callable[[Source], Sequence[str]] | None = None) -> list[str]:
         """The same for the files of each form."""
         of_form: dict[int, list[str]] = {}
         for source in self._sources:
-            of_form.setdefault(source.form(name), []).extend(source.files(name))
-        return [read(files, form) for form, files in of_form.items() if files]
+            of_form.setdefault(source.form(name), []).extend(files(source) if files else source.files(name))
+        return [read(found, form) for form, found in of_form.items() if found]
 
     def _present(self, rows: str) -> set[str]:
         """The columns that ``rows`` have: those of an earlier release lack some."""
@@ -276,17 +279,19 @@ class Views:
 
     def _with_facts(self, found: str, columns: Sequence[Column]) -> str:
         """The trajectories ``found`` with the facts that came after they were written."""
-        rows = self._rows("facts")
         forms = list(map(self._present, self._forms(TRAJECTORIES.name)))
         present, in_all = set[str]().union(*forms), set.intersection(*forms)
         names = [column.name for column in columns if column.name in _KNOWN]
+        at_first = in_all.issuperset(names)  # what was known then is in the row itself
+        rows = self._rows("facts", Source.late_facts if at_first else None)
         if not rows or not names:
             return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
-        later = " WHERE version > 1" if in_all.issuperset(names) else ""  # what was known at first is in the row itself
+        later = " WHERE version > 1" if at_first else ""
         known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in names)
+        of = NEWEST["facts"]
         facts = (
-            f"SELECT trace_id, any_value(version) AS version, {known} FROM (SELECT * FROM {rows} AS one{later}"
-            " QUALIFY version = max(version) OVER (PARTITION BY trace_id)) GROUP BY trace_id"
+            f"SELECT {of}, any_value(version) AS version, {known} FROM (SELECT * FROM {rows} AS one{later}"
+            f" QUALIFY version = max(version) OVER (PARTITION BY {of})) GROUP BY {of}"
         )
         written = {name: f"one.{name}" if name in present else "NULL" for name in names}
         written |= {name: f"coalesce({written[name]}, late.{name})" for name in names if name not in in_all}
@@ -298,7 +303,7 @@ class Views:
             else of_file(column, present, "one.")
             for column in columns
         )
-        return f"SELECT {shown} FROM ({found}) AS one LEFT JOIN ({facts}) AS late USING (trace_id)"
+        return f"SELECT {shown} FROM ({found}) AS one LEFT JOIN ({facts}) AS late USING ({of})"
 
     def _beside(
         self, table: Table, columns: Sequence[Column], steps: Steps | None, view: str, shown: Iterable[str]

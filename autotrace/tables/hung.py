@@ -9,6 +9,7 @@ from typing import Any
 
 from autotrace.insight import profile
 from autotrace.insight.profile import Mark, Profile
+from autotrace.tables.columns import ID
 from autotrace.tables.conditions import Condition
 from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
@@ -40,9 +41,9 @@ def hanging(reader: Reader, now_ns: int | None = None) -> dict[str, Mark]:
     )
     found: dict[str, Mark] = {}
     usual: _Usual | None = None
-    for row in reader.select(begun, ("trace_id",), limit=MAX_OPEN):
+    for row in reader.select(begun, ID, limit=MAX_OPEN):
         with contextlib.suppress(Gone, KeyError):
-            trajectory = reader.load(row.trace_id, texts=False)
+            trajectory = reader.one(row, texts=False)
             # the open call that began last
             inside = next((span for span in reversed(trajectory.spans) if span.status == OPEN), trajectory.root)
             seconds = (now - inside.start_ns) / 1e9

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
+from autotrace.tables.columns import ID
 from autotrace.tables.conditions import EVERY, Condition
 from autotrace.tables.engine import IN_MEMORY, LABELS, Progress, Views
 from autotrace.tables.errors import Gone, NotFound, QueryError, known
@@ -106,7 +107,7 @@ class Reader:
         listed = ", ".join(f'"{column}"' for column in columns)
         sql = (
             f"SELECT {listed} FROM {view} WHERE {_wanted(condition, roots)}"
-            f" ORDER BY {order.sql} {direction} NULLS LAST, trace_id {direction}"
+            f" ORDER BY {order.sql} {direction} NULLS LAST, trace_id {direction}, run_id {direction}"
         )
         limits = "" if limit is None else f" LIMIT {int(limit)}"
         line = namedtuple("Line", columns)  # type: ignore[misc]  # its fields are those that were asked for
@@ -178,7 +179,7 @@ class Reader:
         listed = ", ".join(f'{word.shown} AS "{name}"' for name, word in of.items())
         sql = (
             f"SELECT {listed} FROM {view} WHERE {_wanted(condition, False)}"
-            " ORDER BY start_ns NULLS LAST, trace_id"
+            " ORDER BY start_ns NULLS LAST, trace_id, run_id"
         )  # fmt: skip
         return self.views.database.sql(sql, params=list(condition.values)).to_arrow_table()
 
@@ -191,67 +192,76 @@ class Reader:
         return mapping(found)
 
     @_asked_again
-    def containing(self, text: str, *, in_any_case: bool = False) -> set[str]:
-        """The trajectories that may contain ``text`` in what models and tools were given and returned: those in files
-        that do, and all others."""
-        found = {trace_id for source in self.sources for trace_id in source.ids(None)}
+    def containing(self, text: str, *, in_any_case: bool = False) -> set[tuple[str, str]]:
+        """Run and trace id of the trajectories that may contain ``text`` in what models and tools were given and
+        returned: those in files that do, and all others."""
+        found = {(source.info.run_id, trace_id) for source in self.sources for trace_id in source.ids(None)}
+        of = ", ".join(ID)
         for name, columns in SEARCHED.items():
-            wanted = TABLES[name].chosen("trace_id", *columns)
+            wanted = TABLES[name].chosen(*ID, *columns)
             for part in self.views.of_files(TABLES[name], wanted, None):
                 form = "contains(lower({}), lower(?))" if in_any_case else "contains({}, ?)"
                 where = " OR ".join(form.format(column) for column in columns)
-                sql = f"SELECT DISTINCT trace_id FROM ({part}) WHERE {where}"
-                found |= {trace_id for (trace_id,) in self.views.asked(sql, [text] * len(columns))}
-        ids = TABLES["turns"].chosen("trace_id", "response_ids", "response_text")
+                sql = f"SELECT DISTINCT {of} FROM ({part}) WHERE {where}"
+                found |= {(run_id, trace_id) for run_id, trace_id in self.views.asked(sql, [text] * len(columns))}
+        ids = TABLES["turns"].chosen(*ID, "response_ids", "response_text")
         for part in self.views.of_files(TABLES["turns"], ids, None):  # a tokenizer may have been named since
-            sql = f"SELECT DISTINCT trace_id FROM ({part}) WHERE response_text IS NULL AND response_ids IS NOT NULL"
-            found |= {trace_id for (trace_id,) in self.views.asked(sql)}
+            sql = f"SELECT DISTINCT {of} FROM ({part}) WHERE response_text IS NULL AND response_ids IS NOT NULL"
+            found |= {(run_id, trace_id) for run_id, trace_id in self.views.asked(sql)}
         return found
 
     # -- whole trajectories --------------------------------------------------------------------------------------------
 
     def resolve(self, prefix: str) -> str:
-        """The whole id of the trajectory that begins with ``prefix`` (``tr-`` in front is MLflow's).
+        """The whole id of the trajectory that begins with ``prefix`` (``tr-`` in front is MLflow's). Raises
+        ``NotFound`` unless there is exactly one."""
+        return str(self._found(prefix).trace_id)
 
-        Raises ``NotFound`` unless there is exactly one.
-        """
+    def _found(self, prefix: str) -> Any:
+        """Its ``ID``."""
         wanted = prefix.removeprefix("tr-").lower()
         begins = Condition("starts_with(trace_id, ?)", (wanted,), frozenset({"trace_id"}))
-        rows = self.select(begins, ("trace_id",), sort="trace_id", limit=4, roots=True) if wanted else []
+        rows = self.select(begins, ID, sort="trace_id", limit=4, roots=True) if wanted else []
         if not rows:
             raise NotFound(f"no trace of this run begins with {prefix!r}; autotrace ls shows them")
         if len(rows) > 1:
-            found = ", ".join(row.trace_id for row in rows)
+            several = len({row.run_id for row in rows}) > 1
+            found = ", ".join(f"{row.trace_id} of {row.run_id}" if several else row.trace_id for row in rows)
             raise NotFound(f"{prefix!r} is the beginning of several traces: {found}")
-        return str(rows[0].trace_id)
+        return rows[0]
 
     def load(self, prefix: str, *, texts: bool = True) -> Trajectory:
         """The trajectory whose id begins with ``prefix``, open calls included, decoded if ``texts``. Raises
         ``NotFound`` where there is none, ``Gone`` where only its line is left."""
-        trace_id = self.resolve(prefix)
-        of = Condition("trace_id = ?", (trace_id,), frozenset({"trace_id"}))
-        (row,) = self.select(of, ("run_id",), limit=1, roots=True)
-        return self._labelled(self.source(row.run_id).load(trace_id, texts=texts))
+        return self.one(self._found(prefix), texts=texts)
+
+    def one(self, row: Any, *, texts: bool = True) -> Trajectory:
+        """The trajectory of a row that has ``ID``. Raises as ``load``."""
+        return self._labelled(self.source(row.run_id).load(row.trace_id, texts=texts))
 
     def each(self, rows: Iterable[Any], *, texts: bool = True) -> Iterator[tuple[Any, Trajectory | None]]:
-        """Each of ``rows`` (with a ``trace_id``) with its trajectory; None where only its line is left."""
+        """Each of ``rows`` (with ``ID``) with its trajectory; None where only its line is left."""
         listed = iter(rows)
         while chunk := list(islice(listed, IN_MEMORY)):
-            ids = [row.trace_id for row in chunk]
-            stored: dict[str, Trajectory] = {}
-            for source in self.sources:
-                with suppress(Gone):
-                    stored |= source.stored(ids)
+            ids: dict[str, list[str]] = {}
             for row in chunk:
-                one = stored.get(row.trace_id)
-                if one is None:
-                    with suppress(KeyError):
-                        one = self.load(row.trace_id, texts=texts)
-                yield row, one and self._labelled(one)
+                ids.setdefault(row.run_id, []).append(row.trace_id)
+            stored: dict[str, Mapping[str, Trajectory]] = {}
+            for run_id, of_run in ids.items():
+                with suppress(Gone):
+                    stored[run_id] = self.source(run_id).stored(of_run)
+            for row in chunk:
+                one = stored.get(row.run_id, {}).get(row.trace_id)
+                if one is not None:
+                    yield row, self._labelled(one)
+                    continue
+                with suppress(KeyError):
+                    one = self.one(row, texts=texts)
+                yield row, one
 
     def _labelled(self, trajectory: Trajectory) -> Trajectory:
         """With what somebody called it among its facts."""
-        given = self.views.labels.get(trajectory.trace_id)
+        given = self.views.labels.get((trajectory.run_id, trajectory.trace_id))
         if given is not None:
             facts = {name: value for name, value in trajectory.facts.items() if name not in LABELS}
             values = zip(LABELS, (given.label, given.why), strict=True)
@@ -260,11 +270,17 @@ class Reader:
 
     def source(self, run_id: str) -> Source:
         """The run of that name."""
-        return next(source for source in self.sources if source.info.run_id == run_id)
+        return self._by_run[run_id]
 
-    def pages(self) -> dict[str, str]:
-        """Trace id -> URL of its page in a backend, for those that have one."""
-        return {trace_id: page for source in self.sources for trace_id, page in source.pages().items()}
+    @functools.cached_property
+    def _by_run(self) -> dict[str, Source]:
+        return {source.info.run_id: source for source in reversed(self.sources)}
+
+    def pages(self) -> dict[tuple[str, str], str]:
+        """``ID`` -> URL of its page in a backend, for those that have one."""
+        return {
+            (source.info.run_id, trace_id): page for source in self.sources for trace_id, page in source.pages().items()
+        }
 
     @property
     def run(self) -> Source:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from autotrace.run.info import RunInfo
+from autotrace.tables.columns import ID
 from autotrace.tables.committed import Committed
 from autotrace.tables.conditions import EVERY, condition, equals
 from autotrace.tables.errors import Gone, known, missing
@@ -88,7 +89,7 @@ class Tables:
         """
         wanted = equals(step=step, status=status, validate=validate) & (condition(where) if where else EVERY)
         reader = self.reader()
-        return Trajectories(reader, [row.trace_id for row in reader.select(wanted, ("trace_id", "start_ns"))], texts)
+        return Trajectories(reader, reader.select(wanted, (*ID, "start_ns")), texts)
 
     def sql(self, query: str) -> pyarrow.Table:
         """The answer to a SELECT over the tables, in DuckDB's SQL. Raises ``QueryError``."""
@@ -147,11 +148,11 @@ class Runs(Tables, Sequence[Run]):
 class Trajectories(Sequence[Trajectory]):
     """Trajectories in order of their start. Each is read when it is asked for, and not kept."""
 
-    def __init__(self, reader: Reader, ids: Sequence[str], texts: bool) -> None:
-        self._reader, self._ids, self._texts = reader, ids, texts
+    def __init__(self, reader: Reader, rows: Sequence[Any], texts: bool) -> None:
+        self._reader, self._rows, self._texts = reader, rows, texts
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._rows)
 
     @overload
     def __getitem__(self, index: int) -> Trajectory: ...
@@ -160,14 +161,14 @@ class Trajectories(Sequence[Trajectory]):
     def __getitem__(self, index: int | slice) -> Trajectory | Trajectories:
         """Raises ``Gone`` where only its line is left."""
         if isinstance(index, slice):
-            return Trajectories(self._reader, self._ids[index], self._texts)
-        return self._reader.load(self._ids[index], texts=self._texts)
+            return Trajectories(self._reader, self._rows[index], self._texts)
+        return self._reader.one(self._rows[index], texts=self._texts)
 
     def __iter__(self) -> Iterator[Trajectory]:
         """Those of which only the line is left are passed over."""
-        for trace_id in self._ids:
+        for row in self._rows:
             with contextlib.suppress(Gone):
-                yield self._reader.load(trace_id, texts=self._texts)
+                yield self._reader.one(row, texts=self._texts)
 
     def __repr__(self) -> str:
         return f"<{len(self)} trajectories, read when asked for>"

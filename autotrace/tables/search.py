@@ -51,12 +51,12 @@ _SHORTEST = 3
 
 
 def candidates(reader: Reader, rows: Sequence[Any], pattern: re.Pattern[str]) -> list[Any]:
-    """Those of ``rows`` (with a ``trace_id``) in which ``pattern`` may occur."""
+    """Those of ``rows`` (with ``columns.ID``) in which ``pattern`` may occur."""
     letters = _letters(pattern)
     if len(letters) < _SHORTEST:
         return list(rows)
     found = reader.containing(letters, in_any_case=bool(pattern.flags & re.IGNORECASE))
-    return [row for row in rows if row.trace_id in found]
+    return [row for row in rows if (row.run_id, row.trace_id) in found]
 
 
 def _letters(pattern: re.Pattern[str]) -> str:

@@ -14,6 +14,7 @@ from autotrace.insight.families.rewards import misread
 from autotrace.insight.profile import Profile
 from autotrace.insight.records import Record, Step
 from autotrace.insight.settings import Settings
+from autotrace.tables.columns import ID
 from autotrace.tables.conditions import Condition
 from autotrace.tables.errors import QueryError
 from autotrace.tables.hung import hanging
@@ -27,7 +28,7 @@ MAX_TEXTS, FEW_TEXTS = 256, 4
 AT_ONCE = 10_000
 """Trajectories in memory, if no step alone has more."""
 COLUMNS = (
-    "trace_id", "group_id", "step", "status", "profile", "validate", "uid", "data_source", "reward", "facts",
+    *ID, "group_id", "step", "status", "profile", "validate", "uid", "data_source", "reward", "facts",
     "start_ns", "end_ns", "attempt", "rollout_n", "error", "complete", *PARTS,
 )  # fmt: skip
 

@@ -74,7 +74,7 @@ def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
                 yield table
 
 
-REMEMBERED = 20_000
+REMEMBERED = 100_000
 """The latest trajectories. What was written about them is remembered, so that a late fact writes facts alone."""
 
 
@@ -129,7 +129,8 @@ class Tables:
             name = f"{found.batch + 1:06}.c{SUFFIX}"
             superseded = {} if table == METRICS.name else found.superseded
             rows = (some for path in paths for some in counting(self.folder / path, superseded))
-            added = self._file(table, name, rows)
+            latest = [found.files[table][path].latest for path in paths]
+            added = self._file(table, name, rows, max(latest) if all(latest) else 0)
             self._append(Commit(found.batch + 1, time.time_ns(), {table: added} if added.rows else {}, paths))
             self._removed |= dict.fromkeys(paths, time.monotonic())
             return True
@@ -153,7 +154,8 @@ class Tables:
             asked = table.rows(rollouts if name in WITH_FACTS else whole)
             if asked:
                 made[name] = arrow.from_rows(table.columns, asked)
-        size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole))
+        latest = max(one.version for one in rollouts)
+        size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole), latest)
         self._know(self._opened().batch, {one.trace_id: one.version for one in rollouts})
         for trace_id, digest in digests.items():
             self._written[trace_id] = digest
@@ -162,16 +164,16 @@ class Tables:
             self._written.popitem(last=False)
         return size
 
-    def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int) -> int:
+    def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int, latest: int = 0) -> int:
         batch = self._opened().batch + 1
         name = f"{batch:06}{SUFFIX}"
-        added = {table: self._file(table, name, [content]) for table, content in made.items()}
+        added = {table: self._file(table, name, [content], latest) for table, content in made.items()}
         self._append(Commit(batch, time.time_ns(), added, [], supersedes, count))
         return sum(file.bytes for file in added.values())
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def _file(self, table: str, name: str, rows: Iterable[pa.Table]) -> Added:
+    def _file(self, table: str, name: str, rows: Iterable[pa.Table], latest: int) -> Added:
         """Write ``rows`` to a file, if there are any. It counts once a line names it."""
         folder = self.folder / table
         files.folder(folder)
@@ -183,7 +185,7 @@ class Tables:
         sync(part)
         os.replace(part, folder / name)
         sync(folder)
-        return Added(name, count, (folder / name).stat().st_size, TABLES[table].form)
+        return Added(name, count, (folder / name).stat().st_size, TABLES[table].form, latest)
 
     def _append(self, commit: Commit) -> None:
         """The commit."""

@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 import autotrace
 from autotrace.tables import labels
+from autotrace.tables.columns import ID
 from autotrace.tables.conditions import WhereError, condition
 from autotrace.tables.errors import Gone, NotFound, QueryError
 from autotrace.tables.reader import Reader
@@ -40,7 +41,7 @@ def hits(run: OpenRun, words: str) -> Iterator[bytes]:
     """Lines of JSON: ``{trace_id, role, turn, before, hit, after}`` for the first place in each trajectory, and
     ``{done, of}``. ``words`` are found in any case."""
     pattern = re.compile(re.escape(words), re.IGNORECASE)
-    rows = run.read(lambda reader: candidates(reader, reader.select(columns=("trace_id",)), pattern))
+    rows = run.read(lambda reader: candidates(reader, reader.select(columns=ID), pattern))
     for start in range(0, len(rows) or 1, AT_ONCE):  # the last word is there of no rows, too
         chosen = rows[start : start + AT_ONCE]
         yield from map(_line, run.read(lambda reader, chosen=chosen: list(_found(reader, chosen, pattern))))  # type: ignore[misc]

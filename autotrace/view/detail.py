@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autotrace.insight.words import of_turns
-from autotrace.tables.columns import OF_ROLLOUT
+from autotrace.tables.columns import ID, OF_ROLLOUT
 from autotrace.tables.conditions import Condition
 from autotrace.tables.reader import Reader
 from autotrace.tables.rollout import Rollout
@@ -244,7 +244,7 @@ MAX_TEXT = 4000
 def of_ids(reader: Reader, ids: Sequence[str], base: str | None) -> dict[str, Any]:
     """``beside`` for the first ``MOST`` of ``ids``, which may be beginnings of ids. Raises ``NotFound``."""
     whole = Condition("list_contains(?, trace_id)", (list(ids[:MOST]),), frozenset({"trace_id"}))
-    found = {row.trace_id: one for row, one in reader.each(reader.select(whole, ("trace_id",), roots=True))}
+    found = {row.trace_id: one for row, one in reader.each(reader.select(whole, ID, roots=True))}
     return beside([found.get(id) or reader.load(id) for id in ids[:MOST]], base, left_out=len(ids[MOST:]))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from autotrace.tables.columns import ID
 from autotrace.tables.conditions import condition
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.chains import tree_of
@@ -27,7 +28,7 @@ Part = tuple[int, float, float]
 
 def lanes(reader: Reader, step: int) -> dict[str, Any]:
     """The rollouts of a training step: see ``of_rollouts``. If more than ``MOST``, the longest of them."""
-    rows = reader.select(condition(f"step = {step} and not validate"), ("trace_id", "duration_s"))
+    rows = reader.select(condition(f"step = {step} and not validate"), (*ID, "duration_s"))
     rows.sort(key=lambda row: -(row.duration_s or float("inf")))
     found = [rollout(one) for _, one in reader.each(rows[:MOST], texts=False) if one is not None]
     return of_rollouts(found, len(rows) - MOST)

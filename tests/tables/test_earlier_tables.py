@@ -12,6 +12,7 @@ import pytest
 
 from autotrace.ship import readers
 from autotrace.ship.readers import of_run
+from autotrace.tables.columns import ID
 from autotrace.tables.commits import snapshot
 from autotrace.tables.conditions import EVERY, condition
 from autotrace.tables.errors import QueryError
@@ -54,7 +55,7 @@ def test_columns_that_came_later_are_empty(tmp_path: Path) -> None:
     folder = recorded(tmp_path)
     assert {name for path in sorted(folder.rglob("*.parquet")) for name in without_later(path)} == LATER.keys()
     with contextlib.closing(of_run(folder)) as reader:
-        rows = reader.select(EVERY, ("trace_id", "label", "prompt"), limit=5)
+        rows = reader.select(EVERY, (*ID, "label", "prompt"), limit=5)
         assert len(rows) == 5 and {(row.label, row.prompt) for row in rows} == {(None, None)}
         for row, one in reader.each(rows):
             assert one is not None and one.trace_id == row.trace_id and len(one.spans) > 3
@@ -65,7 +66,7 @@ def test_files_that_were_exchanged_are_read_by_a_reader_that_is_open(tmp_path: P
     shutil.copytree(ROOT / "examples" / "recorded_run" / "run", tmp_path, dirs_exist_ok=True)
     (tables,) = [path.parent for path in tmp_path.rglob("commits.jsonl")]
     with contextlib.closing(of_run(tables.parent)) as reader:
-        rows = reader.select(EVERY, ("trace_id",), limit=1)
+        rows = reader.select(EVERY, ID, limit=1)
         commits = (tables / "commits.jsonl").read_text()
         for path in tables.glob("*/*.parquet"):
             exchanged = path.with_suffix(".c.parquet")
