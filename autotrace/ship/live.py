@@ -199,9 +199,9 @@ class Live(Committed):
     def size(self) -> int:
         """See ``Source``."""
         if self._all_in_tables:
-            return 0
+            return super().size()
         ((size,),) = self._state.db.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
-        return int(size)
+        return super().size() + int(size)
 
     def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
         """See ``Source``."""

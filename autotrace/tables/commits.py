@@ -2,7 +2,8 @@
 
 A line names the files that one commit adds and those that it takes away, and the trajectories whose earlier rows no
 longer count. A file that no line names is garbage. A last line that is torn does not count. Who reads the lines once
-has a snapshot: files never change, and one that is taken away stays on the disk for ``LINGERS`` seconds.
+has a snapshot: files never change, and one that is taken away stays on the disk for ``LINGERS`` seconds. Many lines
+are replaced by fewer that say the same.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TypeVar
 
 import msgspec
@@ -102,6 +104,20 @@ class Snapshot:
             self.files.get(path.partition("/")[0], {}).pop(path, None)
         for table, added in commit.files.items():
             self.files.setdefault(table, {})[f"{table}/{added.name}"] = added
+
+
+def folded(commits: Sequence[Commit]) -> list[Commit]:
+    """The fewest lines that say what these say: a line has one file a table."""
+    found, last = Snapshot(), commits[-1]
+    for commit in commits:
+        found.add(commit)
+    files = zip_longest(*([(table, file) for file in of.values()] for table, of in found.files.items()))
+    lines = [Commit(last.batch, last.at_ns, dict(filter(None, one))) for one in files] or [
+        Commit(last.batch, last.at_ns)
+    ]
+    lines[0].supersedes = found.superseded
+    lines[0].trajectories = sum(commit.trajectories for commit in commits)
+    return lines
 
 
 def snapshot(text: bytes) -> Snapshot:

@@ -16,9 +16,10 @@ from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.tables import metrics
-from autotrace.tables.commits import FILE, FOLDER, Snapshot, asked_again, snapshot
+from autotrace.tables.commits import FILE, FOLDER, Added, Snapshot, asked_again, snapshot
 from autotrace.tables.engine import connect, first_line, of_file, read
 from autotrace.tables.errors import Gone, QueryError
+from autotrace.tables.line_files import changed
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import RemotePlace, failed
 from autotrace.tables.rollout import ROLES
@@ -58,8 +59,8 @@ class Committed(Source):
         ((run_id, start, count),) = self.asked(sql)
         return run_id, start, count
 
-    def _look(self) -> tuple[Snapshot, dict[str, Sequence[str]]]:
-        """What counts now, and the files of each table."""
+    def _look(self) -> tuple[Snapshot, dict[str, dict[str, int]]]:
+        """What counts now, and the files of each table with their bytes."""
         found = snapshot(self._lines())
         return found, {table: self._found(found, table) for table in TABLES}
 
@@ -88,7 +89,7 @@ class Committed(Source):
 
     def files(self, table: str) -> Sequence[str]:
         """See ``Source``; oldest first."""
-        return self._files[table]
+        return [*self._files[table]]
 
     def form(self, table: str) -> int:
         """See ``Source``."""
@@ -99,17 +100,21 @@ class Committed(Source):
         at_first = {file.name for file in self._snapshot.files.get("facts", {}).values() if file.latest == 1}
         return [path for path in self.files("facts") if path.rpartition("/")[2] not in at_first]
 
-    def _found(self, found: Snapshot, table: str) -> Sequence[str]:
-        names = [file.name for file in found.files.get(table, {}).values()]
-        if not all(map(_NAME.fullmatch, names)):
-            raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
-        return self._there(table, names)
+    def size(self) -> int:
+        """See ``Source``."""
+        return sum(size for files in self._files.values() for size in files.values())
 
-    def _there(self, table: str, names: list[str]) -> list[str]:
-        folder = f"{self.folder}/{table}"
-        if not names or os.path.islink(folder):
-            return []
-        return [path for name in names if files.is_ours(os.lstat(path := f"{folder}/{name}"))]
+    def _found(self, found: Snapshot, table: str) -> dict[str, int]:
+        there = list(found.files.get(table, {}).values())
+        if not all(_NAME.fullmatch(file.name) for file in there):
+            raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
+        return self._there(f"{self.folder}/{table}", there) if there else {}
+
+    def _there(self, folder: str, named: list[Added]) -> dict[str, int]:
+        if os.path.islink(folder):
+            return {}
+        infos = {path: os.lstat(path) for path in (f"{folder}/{file.name}" for file in named)}
+        return {path: info.st_size for path, info in infos.items() if files.is_ours(info)}
 
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None, shown: Iterable[str] = ()) -> Lines | None:
         """See ``Source``: everything is in files."""
@@ -207,8 +212,7 @@ class Committed(Source):
 
     def fingerprint(self) -> object:
         """See ``Source``."""
-        lines = self.folder / FILE
-        return lines.stat().st_size if lines.exists() else None
+        return changed(self.folder / FILE)
 
     def close(self) -> None:
         """See ``Source``."""
@@ -231,12 +235,8 @@ class Remote(Committed):
         with _reading(self._url):
             return bytes(self._filesystem.cat_file(f"{self._url}/{FOLDER}/{FILE}"))
 
-    def _there(self, table: str, names: list[str]) -> list[str]:
-        return [f"{self._url}/{FOLDER}/{table}/{name}" for name in names]
-
-    def size(self) -> int:
-        """See ``Source``; of its files, too, which cannot be asked for it."""
-        return sum(file.bytes for of in self._snapshot.files.values() for file in of.values())
+    def _there(self, folder: str, named: list[Added]) -> dict[str, int]:
+        return {f"{self._url}/{FOLDER}/{folder.rpartition('/')[2]}/{file.name}": file.bytes for file in named}
 
 
 @contextlib.contextmanager
@@ -268,8 +268,16 @@ def remote_runs(url: str) -> list[Place]:
 
 def table_folders(path: Path) -> list[Source]:
     """The runs of which ``path`` has the tables alone: itself, those in it, and those by project in it."""
-    found = [path, *(path.glob("*/")), *path.glob("*/*/")] if path.is_dir() else []
-    return [
-        Committed(folder) for folder in sorted(found)
-        if (folder / FOLDER / FILE).is_file() and not (folder / layout.RUN_JSON).exists()
-    ]  # fmt: skip
+    return [Committed(folder) for folder in _folders(path) if os.path.isfile(folder / FOLDER / FILE)]
+
+
+def _folders(path: Path, below: int = 2) -> Iterator[Path]:
+    """``path`` and the folders in it, but run folders and what is in those."""
+    if os.path.exists(path / layout.RUN_JSON):
+        return
+    yield path
+    names = list[str]()
+    with contextlib.suppress(PermissionError, NotADirectoryError, FileNotFoundError), os.scandir(path) as entries:
+        names = sorted(entry.name for entry in entries if below and entry.is_dir())
+    for name in names:
+        yield from _folders(path / name, below - 1)

@@ -7,7 +7,6 @@ it what is in no file yet (open calls, a run of an earlier release, a file of li
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -79,14 +78,12 @@ _SAME = " AND ".join(f"{{0}}.{name} = one.{name}" for name in ID)
 _KEYS = {"trajectories": {*ID, "start_ns", "is_trajectory"}, "turns": {"run_id", "own"}}
 
 
-def connect(files: Sequence[str] = (), beside: int = 0, **settings: str) -> duckdb.DuckDBPyConnection:
+def connect(files: Sequence[str] = (), size: int = 0, **settings: str) -> duckdb.DuckDBPyConnection:
     """A database that can open ``files`` (paths and URLs), and nothing else: no other file or address, no variable of
-    Python's.
-    ``beside``: bytes that are put beside them; ``settings``: more of DuckDB's."""
+    Python's. ``size``: bytes of all that it may read; ``settings``: more of DuckDB's."""
     import duckdb
 
     remote = {file.partition("://")[0]: file for file in files if is_url(file)}
-    size = beside + sum(os.stat(file).st_size for file in files if not is_url(file))
     own = {
         "python_enable_replacements": "false", "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false", "temp_directory": "",
@@ -261,17 +258,17 @@ class Views:
     def _files(self) -> list[str]:
         return [file for source in self._sources for name in TABLES for file in source.files(name)]
 
-    def _rows(self, name: str, files: Callable[[Source], Sequence[str]] | None = None) -> str:
-        """SQL for all rows of the table ``name`` that are in files, or in some; empty: there are none."""
-        parts = [f"SELECT * FROM {found}" for found in self._forms(name, files)]
+    def _rows(self, name: str, late: bool = False) -> str:
+        """SQL for all rows of a table that are in files; empty: there are none. ``late``: in those of ``late_facts``."""
+        parts = [f"SELECT * FROM {found}" for found in self._forms(name, late)]
         return f"({' UNION ALL BY NAME '.join(parts)})" if parts else ""
 
-    def _forms(self, name: str, files: Callable[[Source], Sequence[str]] | None = None) -> list[str]:
+    def _forms(self, name: str, late: bool = False) -> list[str]:
         """The same for the files of each form."""
         of_form: dict[int, list[str]] = {}
         for source in self._sources:
-            of_form.setdefault(source.form(name), []).extend(files(source) if files else source.files(name))
-        return [read(found, form) for form, found in of_form.items() if found]
+            of_form.setdefault(source.form(name), []).extend(source.late_facts() if late else source.files(name))
+        return [read(files, form) for form, files in of_form.items() if files]
 
     def _present(self, rows: str) -> set[str]:
         """The columns that ``rows`` have: those of an earlier release lack some."""
@@ -283,7 +280,7 @@ class Views:
         present, in_all = set[str]().union(*forms), set.intersection(*forms)
         names = [column.name for column in columns if column.name in _KNOWN]
         at_first = in_all.issuperset(names)  # what was known then is in the row itself
-        rows = self._rows("facts", Source.late_facts if at_first else None)
+        rows = self._rows("facts", late=at_first)
         if not rows or not names:
             return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
         later = " WHERE version > 1" if at_first else ""

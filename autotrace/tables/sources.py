@@ -68,7 +68,7 @@ class Source:
         return ()
 
     def size(self) -> int:
-        """Bytes of what is in no file, about."""
+        """Bytes of all of it, about."""
         return 0
 
     def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from autotrace.run import files
 from autotrace.tables import arrow, metrics
-from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commit, Snapshot, snapshot
+from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commit, Snapshot, folded, snapshot
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import failed, sync
 from autotrace.tables.rollout import Rollout
@@ -133,6 +133,7 @@ class Tables:
             added = self._file(table, name, rows, max(latest) if all(latest) else 0)
             self._append(Commit(found.batch + 1, time.time_ns(), {table: added} if added.rows else {}, paths))
             self._removed |= dict.fromkeys(paths, time.monotonic())
+            self._fold(LATEST)
             return True
 
     def finish(self) -> None:
@@ -142,6 +143,7 @@ class Tables:
             pass
         with self._lock, self._errors():
             self._sweep(self._opened(), lingers=0.0)
+            self._fold(0)
 
     def _write(self, rollouts: list[Rollout]) -> int:
         digests = {one.trace_id: _digest(one) for one in rollouts}
@@ -200,6 +202,23 @@ class Tables:
             os.close(fd)
         found.add(commit)
         found.size += len(line)
+
+    def _fold(self, latest: int) -> None:
+        """Replace the lines, but for the ``latest``, by fewer that say the same: every reader reads all of them."""
+        found = self._opened()
+        batches = [number for number, commit in enumerate(found.commits) if not commit.removes]
+        since = batches[-latest] if 0 < latest <= len(batches) else len(found.commits)
+        lines = [*folded(found.commits[:since]), *found.commits[since:]] if since else found.commits
+        if len(lines) * (2 if latest else 1) >= len(found.commits):
+            return
+        text = b"".join(commit.line() for commit in lines)
+        part = self.folder / f".{FILE}.part"
+        with os.fdopen(files.overwrite(part), "wb") as file:
+            file.write(text)
+        sync(part)
+        os.replace(part, self.folder / FILE)
+        sync(self.folder)
+        found.commits, found.size = lines, len(text)
 
     def _opened(self) -> Snapshot:
         """What is committed; read where that is not known, or no longer."""

@@ -38,13 +38,24 @@ def test_what_came_late_in_one_run_counts_there_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_files_of_facts_without_late_ones_are_known(tmp_path: Path, compacted: bool) -> None:
-    """A question about what trajectories knew at first opens no facts."""
+def test_facts_are_opened_where_some_came_late(tmp_path: Path, compacted: bool) -> None:
+    """What was known at first is in the rows of the trajectories."""
     tables = Tables(tmp_path, "run")
     tables.write([made()])
     tables.write([made(sample=18)])
-    assert not Committed(tmp_path).late_facts()
+    if compacted:
+        tables.finish()
+    reader = Reader([Committed(tmp_path)])
+    opened = list((tmp_path / "tables" / "facts").iterdir())
+    for path in opened:
+        path.rename(path.with_suffix(".away"))
+    assert [row.reward for row in reader.select(columns=("reward",))] == [1.0, 1.0]
+    reader.close()
+    for path in opened:
+        path.with_suffix(".away").rename(path)
     tables.write([made(version=2, advantage=0.5)])
     if compacted:
         tables.finish()
-    assert len(Committed(tmp_path).late_facts()) == 1
+    reader = Reader([Committed(tmp_path)])
+    assert sorted(row.advantage or 0 for row in reader.select(columns=("advantage",))) == [0, 0.5]
+    reader.close()

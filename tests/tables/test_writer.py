@@ -10,7 +10,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from autotrace.tables import writer
-from autotrace.tables.commits import FILE, FOLDER, Added, Commit, snapshot
+from autotrace.tables.commits import FILE, FOLDER, Added, Commit, folded, snapshot
 from autotrace.tables.committed import Committed
 from autotrace.tables.reader import Reader
 from autotrace.tables.schema import TABLES
@@ -233,3 +233,51 @@ def test_a_group(tmp_path: Path) -> None:
     ones = group(rewards=(1.0, 0.0, None))
     Tables(tmp_path, RUN).write(ones)
     assert len(trajectories(tmp_path)) == 3
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_lines_of_a_long_run_stay_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit every two seconds for days: every reader reads all of them."""
+    monkeypatch.setattr(writer, "MANY", 4)
+    tables = Tables(tmp_path, RUN)
+    most = 0
+    for sample in range(60):
+        tables.write([made(sample=sample)])
+        grown = made(sample=sample, version=2)
+        grown.spans[-1].status = "ERROR"
+        tables.write([grown])
+        while tables.compact():
+            pass
+        found = committed(tmp_path)
+        most = max(most, len(found.commits))
+        assert found == tables._snapshot, "what the next commit is appended to"
+    assert most < 80
+    assert trajectories(tmp_path).keys() == {made(sample=sample).trace_id for sample in range(60)}
+    assert {one.version for one in trajectories(tmp_path).values()} == {2}
+    tables.finish()
+    last = committed(tmp_path)
+    assert (len(last.commits), last.batch) == (1, tables.batch) and len(last.superseded) == 60
+    assert last.commits[0].trajectories == 120
+    Tables(tmp_path, RUN).write([made(sample=60)])
+    assert len(trajectories(tmp_path)) == 61
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_folded_lines_say_the_same(count: int) -> None:
+    commits = [
+        Commit(1, 1, {"spans": Added("000001.parquet", 1, 1), "turns": Added("000001.parquet", 1, 1)}, [], {}, 1),
+        Commit(2, 2, {"spans": Added("000002.parquet", 1, 1)}, [], {"a" * 32: 2}, 1),
+        Commit(3, 3, {"spans": Added("000003.c.parquet", 2, 2)}, ["spans/000001.parquet", "spans/000002.parquet"]),
+        Commit(4, 4, {"turns": Added("000004.parquet", 1, 1)}, [], {"a" * 32: 3, "b" * 32: 2}, 2),
+        Commit(5, 5, {}, ["turns/000001.parquet", "turns/000004.parquet"]),
+        *(Commit(number, number, {"facts": Added(f"{number:06}.parquet", 1, 1)}) for number in range(6, 12)),
+    ][:count]
+    before = snapshot(b"".join(commit.line() for commit in commits))
+    lines = folded(commits)
+    after = snapshot(b"".join(commit.line() for commit in lines))
+    assert len(after.commits) == len(lines) <= count
+    kept = {table: files for table, files in before.files.items() if files}
+    assert {table: list(files) for table, files in after.files.items()} == {t: list(f) for t, f in kept.items()}
+    assert (after.files, after.superseded, after.batch) == (kept, before.superseded, before.batch)
