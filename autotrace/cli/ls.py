@@ -17,7 +17,7 @@ from autotrace.cli.terminal import line, safe
 from autotrace.insight.profile import Profile, codes, decode
 from autotrace.run.losses import losses
 from autotrace.ship import pace
-from autotrace.tables.columns import ID
+from autotrace.tables.columns import id_of
 from autotrace.tables.conditions import Condition, equals
 from autotrace.tables.reader import LINE, SORTS, Reader
 from autotrace.tables.trajectories import HEADED
@@ -29,7 +29,6 @@ TREE_LIMIT = 100
 
 COLUMNS = (*LINE, "is_trajectory")
 """Columns of a row that is shown, besides those of its form and ``HEADED``."""
-_id = attrgetter(*ID)
 
 
 @click.command(short_help="List the trajectories of a run: the best, the worst, the longest.")
@@ -110,7 +109,7 @@ def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[tuple[str, str],
     profiles = [decode(row.profile) for row in rows]
     found = Column.of("findings", profiles, lambda each: " ".join(codes(each) or ()), style=lambda each: "red")
     return [
-        Column.of(head, rows, called, style=lambda row: _link(pages.get(_id(row)))),
+        Column.of(head, rows, called, style=lambda row: _link(pages.get(id_of(row)))),
         *([] if all(row.is_trajectory for row in rows) else [Column.of("root", rows, attrgetter("name"))]),
         Column.of("step", rows, attrgetter("step"), True),
         Column.of("sample", rows, attrgetter("sample_index"), True),
@@ -157,7 +156,7 @@ def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
     lines = []
     for name, row, shown in named:
         text = Text(f"{name:8}", style="bold") + Text(f"{called(row)}  {shown}")
-        if page := pages.get(_id(row)):
+        if page := pages.get(id_of(row)):
             text += Text("  ") + Text(safe(page), style="dim")
         lines.append(text)
     return lines
@@ -210,7 +209,7 @@ def as_dict(row: Any, pages: Mapping[tuple[str, str], str]) -> dict[str, object]
     for name in ("facts", "attributes"):
         value[name] = json.loads(str(value[name] or "{}"))
     took = None if row.duration_s is None else round(row.duration_s * 1e9)
-    return {**value, "turns": row.llm_calls, "duration_ns": took, "page": pages.get(_id(row))}
+    return {**value, "turns": row.llm_calls, "duration_ns": took, "page": pages.get(id_of(row))}
 
 
 def _link(page: str | None) -> str:

@@ -141,7 +141,7 @@ def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
         path = str(opened.path)
         try:
             query = f"SELECT * FROM {read([path])} LIMIT {most} OFFSET {int(start)}"
-            cursor = connect([path], threads="1").execute(query)
+            cursor = connect([path], os.path.getsize(path), threads="1").execute(query)
             entries = [column[0] for column in cursor.description or ()]
             if most == "0":
                 yield 0, dict.fromkeys(entries)

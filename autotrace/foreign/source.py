@@ -21,10 +21,9 @@ from autotrace.foreign.containers import SUFFIXES, Format, Opened, Rows, entries
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.tables.commits import FOLDER
 from autotrace.tables.errors import Gone, QueryError
-from autotrace.tables.line_files import changed
 from autotrace.tables.rebuild import connected
 from autotrace.tables.sources import Source, Steps, stored_info
 from autotrace.trajectory.jsonable import integer
@@ -143,7 +142,7 @@ class Foreign(Source):
 
     def fingerprint(self) -> tuple[tuple[int, int] | None, ...]:
         """See ``Source``."""
-        return tuple(changed(opened.path) for opened in self._opened)
+        return tuple(files.changed(opened.path) for opened in self._opened)
 
     def again(self) -> Foreign | None:
         """See ``Source``."""
@@ -190,17 +189,17 @@ def _names(top: Path) -> list[str]:
     is not looked into."""
     found: list[str] = []
     left = MOST_FILES
-    for folder, below, files in os.walk(top):
+    for folder, below, names in os.walk(top):
         inside = Path(folder).relative_to(top)
-        left -= len(below) + len(files)
+        left -= len(below) + len(names)
         if left < 0:
             raise QueryError(f"{top} has more than {MOST_FILES:,} names in it; name the folder of the rollouts")
-        is_own = layout.RUN_JSON in files or FOLDER in below
+        is_own = layout.RUN_JSON in names or FOLDER in below
         if is_own or len(inside.parts) >= DEEPEST:
             below.clear()
         below[:] = [name for name in below if not name.startswith(".")]
         if not is_own:
-            paths = (inside / name for name in files if not name.startswith(".") and Path(name).suffix in SUFFIXES)
+            paths = (inside / name for name in names if not name.startswith(".") and Path(name).suffix in SUFFIXES)
             found += [str(path) for path in paths if not (top / path).is_symlink()]
     return sorted(found, key=_in_order)
 

@@ -33,6 +33,7 @@ class Record:
     attempt: int = 1
     rollout_n: int | None = None
     error: str | None = None
+    run_id: str = ""
 
     @property
     def seconds(self) -> float | None:

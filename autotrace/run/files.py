@@ -199,6 +199,15 @@ def read(top: AnyPath, *names: str) -> bytes:
         return file.read()
 
 
+def changed(path: AnyPath) -> tuple[int, int] | None:
+    """Another one when the file was written; None where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
 def write_all(fd: int, data: bytes) -> None:
     """Write ``data``, in parts where the file takes parts. Raises ``OSError`` where it does not take all."""
     rest = memoryview(data)

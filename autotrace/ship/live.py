@@ -16,7 +16,7 @@ import msgspec
 
 from autotrace.insight import profile as profiles
 from autotrace.insight.settings import Settings
-from autotrace.run import layout
+from autotrace.run import files, layout
 from autotrace.run.drain import shipper_alive
 from autotrace.run.info import RunInfo, not_readable
 from autotrace.run.status import Status
@@ -32,7 +32,6 @@ from autotrace.tables.commits import FILE, FOLDER
 from autotrace.tables.committed import Committed
 from autotrace.tables.errors import Gone
 from autotrace.tables.labels import Label
-from autotrace.tables.line_files import changed
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.reader import mapping
 from autotrace.tables.rollout import ROLES, json
@@ -297,7 +296,7 @@ class Live(Committed):
     def fingerprint(self) -> object:
         """See ``Source``. Where a shipper is at work, its state counts: what it has not read is not shown."""
         names = (layout.STATE_DB, f"{layout.STATE_DB}-wal", f"{FOLDER}/{FILE}", layout.LABELS)
-        found: list[object] = [changed(self.path / name) for name in names]
+        found: list[object] = [files.changed(self.path / name) for name in names]
         if not shipper_alive(str(self.path)):
             found += [(file.name, file.size) for file in segments(self.path)]
         return tuple(found)

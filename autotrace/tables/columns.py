@@ -74,6 +74,7 @@ IDENTITY = (
 )
 ID = ("run_id", "trace_id")
 """What tells trajectories apart: an actor that outlives a run may give two runs the same trace id."""
+id_of: Callable[[Any], tuple[str, str]] = attrgetter(*ID)
 OF_ROLLOUT = tuple(dataclasses.replace(column, of=attrgetter(f"rollout.{column.name}")) for column in IDENTITY)
 
 

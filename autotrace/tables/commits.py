@@ -2,8 +2,8 @@
 
 A line names the files that one commit adds and those that it takes away, and the trajectories whose earlier rows no
 longer count. A file that no line names is garbage. A last line that is torn does not count. Who reads the lines once
-has a snapshot: files never change, and one that is taken away stays on the disk for ``LINGERS`` seconds. Many lines
-are replaced by fewer that say the same.
+has a snapshot: files never change, and one that is taken away stays on the disk for ``LINGERS`` seconds. What was
+taken away leaves the lines, too, some time later.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 FOLDER, FILE = "tables", "commits.jsonl"
 SUFFIX = ".parquet"
@@ -46,8 +46,8 @@ class Added(msgspec.Struct, array_like=True):
     bytes: int
     form: int = 0
     """``Table.form`` of its columns; 0: not known."""
-    latest: int = 0
-    """No row is of a later version of its trajectory; 0: not known."""
+    late: bool = True
+    """Rows may be of a later version of their trajectory than the first."""
 
 
 class Commit(msgspec.Struct, omit_defaults=True):
@@ -106,17 +106,17 @@ class Snapshot:
             self.files.setdefault(table, {})[f"{table}/{added.name}"] = added
 
 
-def folded(commits: Sequence[Commit]) -> list[Commit]:
-    """The fewest lines that say what these say: a line has one file a table."""
-    found, last = Snapshot(), commits[-1]
-    for commit in commits:
-        found.add(commit)
-    files = zip_longest(*([(table, file) for file in of.values()] for table, of in found.files.items()))
-    lines = [Commit(last.batch, last.at_ns, dict(filter(None, one))) for one in files] or [
-        Commit(last.batch, last.at_ns)
-    ]
-    lines[0].supersedes = found.superseded
-    lines[0].trajectories = sum(commit.trajectories for commit in commits)
+def folded(found: Snapshot, since_ns: int) -> list[Commit]:
+    """The commits of ``found`` without the files that were taken away, and without saying so of those that were taken
+    away before ``since_ns``. Each keeps its number."""
+    lines = []
+    for commit in found.commits:
+        files = {table: file for table, file in commit.files.items() if f"{table}/{file.name}" in found.files[table]}
+        removes = commit.removes if commit.at_ns >= since_ns else []
+        if files or removes or commit is found.commits[-1]:
+            lines.append(replace(commit, files=files, removes=removes, supersedes={}))
+    if lines:
+        lines[0].supersedes = dict(found.superseded)
     return lines
 
 

@@ -7,10 +7,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
@@ -19,7 +21,6 @@ from autotrace.tables import metrics
 from autotrace.tables.commits import FILE, FOLDER, Added, Snapshot, asked_again, snapshot
 from autotrace.tables.engine import connect, first_line, of_file, read
 from autotrace.tables.errors import Gone, QueryError
-from autotrace.tables.line_files import changed
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import RemotePlace, failed
 from autotrace.tables.rollout import ROLES
@@ -59,8 +60,8 @@ class Committed(Source):
         ((run_id, start, count),) = self.asked(sql)
         return run_id, start, count
 
-    def _look(self) -> tuple[Snapshot, dict[str, dict[str, int]]]:
-        """What counts now, and the files of each table with their bytes."""
+    def _look(self) -> tuple[Snapshot, dict[str, dict[str, Added]]]:
+        """What counts now, and the files of each table by their paths."""
         found = snapshot(self._lines())
         return found, {table: self._found(found, table) for table in TABLES}
 
@@ -97,24 +98,26 @@ class Committed(Source):
 
     def late_facts(self) -> Sequence[str]:
         """See ``Source``."""
-        at_first = {file.name for file in self._snapshot.files.get("facts", {}).values() if file.latest == 1}
-        return [path for path in self.files("facts") if path.rpartition("/")[2] not in at_first]
+        return [path for path, file in self._files["facts"].items() if file.late]
 
     def size(self) -> int:
         """See ``Source``."""
-        return sum(size for files in self._files.values() for size in files.values())
+        return sum(file.bytes for by_path in self._files.values() for file in by_path.values())
 
-    def _found(self, found: Snapshot, table: str) -> dict[str, int]:
-        there = list(found.files.get(table, {}).values())
-        if not all(_NAME.fullmatch(file.name) for file in there):
+    def _found(self, found: Snapshot, table: str) -> dict[str, Added]:
+        named = list(found.files.get(table, {}).values())
+        if not all(_NAME.fullmatch(file.name) for file in named):
             raise QueryError(f"{self.folder / FILE} names files that are none of autotrace's")
-        return self._there(f"{self.folder}/{table}", there) if there else {}
+        return self._there(table, named) if named else {}
 
-    def _there(self, folder: str, named: list[Added]) -> dict[str, int]:
-        if os.path.islink(folder):
-            return {}
-        infos = {path: os.lstat(path) for path in (f"{folder}/{file.name}" for file in named)}
-        return {path: info.st_size for path, info in infos.items() if files.is_ours(info)}
+    def _there(self, table: str, named: list[Added]) -> dict[str, Added]:
+        """Those that are there, by their paths, with their bytes as they are."""
+        folder, there = f"{self.folder}/{table}", dict[str, Added]()
+        for file in [] if os.path.islink(folder) else named:
+            info = os.lstat(path := f"{folder}/{file.name}")
+            if files.is_ours(info):
+                there[path] = file if info.st_size == file.bytes else replace(file, bytes=info.st_size)
+        return there
 
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None, shown: Iterable[str] = ()) -> Lines | None:
         """See ``Source``: everything is in files."""
@@ -212,7 +215,7 @@ class Committed(Source):
 
     def fingerprint(self) -> object:
         """See ``Source``."""
-        return changed(self.folder / FILE)
+        return files.changed(self.folder / FILE)
 
     def close(self) -> None:
         """See ``Source``."""
@@ -235,8 +238,8 @@ class Remote(Committed):
         with _reading(self._url):
             return bytes(self._filesystem.cat_file(f"{self._url}/{FOLDER}/{FILE}"))
 
-    def _there(self, folder: str, named: list[Added]) -> dict[str, int]:
-        return {f"{self._url}/{FOLDER}/{folder.rpartition('/')[2]}/{file.name}": file.bytes for file in named}
+    def _there(self, table: str, named: list[Added]) -> dict[str, Added]:
+        return {f"{self._url}/{FOLDER}/{table}/{file.name}": file for file in named}
 
 
 @contextlib.contextmanager
@@ -276,8 +279,12 @@ def _folders(path: Path, below: int = 2) -> Iterator[Path]:
     if os.path.exists(path / layout.RUN_JSON):
         return
     yield path
-    names = list[str]()
-    with contextlib.suppress(PermissionError, NotADirectoryError, FileNotFoundError), os.scandir(path) as entries:
-        names = sorted(entry.name for entry in entries if below and entry.is_dir())
-    for name in names:
-        yield from _folders(path / name, below - 1)
+    found = list[os.DirEntry[str]]()
+    with contextlib.suppress(OSError):
+        if below:
+            with os.scandir(path) as entries:
+                found = sorted(entries, key=attrgetter("name"))
+    for entry in found:
+        with contextlib.suppress(OSError):
+            if entry.is_dir():
+                yield from _folders(path / entry.name, below - 1)

@@ -72,13 +72,13 @@ _LATEST = {
 }
 LABELS = ("label", "label_why")
 """Columns that people fill."""
-NEWEST = {**dict.fromkeys(WITH_FACTS, "run_id, trace_id"), "metrics": "run_id, step"}
+NEWEST = {**dict.fromkeys(WITH_FACTS, ", ".join(ID)), "metrics": "run_id, step"}
 """Table -> of what the rows with the largest version count."""
 _SAME = " AND ".join(f"{{0}}.{name} = one.{name}" for name in ID)
 _KEYS = {"trajectories": {*ID, "start_ns", "is_trajectory"}, "turns": {"run_id", "own"}}
 
 
-def connect(files: Sequence[str] = (), size: int = 0, **settings: str) -> duckdb.DuckDBPyConnection:
+def connect(files: Sequence[str], size: int, **settings: str) -> duckdb.DuckDBPyConnection:
     """A database that can open ``files`` (paths and URLs), and nothing else: no other file or address, no variable of
     Python's. ``size``: bytes of all that it may read; ``settings``: more of DuckDB's."""
     import duckdb
@@ -156,10 +156,7 @@ class Views:
     def provide(self, table: Table, needs: Iterable[str], steps: Steps | None, shown: Iterable[str] = ()) -> str:
         """The name of a view of ``table`` that has the columns ``needs`` at least, and those that are only ``shown``
         (see ``Source.lines``)."""
-        if "database" in self.__dict__ and self._files() != self._opened:  # the end of the run made one file of some
-            self.database.close()
-            del self.database
-            self._there.clear()
+        self._follow()
         needed = set(needs) | _KEYS.get(table.name, {"run_id"})
         key = (table.name, steps)
         view = _view(table.name, steps)
@@ -187,6 +184,7 @@ class Views:
     def of_files(self, table: Table, columns: Sequence[Column], steps: Steps | None) -> list[str]:
         """SELECTs over the files of the sources: what a later version has replaced, and what is beside them, does not
         count."""
+        self._follow()
         rows = self._rows(table.name)
         if not rows or self.database is None:  # which says what is beside them
             return []
@@ -255,11 +253,18 @@ class Views:
         put(database, "own.superseded", TRAJECTORIES.chosen(*ID, "version"), superseded)
         return database
 
+    def _follow(self) -> None:
+        """Close a database of other files: the end of a run makes one of some."""
+        if "database" in self.__dict__ and self._files() != self._opened:
+            self.database.close()
+            del self.database
+            self._there.clear()
+
     def _files(self) -> list[str]:
         return [file for source in self._sources for name in TABLES for file in source.files(name)]
 
     def _rows(self, name: str, late: bool = False) -> str:
-        """SQL for all rows of a table that are in files; empty: there are none. ``late``: in those of ``late_facts``."""
+        """SQL for all rows of a table in files, or (``late``) in those of ``late_facts``; empty: there are none."""
         parts = [f"SELECT * FROM {found}" for found in self._forms(name, late)]
         return f"({' UNION ALL BY NAME '.join(parts)})" if parts else ""
 

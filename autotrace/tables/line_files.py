@@ -103,20 +103,11 @@ class LineFile(Source):
 
     def fingerprint(self) -> object:
         """See ``Source``."""
-        return changed(self.path)
+        return files.changed(self.path)
 
     def again(self) -> Source | None:
         """See ``Source``: a file that has not changed is not read again for each of its runs."""
         return self if self.seen is not None and self.seen == self.fingerprint() else None
-
-
-def changed(path: Path) -> tuple[int, int] | None:
-    """Another one when a file was written; None where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
 
 
 def line_files(path: Path) -> list[LineFile]:
@@ -126,7 +117,7 @@ def line_files(path: Path) -> list[LineFile]:
     if not file.is_file() or (file != path and file.is_symlink()) or (not path.is_dir() and path.suffix != SUFFIX):
         return []
     runs: dict[str, dict[str, tuple[int, int, int | None]]] = {}
-    seen = changed(file)
+    seen = files.changed(file)
     for at, one in _read(file):
         if not _ID.fullmatch(one.trace_id):
             raise QueryError(f"{one.trace_id[:40]!r} is no id of a trajectory: it has to be 32 lower-case hex digits")

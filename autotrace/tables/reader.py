@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 
-from autotrace.tables.columns import ID
+from autotrace.tables.columns import ID, id_of
 from autotrace.tables.conditions import EVERY, Condition
 from autotrace.tables.engine import IN_MEMORY, LABELS, Progress, Views
 from autotrace.tables.errors import Gone, NotFound, QueryError, known
@@ -225,9 +225,10 @@ class Reader:
         if not rows:
             raise NotFound(f"no trace of this run begins with {prefix!r}; autotrace ls shows them")
         if len(rows) > 1:
-            several = len({row.run_id for row in rows}) > 1
-            found = ", ".join(f"{row.trace_id} of {row.run_id}" if several else row.trace_id for row in rows)
-            raise NotFound(f"{prefix!r} is the beginning of several traces: {found}")
+            runs = {row.run_id for row in rows}
+            found = ", ".join(row.trace_id if len(runs) == 1 else f"{row.trace_id} of {row.run_id}" for row in rows)
+            which = "" if len(runs) == 1 else f"""; choose with --where "run_id = '{rows[0].run_id}'\""""
+            raise NotFound(f"{prefix!r} is the beginning of several traces: {found}{which}")
         return rows[0]
 
     def load(self, prefix: str, *, texts: bool = True) -> Trajectory:
@@ -246,18 +247,16 @@ class Reader:
             ids: dict[str, list[str]] = {}
             for row in chunk:
                 ids.setdefault(row.run_id, []).append(row.trace_id)
-            stored: dict[str, Mapping[str, Trajectory]] = {}
+            stored: dict[tuple[str, str], Trajectory] = {}
             for run_id, of_run in ids.items():
                 with suppress(Gone):
-                    stored[run_id] = self.source(run_id).stored(of_run)
+                    stored |= {(run_id, id): one for id, one in self.source(run_id).stored(of_run).items()}
             for row in chunk:
-                one = stored.get(row.run_id, {}).get(row.trace_id)
-                if one is not None:
-                    yield row, self._labelled(one)
-                    continue
-                with suppress(KeyError):
-                    one = self.one(row, texts=texts)
-                yield row, one
+                one = stored.get(id_of(row))
+                if one is None:
+                    with suppress(KeyError):
+                        one = self.source(row.run_id).load(row.trace_id, texts=texts)
+                yield row, one and self._labelled(one)
 
     def _labelled(self, trajectory: Trajectory) -> Trajectory:
         """With what somebody called it among its facts."""
@@ -269,12 +268,12 @@ class Reader:
         return trajectory
 
     def source(self, run_id: str) -> Source:
-        """The run of that name."""
-        return self._by_run[run_id]
+        """The run of that name; the newest where none has it."""
+        return self._by_run.get(run_id, self.run)
 
     @functools.cached_property
     def _by_run(self) -> dict[str, Source]:
-        return {source.info.run_id: source for source in reversed(self.sources)}
+        return {source.info.run_id: source for source in self.sources}
 
     def pages(self) -> dict[tuple[str, str], str]:
         """``ID`` -> URL of its page in a backend, for those that have one."""

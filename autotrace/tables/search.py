@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotrace.tables.columns import id_of
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.span_text import input_text, output_text
@@ -56,7 +57,7 @@ def candidates(reader: Reader, rows: Sequence[Any], pattern: re.Pattern[str]) ->
     if len(letters) < _SHORTEST:
         return list(rows)
     found = reader.containing(letters, in_any_case=bool(pattern.flags & re.IGNORECASE))
-    return [row for row in rows if (row.run_id, row.trace_id) in found]
+    return [row for row in rows if id_of(row) in found]
 
 
 def _letters(pattern: re.Pattern[str]) -> str:

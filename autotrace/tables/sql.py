@@ -106,7 +106,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 def _planner() -> duckdb.DuckDBPyConnection:
     """The tables, empty."""
-    planner = connect(disabled_optimizers=",".join(GUESSING), threads="1")
+    planner = connect((), 0, disabled_optimizers=",".join(GUESSING), threads="1")
     for name, table in TABLES.items():
         columns = ", ".join(f'"{column.name}" {duck_type(column.type)}' for column in table.columns)
         planner.execute(f"CREATE TABLE {name} ({columns})")

@@ -112,7 +112,7 @@ def _record(row: Any, known: Profile) -> Record:
     times = {name: value for name in PARTS if (value := getattr(row, name)) is not None}
     return Record(
         row.trace_id, row.group_id, row.step, row.status, known, bool(row.validate), row.uid, row.data_source,
-        row.reward, facts, times, row.start_ns, row.end_ns, row.attempt or 1, row.rollout_n, row.error,
+        row.reward, facts, times, row.start_ns, row.end_ns, row.attempt or 1, row.rollout_n, row.error, row.run_id,
     )  # fmt: skip
 
 

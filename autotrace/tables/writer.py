@@ -92,6 +92,8 @@ class Tables:
         self._written: OrderedDict[str, int] = OrderedDict()
         """Trace id -> digest of its calls."""
         self._removed: dict[str, float] = {}
+        self._folded = 0
+        """Lines that were left when they were last folded."""
 
     @property
     def batch(self) -> int:
@@ -129,11 +131,12 @@ class Tables:
             name = f"{found.batch + 1:06}.c{SUFFIX}"
             superseded = {} if table == METRICS.name else found.superseded
             rows = (some for path in paths for some in counting(self.folder / path, superseded))
-            latest = [found.files[table][path].latest for path in paths]
-            added = self._file(table, name, rows, max(latest) if all(latest) else 0)
+            added = self._file(table, name, rows, any(found.files[table][path].late for path in paths))
             self._append(Commit(found.batch + 1, time.time_ns(), {table: added} if added.rows else {}, paths))
             self._removed |= dict.fromkeys(paths, time.monotonic())
-            self._fold(LATEST)
+            if len(found.commits) > 2 * self._folded + MANY:
+                self._fold(LINGERS)
+                self._folded = len(found.commits)
             return True
 
     def finish(self) -> None:
@@ -143,7 +146,7 @@ class Tables:
             pass
         with self._lock, self._errors():
             self._sweep(self._opened(), lingers=0.0)
-            self._fold(0)
+            self._fold(0.0)
 
     def _write(self, rollouts: list[Rollout]) -> int:
         digests = {one.trace_id: _digest(one) for one in rollouts}
@@ -156,8 +159,8 @@ class Tables:
             asked = table.rows(rollouts if name in WITH_FACTS else whole)
             if asked:
                 made[name] = arrow.from_rows(table.columns, asked)
-        latest = max(one.version for one in rollouts)
-        size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole), latest)
+        late = any(one.version > 1 for one in rollouts)
+        size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole), late)
         self._know(self._opened().batch, {one.trace_id: one.version for one in rollouts})
         for trace_id, digest in digests.items():
             self._written[trace_id] = digest
@@ -166,16 +169,16 @@ class Tables:
             self._written.popitem(last=False)
         return size
 
-    def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int, latest: int = 0) -> int:
+    def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int, late: bool = True) -> int:
         batch = self._opened().batch + 1
         name = f"{batch:06}{SUFFIX}"
-        added = {table: self._file(table, name, [content], latest) for table, content in made.items()}
+        added = {table: self._file(table, name, [content], late) for table, content in made.items()}
         self._append(Commit(batch, time.time_ns(), added, [], supersedes, count))
         return sum(file.bytes for file in added.values())
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def _file(self, table: str, name: str, rows: Iterable[pa.Table], latest: int) -> Added:
+    def _file(self, table: str, name: str, rows: Iterable[pa.Table], late: bool) -> Added:
         """Write ``rows`` to a file, if there are any. It counts once a line names it."""
         folder = self.folder / table
         files.folder(folder)
@@ -187,7 +190,7 @@ class Tables:
         sync(part)
         os.replace(part, folder / name)
         sync(folder)
-        return Added(name, count, (folder / name).stat().st_size, TABLES[table].form, latest)
+        return Added(name, count, (folder / name).stat().st_size, TABLES[table].form, late)
 
     def _append(self, commit: Commit) -> None:
         """The commit."""
@@ -203,22 +206,25 @@ class Tables:
         found.add(commit)
         found.size += len(line)
 
-    def _fold(self, latest: int) -> None:
-        """Replace the lines, but for the ``latest``, by fewer that say the same: every reader reads all of them."""
+    def _fold(self, lingers: float) -> None:
+        """Let the lines of what was taken away so many seconds ago go: every reader reads all lines."""
         found = self._opened()
-        batches = [number for number, commit in enumerate(found.commits) if not commit.removes]
-        since = batches[-latest] if 0 < latest <= len(batches) else len(found.commits)
-        lines = [*folded(found.commits[:since]), *found.commits[since:]] if since else found.commits
-        if len(lines) * (2 if latest else 1) >= len(found.commits):
+        lines = folded(found, time.time_ns() - int(lingers * 1e9))
+        if len(lines) == len(found.commits):
             return
         text = b"".join(commit.line() for commit in lines)
         part = self.folder / f".{FILE}.part"
-        with os.fdopen(files.overwrite(part), "wb") as file:
-            file.write(text)
-        sync(part)
-        os.replace(part, self.folder / FILE)
-        sync(self.folder)
+        try:
+            with os.fdopen(files.overwrite(part), "wb") as file:
+                file.write(text)
+            sync(part)
+            os.replace(part, self.folder / FILE)
+        except OSError:  # nothing is lost by lines that stay
+            with contextlib.suppress(OSError):
+                part.unlink()
+            return
         found.commits, found.size = lines, len(text)
+        sync(self.folder)
 
     def _opened(self) -> Snapshot:
         """What is committed; read where that is not known, or no longer."""

@@ -34,7 +34,8 @@ def check(call: Call, runs: Path) -> None:
     assert [row["run_id"] for row in labelled] == [SECOND]
     several = call("show", TRACE.hex(), runs)
     assert several.exit_code != 0
-    assert f"several traces: {TRACE.hex()} of {FIRST}, {TRACE.hex()} of {SECOND}" in several.output
+    assert f"several traces: {TRACE.hex()} of {FIRST}, {TRACE.hex()} of {SECOND}" in several.output.replace("\n", " ")
+    assert "reward 0.25" in call("show", "--where", f"run_id = '{FIRST}'", runs).stdout
     assert "reward 0.25" in call("show", "--worst", runs).stdout
     exported = [json.loads(line) for line in call("export", runs, "--out", "-").stdout.splitlines()]
     assert [(one["run_id"], one["facts"]["reward"]) for one in exported] == [(FIRST, 0.25), (SECOND, 1.0)]

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.tables.committed import Committed
+from autotrace.insight.examine import examine
+from autotrace.insight.profile import encode
+from autotrace.insight.settings import Settings
+from autotrace.tables.committed import Committed, table_folders
 from autotrace.tables.reader import Reader
+from autotrace.tables.steps import steps
 from autotrace.tables.writer import Tables
+from autotrace.trajectory.model import Span
 from tests.tables.test_writer import made
 
 
@@ -59,3 +64,39 @@ def test_facts_are_opened_where_some_came_late(tmp_path: Path, compacted: bool) 
     reader = Reader([Committed(tmp_path)])
     assert sorted(row.advantage or 0 for row in reader.select(columns=("advantage",))) == [0, 0.5]
     reader.close()
+
+
+def test_texts_are_compared_with_what_rewards_judged(tmp_path: Path) -> None:
+    """The records of a step are read whole, as rows are."""
+    one = made()
+    root = one.root
+    reward = Span("ab" * 8, root.span_id, "compute_score", "reward", "x", root.start_ns + 10, root.start_ns + 20, "OK")
+    reward.inputs = {"solution_str": "It is 42, rollout 0."}
+    one.spans.append(reward)
+    one.profile = encode(examine(one, Settings()))
+    Tables(tmp_path, "run").write([one])
+    reader = Reader([Committed(tmp_path)])
+    (step,) = steps(reader, texts=True)
+    assert [record.profile.judged for record in step.records] == [True]
+    assert [found and found.trace_id for _, found in reader.each(step.records)] == [one.trace_id]
+    reader.close()
+
+
+def test_a_reader_of_texts_follows_files_that_were_made_one(tmp_path: Path) -> None:
+    tables = Tables(tmp_path, "run")
+    for sample in range(3):
+        tables.write([made(sample=sample)])
+    reader = Reader([Committed(tmp_path)])
+    assert len(reader.containing("42")) == 3
+    tables.finish()
+    assert len(reader.containing("42")) == 3
+    reader.close()
+
+
+def test_a_folder_of_tables_is_found_beside_links_and_closed_folders(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        Tables(tmp_path / "lake" / "project" / name, name).write([made()])
+    (tmp_path / "lake" / "loop").symlink_to("loop")
+    (tmp_path / "lake" / "project" / "loop").symlink_to("loop")
+    (tmp_path / "lake" / "project" / "file").write_text("")
+    assert [source.path.name for source in table_folders(tmp_path / "lake")] == ["one", "two"]
