@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
     verdicts = verdict.judge(plan, Resolver(source), expected=own if archive is None else frozenset(), absent=absent)
     if files:
         wanted = {shown(Path(name)) for name in files}
-        verdicts = [judged for judged in verdicts if judged.target.where.rpartition(":")[0] in wanted]
+        verdicts = [judged for judged in verdicts if _file(judged) in wanted]
     if imports:
         from autotrace.spec.imported import confirm
 
@@ -74,24 +75,22 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
         raise click.exceptions.Exit(exit_codes.FAILED)
 
 
+def _file(judged: Verdict) -> str:
+    return judged.target.where.rpartition(":")[0]
+
+
 def _print(verdicts: Sequence[Verdict], source: Installed) -> None:
     out = terminal.console()
-    file = ""
-    for judged in sorted(verdicts, key=lambda one: one.target.where.rpartition(":")[0]):
-        here = judged.target.where.rpartition(":")[0]
-        if here != file:
-            file = here
-            out.print(Text(f"{file}", style="bold"), soft_wrap=True)
-            absent = Counter(
-                names.top(one.name)
-                for one in verdicts
-                if one.library_absent and one.target.where.startswith(f"{file}:")
-            )
-            for library, count in absent.items():
-                skipped = f"  skip  {library} {judged.reason} ({terminal.counted(count, 'target')})"
-                out.print(Text(skipped, style="dim"), soft_wrap=True)
-        if not judged.library_absent:
-            _print_one(out, judged)
+    for file, grouped in groupby(sorted(verdicts, key=_file), _file):
+        of_file = list(grouped)
+        out.print(Text(file, style="bold"), soft_wrap=True)
+        absent = Counter(names.top(one.name) for one in of_file if one.library_absent)
+        for library, count in absent.items():
+            skipped = f"  skip  {library} {of_file[0].reason} ({terminal.counted(count, 'target')})"
+            out.print(Text(skipped, style="dim"), soft_wrap=True)
+        for judged in of_file:
+            if not judged.library_absent:
+                _print_one(out, judged)
     counts = {state: sum(one.state == state for one in verdicts) for state in _MARKS}
     plural = {verdict.RESOLVES: "resolve"}
     summary = [terminal.counted(count, state, plural.get(state, state)) for state, count in counts.items() if count]

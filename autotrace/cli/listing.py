@@ -148,14 +148,16 @@ def time_columns(rows: Sequence[Any], reader: Reader) -> list[Column]:
     parts = [Column(_part(name), [duration(getattr(row, name)) for row in rows], True) for name in PARTS]
     return [
         Column.of(head, rows, shown),
-        Column.of("step", rows, attrgetter("step"), True),
-        Column.of("sample", rows, attrgetter("sample_index"), True),
-        Column.of("n", rows, attrgetter("rollout_n"), True),
-        Column.of("turns", rows, attrgetter("llm_calls"), True),
+        *figures(rows, step="step", sample="sample_index", n="rollout_n", turns="llm_calls"),
         Column.of("duration", rows, lambda row: duration(row.duration_s), True),
         *(column for column in parts if any(column.cells)),
         status_column(rows),
     ]
+
+
+def figures(rows: Sequence[Any], **fields: str) -> list[Column]:
+    """A column at the right for each of ``fields``: its name, and what the rows call its values."""
+    return [Column.of(name, rows, attrgetter(field), True) for name, field in fields.items()]
 
 
 def status_column(rows: Sequence[Any]) -> Column:
@@ -219,7 +221,7 @@ def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:
     """The LLM and tool calls of a trajectory, below what a list gives a name (a node of a graph); of tools inside tools
     the outer one."""
     try:
-        spans = {span.span_id: span for span in reader.one(row, texts=False).spans}
+        spans = reader.one(row, texts=False).by_id
     except NotFound:
         return
     trees: dict[str | None, Tree] = {}

@@ -147,9 +147,8 @@ def _first(reader: Reader, selection: runs.Selection, worst: bool) -> Any:
 def tree(trajectory: Trajectory, full: bool = False) -> Tree:
     """The trajectory for a terminal."""
     children: dict[str | None, list[Span]] = defaultdict(list)
-    span_ids = {span.span_id for span in trajectory.spans}
     for span in trajectory.spans:
-        children[span.parent_id if span.parent_id in span_ids else None].append(span)
+        children[span.parent_id if span.parent_id in trajectory.by_id else None].append(span)
     top = Tree(_heading(trajectory), guide_style="dim")
 
     found = marks_of_turns(trajectory)

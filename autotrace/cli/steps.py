@@ -22,6 +22,8 @@ from autotrace.tables.reader import Reader
 
 Key = tuple[int | None, bool, str | None]
 """Step, whether of validation, data source."""
+Read = tuple[list[StepLine], bool]
+"""The lines as they are now, and whether the run goes on."""
 EVERY = 2.0
 """Seconds between two looks at a run that goes on."""
 
@@ -54,7 +56,7 @@ def steps(
     findings       codes, and how many trajectories have each
     """
 
-    def read() -> tuple[list[StepLine], bool]:
+    def read() -> Read:
         return _read(runs.reader_of_one(named), step, validate, by)
 
     out = terminal.console()
@@ -77,9 +79,7 @@ def steps(
             _follow(read, seen, out.file, as_json)
 
 
-def _follow(
-    read: Callable[[], tuple[list[StepLine], bool]], seen: set[Key], out: IO[str], as_json: bool
-) -> None:  # fmt: skip
+def _follow(read: Callable[[], Read], seen: set[Key], out: IO[str], as_json: bool) -> None:
     """A line for each step that is over and not ``seen``, until the run is."""
     living = True
     while living:
@@ -105,8 +105,7 @@ def _key(each: StepLine) -> Key:
     return each.step, each.validate, each.data_source
 
 
-def _read(opened: Reader, number: int | None, validate: bool | None, by: str | None) -> tuple[list[StepLine], bool]:
-    """The lines as they are now, and whether the run goes on."""
+def _read(opened: Reader, number: int | None, validate: bool | None, by: str | None) -> Read:
     diagnosis, lines = Diagnosis(), []
     with contextlib.closing(opened) as reader:
         for step in of_run.steps(reader, number, partial(terminal.shown, what="trajectories examined")):

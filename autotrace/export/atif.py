@@ -15,7 +15,7 @@ from typing import Any
 from autotrace.export.conversation import Message, conversation_of, offered_tools
 from autotrace.export.format import Row, Written, write_lines
 from autotrace.trajectory.chains import SUB_AGENT, Chain, Tree, tree_of
-from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.jsonable import jsonable, known
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.receipt import is_row
 from autotrace.trajectory.span_text import one_line
@@ -34,7 +34,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 
 def row_of(trajectory: Trajectory) -> Row | str:
-    """File name and value, or why it cannot be exported."""
+    """File name and value, or why it cannot be exported. What is None is left out: the format knows no empty fields."""
     agents, tools = _steps(trajectory)
     steps = agents.pop(None, [])
     if not steps:
@@ -60,7 +60,7 @@ def row_of(trajectory: Trajectory) -> Row | str:
     }
     number = trajectory.attributes.get("step")
     folder = number if isinstance(number, int) and not isinstance(number, bool) else "no-step"
-    return f"{folder}/{trajectory.trace_id}.json", jsonable(_present(value))
+    return f"{folder}/{trajectory.trace_id}.json", jsonable(known(value))
 
 
 def _of_agent(trajectory: Trajectory, id: str, agent: dict[str, Any], steps: list[Step]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _of_agent(trajectory: Trajectory, id: str, agent: dict[str, Any], steps: lis
         "schema_version": VERSION,
         "session_id": trajectory.run_id,
         "trajectory_id": id,
-        "agent": _present(agent),
+        "agent": known(agent),
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
     }
 
@@ -128,7 +128,7 @@ def _add_prompt(steps: list[Step], messages: list[Message], span: Span) -> None:
         if message["role"] == "tool" and caller is not None:
             results = caller.setdefault("observation", {"results": []})["results"]
             asked = waiting[len(results)] if len(results) < len(waiting) else None
-            results.append(_present({"source_call_id": asked, "content": _text(message.get("content"))}))
+            results.append(known({"source_call_id": asked, "content": _text(message.get("content"))}))
             continue
         source = "system" if message["role"] in ("system", "developer") else "user"
         step: Step = {"timestamp": _time(span.start_ns), "source": source, "message": _text(message.get("content"))}
@@ -149,7 +149,7 @@ def _agent_step(span: Span, answer: Message, turn: int, tree: Tree) -> Step:
         }
         for number, call in enumerate(answer.get("tool_calls") or [])
     ]
-    metrics = _present({
+    metrics = known({
         "prompt_tokens": span.prompt_tokens,
         "completion_tokens": span.response_tokens,
         "prompt_token_ids": span.prompt_ids,
@@ -160,7 +160,7 @@ def _agent_step(span: Span, answer: Message, turn: int, tree: Tree) -> Step:
         "span_id": span.span_id, "status": span.status, "duration_ns": span.duration_ns, "error": span.error_text,
         "chain": tree.of[turn] if len(tree.chains) > 1 else None,
     }  # fmt: skip
-    return _present({
+    return known({
         "timestamp": _time(span.start_ns),
         "source": "agent",
         "message": message,
@@ -168,7 +168,7 @@ def _agent_step(span: Span, answer: Message, turn: int, tree: Tree) -> Step:
         "tool_calls": calls or None,
         "metrics": metrics or None,
         "llm_call_count": 1,
-        "extra": _present(extra),
+        "extra": known(extra),
     })  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def _totals(trajectory: Trajectory, steps: int) -> dict[str, Any]:
     prompts = [span.prompt_tokens for span in trajectory.llm_spans if span.prompt_tokens is not None]
     responses = [span.response_tokens for span in trajectory.llm_spans if span.response_tokens is not None]
     reward = trajectory.facts.get("reward")
-    return _present({
+    return known({
         "total_prompt_tokens": sum(prompts) if prompts else None,
         "total_completion_tokens": sum(responses) if responses else None,
         "total_steps": steps,
@@ -216,8 +216,3 @@ def _totals(trajectory: Trajectory, steps: int) -> dict[str, Any]:
 
 def _time(at_ns: int) -> str:
     return datetime.fromtimestamp(at_ns / 1e9, timezone.utc).isoformat()
-
-
-def _present(value: dict[str, Any]) -> dict[str, Any]:
-    """Without what is None: the format knows no empty fields."""
-    return {name: item for name, item in value.items() if item is not None}

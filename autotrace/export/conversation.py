@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from autotrace.trajectory.chains import Chain, tree_of
-from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.jsonable import jsonable, loaded
 from autotrace.trajectory.markup import MARKUPS, prompt_messages, response_message
 from autotrace.trajectory.model import Span, Trajectory, ancestors
 from autotrace.trajectory.span_text import answer
@@ -176,12 +176,9 @@ def _call(call: dict[str, Any], ids: bool = False) -> dict[str, Any]:
 
 
 def _object(arguments: Any) -> Any:
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):  # the model wrote what is no JSON
-            return arguments
-    return {} if arguments is None else arguments
+    """``arguments``; of a text what it says as JSON, and the text where a model wrote no JSON."""
+    value = loaded(arguments, otherwise=arguments) if isinstance(arguments, str) else arguments
+    return {} if value is None else value
 
 
 def _as_text(message: Message) -> Message:
@@ -211,10 +208,7 @@ def _offered(messages: list[Message]) -> tuple[Tools | None, list[Message]]:
     written, closed, after = offered.partition("<tools>")[2].partition("</tools>")
     if not closed or not after.rstrip().endswith("</tool_call>"):  # so end the templates of Qwen, Hermes and their kin
         return None, messages
-    try:
-        tools = [json.loads(line) for line in written.splitlines() if line.strip()]
-    except (ValueError, RecursionError):
-        return None, messages
+    tools = [loaded(line) for line in written.splitlines() if line.strip()]
     if not tools or not all(isinstance(tool, dict) for tool in tools):
         return None, messages
     return tools, [*([{**first, "content": rest.rstrip()}] if rest.strip() else []), *messages[1:]]

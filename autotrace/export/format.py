@@ -72,6 +72,8 @@ def help_text() -> str:
 
 Row = tuple[str, Any]
 """Name of a file, below the folder, and the value of one line of it, plain."""
+RowOf = Callable[[Trajectory], Row | list[Row] | str]
+"""Gives the row of a trajectory, or several, or says why it cannot."""
 
 
 class Staging:
@@ -128,15 +130,8 @@ class Staging:
                 part.unlink(missing_ok=True)
 
 
-def write_lines(
-    trajectories: Iterable[Trajectory],
-    out: str,
-    row_of: Callable[[Trajectory], Row | list[Row] | str],
-    *,
-    one_file: bool,
-) -> Written:
-    """Write one line of JSON a trajectory, or several. ``row_of`` gives a file's name and each line, or says why it
-    cannot. See ``write_rows``."""
+def write_lines(trajectories: Iterable[Trajectory], out: str, row_of: RowOf, *, one_file: bool) -> Written:
+    """Write one line of JSON a trajectory, or several. See ``write_rows``."""
     written = Written()
     return write_rows(_rows(trajectories, row_of, written), out, written, one_file=one_file)
 
@@ -166,9 +161,7 @@ def write_rows(rows: Iterable[Row], out: str, written: Written, *, one_file: boo
     return written
 
 
-def _rows(
-    trajectories: Iterable[Trajectory], row_of: Callable[[Trajectory], Row | list[Row] | str], written: Written
-) -> Iterable[Row]:
+def _rows(trajectories: Iterable[Trajectory], row_of: RowOf, written: Written) -> Iterable[Row]:
     for trajectory in trajectories:
         row = row_of(trajectory)
         if isinstance(row, str):

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from itertools import groupby, pairwise
 from typing import Any
 
+from autotrace.trajectory.jsonable import known, loaded
 from autotrace.trajectory.markup import MARKUPS, Message, prompt_messages, response_message
 from autotrace.trajectory.model import ERROR, OK, Allowance, Span, Trajectory
 from autotrace.trajectory.span_text import message_text, one_line
@@ -161,8 +162,7 @@ class Calls:
 
     def trajectory(self, attributes: Mapping[str, Any], facts: Mapping[str, Any]) -> Trajectory:
         """The rollout so far. None means unknown and is left out; the reader gives the ids."""
-        known, became = ({n: v for n, v in given.items() if v is not None} for given in (attributes, facts))
-        return Trajectory("", "", self.spans, known, became, self.notes)
+        return Trajectory("", "", self.spans, known(attributes), known(facts), self.notes)
 
 
 def _parts(mask: list[int]) -> list[tuple[int, int]]:
@@ -179,12 +179,9 @@ def _parts(mask: list[int]) -> list[tuple[int, int]]:
     return parts or [(0, len(mask))]
 
 
-def _object(text: Any) -> dict[str, Any] | None:
+def _object(text: str) -> dict[str, Any] | None:
     """What a text says as JSON, if it is an object."""
-    try:
-        value = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        return None
+    value = loaded(text)
     return value if isinstance(value, dict) else None
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from autotrace.foreign.calls import Calls, listed, mapped, moment, numbers, objects, plain, token_ids
 from autotrace.foreign.containers import Format, Row, names, step_of
 from autotrace.foreign.messages import prompt_and_completion
-from autotrace.trajectory.jsonable import integer, number
+from autotrace.trajectory.jsonable import integer, known, number
 from autotrace.trajectory.model import Allowance, Span, Trajectory
 
 
@@ -61,7 +61,7 @@ def _trace(trace: dict[str, Any], episode: Row, path: str) -> Trajectory:
     rewards = {name: mapped(one) for name, one in mapped(trace, "rewards").items()}
     parts = {name: number(one.get("score")) for name, one in rewards.items()}
     weighted = [(parts[name], number(one.get("weight", 1.0)) or 0.0) for name, one in rewards.items()]
-    known = [score * weight for score, weight in weighted if score is not None]
+    scores = [score * weight for score, weight in weighted if score is not None]
     task, work = mapped(trace, "task") or mapped(episode, "task"), mapped(episode, "run", "work")
     data, policy, kind = mapped(task, "data"), mapped(work, "policy"), work.get("type")
     attributes = {
@@ -74,7 +74,7 @@ def _trace(trace: dict[str, Any], episode: Row, path: str) -> Trajectory:
     }  # fmt: skip
     credit = [one for span in calls.spans for one in span.advantages or ()]
     facts = {
-        "reward": sum(known) if known else None, "advantage": sum(credit) / len(credit) if credit else None,
+        "reward": sum(scores) if scores else None, "advantage": sum(credit) / len(credit) if credit else None,
         "reward_extra_info": {**parts, **mapped(trace, "metrics")} or None,
     }  # fmt: skip
     return calls.trajectory(attributes, facts)
@@ -134,8 +134,8 @@ class _Graph:
         read = integer(usage.get("prompt_tokens"))
         turn.prompt_tokens = None if read is None else read + (integer(usage.get("cached_input_tokens")) or 0)
         turn.response_tokens = integer(usage.get("completion_tokens"))
-        known = {"finish_reason": asked.get("finish_reason"), "cached_tokens": usage.get("cached_input_tokens")}
-        turn.attributes |= {name: value for name, value in known.items() if value is not None}
+        told = {"finish_reason": asked.get("finish_reason"), "cached_tokens": usage.get("cached_input_tokens")}
+        turn.attributes |= known(told)
         self._tokens(turn, at)
 
     def _tokens(self, turn: Span, at: int) -> None:

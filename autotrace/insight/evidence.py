@@ -127,16 +127,16 @@ class Evidence:
         calls = [len(output[1]) if isinstance(output[1], list) else 0 for output in read]
         # a parser may take out what it could not read: the text that was judged has it
         last, names = calls[-1] if calls else 0, {call.name for call in self.tools}
-        for text, parsed in ((said, last), (self.judged, sum(calls))):
+        for text, parsed in ((said, last), ("".join(self.judged[:1]), sum(calls))):
             if (asked := marked(text, parsed, names)) is not None:
                 return asked
         return None if not calls or last else bare(said)
 
-    @property
-    def judged(self) -> str:
-        """The text that a reward judged; empty: not known."""
+    @cached
+    def judged(self) -> list[str]:
+        """The texts that rewards judged, as far as they are known."""
         texts = (span.inputs.get("solution_str") for span in self.rewards)
-        return next((text for text in texts if isinstance(text, str)), "")
+        return [text for text in texts if isinstance(text, str)]
 
     def turn_at(self, at_ns: int) -> int:
         """The last turn that had begun; 0: none."""

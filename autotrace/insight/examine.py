@@ -45,7 +45,7 @@ def _profile(evidence: Evidence, marks: list[Mark]) -> Profile:
         answers=fingerprint(ids for ids in said if ids is not None) if None not in said else "",
         returned=evidence.agent.response_tokens if evidence.agent is not None else None,
         chains=chains if len(chains := tree_of(evidence.trajectory).chains) > 1 else [],
-        judged=any(isinstance(span.inputs.get("solution_str"), str) for span in evidence.rewards),
+        judged=bool(evidence.judged),
     )
 
 

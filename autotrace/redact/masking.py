@@ -38,10 +38,7 @@ def masked_command(command: Sequence[str]) -> list[str]:
     shown: list[str] = []
     secret_follows = False
     for word in command:
-        if secret_follows and not word.startswith("-"):
-            shown.append(MASK)
-        else:
-            shown.append(_masked(word))
+        shown.append(MASK if secret_follows and not word.startswith("-") else _masked(word))
         option = _OPTION.match(word)
         secret_follows = option is not None and bool(secret_kind(option["name"]))
     for at, word in in_command(command, MASK):

@@ -102,13 +102,12 @@ def refusal(symbol: Symbol, name: str, resolver: Resolver, depth: int = 0) -> st
         return "it is implemented in C: there is nothing to wrap; name the Python function that calls it"
     if isinstance(symbol, Lazy) and symbol.meaning is not None:
         return f"the module makes it only on access; name it where it is defined: {_home(symbol.meaning)}"
-    if isinstance(symbol, Function):
-        reason = used_libraries.refusal(top(name))
-        if reason is not None:
-            return reason
-    if isinstance(symbol, Function) and not isinstance(symbol.node, ast.Lambda):
+    if not isinstance(symbol, Function):
+        return None
+    reason = used_libraries.refusal(top(name))
+    if reason is None and not isinstance(symbol.node, ast.Lambda):
         return _decorated(symbol, symbol.node, resolver, depth)
-    return None
+    return reason
 
 
 def _decorated(symbol: Function, node: syntax.Function, resolver: Resolver, depth: int) -> str | None:

@@ -90,14 +90,13 @@ def load(text: str, complain: Complain) -> Node | None:
         return None if root is None else _Conversion(loader, complain).node(root, ())
     except _Rejected as error:
         complain(error.position, str(error))
-        return None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = Position(1, 1) if mark is None else _position(mark)
         complain(position, _explained(text, position, error))
-        return None
     finally:
         loader.dispose()
+    return None
 
 
 class _Rejected(Exception):

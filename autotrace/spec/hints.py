@@ -27,10 +27,8 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
     if there is None:
         close = difflib.get_close_matches(top(path), resolver.source.children(""), n=5, cutoff=0.75)
         spellings = [f"{word}{path[len(top(path)) :]}" for word in close]
-        best = next(
-            (spelling for spelling in spellings if isinstance(resolver.find(spelling), (Function, Class))), None
-        )
-        best = best or next(iter(spellings), None)
+        there_are = (spelling for spelling in spellings if isinstance(resolver.find(spelling), (Function, Class)))
+        best = next(there_are, next(iter(spellings), None))
         return f"did you mean `{best}{tail}`?" if best else ""
     if isinstance(there, Module) and there.trouble:
         return there.trouble
@@ -71,11 +69,10 @@ def _respelt(there: Symbol, gone: list[str], resolver: Resolver) -> str | None:
     lowered = {word.lower(): word for word in words}
     for close in difflib.get_close_matches(gone[0].lower(), lowered, n=5, cutoff=0.7):
         word = lowered[close]
-        symbol = resolver.below(resolver.member(there, word), gone[1:])
-        if symbol is not None:
-            return ".".join([_name(there), word, *gone[1:]])
         inner = resolver.member(there, word)
-        if inner is not None and len(gone) > 1 and isinstance(inner, (Module, Class)):
+        if resolver.below(inner, gone[1:]) is not None:
+            return ".".join([_name(there), word, *gone[1:]])
+        if len(gone) > 1 and isinstance(inner, (Module, Class)):
             deeper = _respelt(inner, gone[1:], resolver)
             if deeper is not None:
                 return deeper

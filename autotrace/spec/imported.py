@@ -12,6 +12,7 @@ from autotrace.adapters.ray.actors import class_behind
 from autotrace.patch import wrapper
 from autotrace.spec import names
 from autotrace.spec.describe import Description
+from autotrace.spec.syntax import as_written
 from autotrace.spec.verdict import MISSING, REFUSED, RESOLVES, UNCLEAR, Verdict
 
 
@@ -117,9 +118,7 @@ def _arguments(function: Any) -> tuple[str, ...]:
     if code is None:
         return ()
     names, rest, others = inspect.getargs(code)
-    positional, keywords = names[: code.co_argcount], names[code.co_argcount :]
-    stars = [f"*{rest}"] if rest else ["*"] if keywords else []
-    return (*positional, *stars, *keywords, *([f"**{others}"] if others else []))
+    return as_written(names[: code.co_argcount], rest, names[code.co_argcount :], others)
 
 
 def _first_line(error: BaseException) -> str:

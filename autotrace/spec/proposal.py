@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -66,9 +65,7 @@ def of_program(path: Path, covered: AbstractSet[tuple[str, str]] = frozenset()) 
     proposals: dict[str, Proposal] = {}
     for file, module in _modules(path):
         try:
-            with warnings.catch_warnings():  # of other people's escape sequences
-                warnings.simplefilter("ignore")
-                tree = ast.parse(file.read_bytes())
+            tree = syntax.parsed(file.read_bytes())
         except (SyntaxError, ValueError, RecursionError):
             continue
         for proposal in _of_module(tree, module, covered):
@@ -167,23 +164,18 @@ def _class(cls: ast.ClassDef, module: str) -> Iterator[Proposal]:
     # the last of a name counts
     methods = {one.name: one for one in cls.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
     bases = [syntax.last_word(base) for base in cls.bases]
-    names = (cls.name, *bases)
-    if any(_AGENT.search(name) for name in names):
+    is_agent, is_tool, is_model = (any(map(kind.search, (cls.name, *bases))) for kind in (_AGENT, _TOOL, _MODEL))
+    if is_agent:
         first = next((name for name in methods if name in _RUNS), None)
         runs = [name for name in methods if name == first or _SOLVES.match(name)]
         why = "an agent by its name" if _AGENT.search(cls.name) else f"inherits from {', '.join(bases)}"
-    elif any(_TOOL.search(name) for name in names):
-        runs, why = [], ""
-        name = next((name for name in _TOOL_METHODS if name in methods), None)
-        if name is not None:
-            yield Proposal(f"{module}.{cls.name}.{name}", "tool", "a tool by its name or base class")
     else:
-        runs, why = [name for name in methods if _SOLVES.match(name)], "its name"
-        if any(_MODEL.match(name) for name in names):
-            name = next((name for name in _MODEL_METHODS if name in methods), None)
-            if name is not None:
-                yield Proposal(f"{module}.{cls.name}.{name}", "llm", "a model by its name or base class")
-                runs = [run for run in runs if run != name]
+        runs, why = [] if is_tool else [name for name in methods if _SOLVES.match(name)], "its name"
+        role, what, called = ("tool", "a tool", _TOOL_METHODS) if is_tool else ("llm", "a model", _MODEL_METHODS)
+        name = next((name for name in called if name in methods), None) if is_tool or is_model else None
+        if name is not None:
+            yield Proposal(f"{module}.{cls.name}.{name}", role, f"{what} by its name or base class")
+            runs = [run for run in runs if run != name]
     for name in runs:
         yield Proposal(f"{module}.{cls.name}.{name}", "trajectory", why, _identity(methods[name], "trajectory"))
     for name, method in methods.items():

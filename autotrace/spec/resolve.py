@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import warnings
 from collections.abc import Iterator, Sequence
 
 from autotrace.spec import syntax
@@ -22,6 +21,8 @@ _MAX_DEPTH = 64
 
 _AROUND = {"staticmethod", "classmethod", "property", "cached_property", "partial", "partialmethod", "remote"}
 """What such a call returns stands for the function that it was given."""
+_NOT_READ = {"overload", "setter", "deleter"}
+"""Decorators of what a read does not call: of a property's methods it calls the getter, which stands above."""
 
 
 class Resolver:
@@ -94,15 +95,14 @@ class Resolver:
             self._orders[cls] = ([cls], [])  # a class among its own bases ends here
             unread: list[Other | Native] = []
             lines: list[list[Class]] = []
-            direct: list[Class] = []
             for base in self._bases(cls):
                 if isinstance(base, Class):
                     above, dark = self.order(base)
-                    lines.append(list(above))
-                    direct.append(base)
+                    lines.append(above)
                     unread += dark
                 else:
                     unread.append(base)
+            direct = [above[0] for above in lines]
             self._orders[cls] = ([cls, *_merged([*lines, direct])], unread)
         return self._orders[cls]
 
@@ -162,12 +162,9 @@ class Resolver:
             if symbol is not None:
                 return symbol
         for dark in unread:
-            if isinstance(dark, Native):
-                symbol = self.member(dark, word, depth)
-                if symbol is not None:
-                    return symbol
-            else:
-                return dark
+            symbol = self.member(dark, word, depth) if isinstance(dark, Native) else dark
+            if symbol is not None:
+                return symbol
         return None
 
     def _defined(
@@ -176,11 +173,10 @@ class Resolver:
         """What the last definition that means something stands for; ``X = None`` beside ``import X`` means nothing."""
         fallback: Symbol | None = None
         for definition in reversed(definitions):
-            if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                if any(syntax.last_word(item) == "overload" for item in definition.decorator_list):
-                    continue
-                if any(syntax.last_word(item) in ("setter", "deleter") for item in definition.decorator_list):
-                    continue  # its getter stands above and is what a read calls
+            if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
+                syntax.last_word(item) in _NOT_READ for item in definition.decorator_list
+            ):
+                continue
             symbol = self._meaning(definition, module, word, owner, depth)
             if isinstance(symbol, Other) or symbol is None:
                 fallback = fallback or symbol
@@ -213,14 +209,13 @@ class Resolver:
     def _value(self, value: ast.expr, module: Module, qualname: str, owner: Class | None, depth: int) -> Symbol | None:
         if isinstance(value, ast.Lambda):
             return Function(module, qualname, value, owner)
-        if isinstance(value, (ast.Name, ast.Attribute)) and syntax.dotted(value):
-            inside = self._expression(value, module, owner, depth)
-            return inside if inside is not None else Other("only running the program tells what it is", certain=False)
+        named: ast.expr | None = value if isinstance(value, (ast.Name, ast.Attribute)) else None
+        if isinstance(value, ast.Call) and syntax.last_word(value.func) in _AROUND and value.args:
+            named = value.args[0]
+        inside = None if named is None else self._expression(named, module, owner, depth)
+        if inside is not None:
+            return inside
         if isinstance(value, ast.Call):
-            if syntax.last_word(value.func) in _AROUND and value.args:
-                inside = self._expression(value.args[0], module, owner, depth)
-                if inside is not None:
-                    return inside
             return Other(f"it is what `{syntax.dotted(value) or 'a call'}(...)` returns", certain=False)
         if isinstance(value, (ast.Constant, ast.List, ast.Dict, ast.Tuple, ast.Set, ast.JoinedStr)):
             return Other("it is a value, not a function", certain=True)
@@ -260,13 +255,7 @@ def _parsed(file: ModuleFile) -> Module:
     if file.text is None:
         return Module(file, Names())
     try:
-        with warnings.catch_warnings():  # of other people's escape sequences
-            warnings.simplefilter("ignore")
-            try:
-                body = ast.parse(file.text).body
-            except SystemError:  # CPython's count of the depth, disturbed by another thread (gh-106905)
-                body = ast.parse(file.text).body
-        return Module(file, syntax.names_of(body, file.name, file.package))
+        return Module(file, syntax.names_of(syntax.parsed(file.text).body, file.name, file.package))
     except SyntaxError as error:
         return Module(file, Names(), f"{file.path}:{error.lineno or 1} is not valid Python ({error.msg})")
     except (ValueError, RecursionError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -32,6 +33,16 @@ class Names:
     """Under ``if TYPE_CHECKING:``: not there when the program runs."""
     stars: list[str] = field(default_factory=list)
     """Modules of ``from module import *``."""
+
+
+def parsed(text: str | bytes) -> ast.Module:
+    """The syntax tree of a module. Raises as ``ast.parse``."""
+    with warnings.catch_warnings():  # of other people's escape sequences
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(text)
+        except SystemError:  # CPython's count of the depth, disturbed by another thread (gh-106905)
+            return ast.parse(text)
 
 
 def names_of(body: Sequence[ast.stmt], module: str, package: bool) -> Names:
@@ -109,15 +120,17 @@ def dotted(expression: ast.expr) -> str:
 def arguments(function: Function | ast.Lambda) -> tuple[str, ...]:
     """Parameter names as written, ``*args`` and ``**kwargs`` with their stars, ``*`` before keyword-only ones."""
     given = function.args
-    names = [item.arg for item in (*given.posonlyargs, *given.args)]
-    if given.vararg is not None:
-        names.append(f"*{given.vararg.arg}")
-    elif given.kwonlyargs:
-        names.append("*")
-    names += [item.arg for item in given.kwonlyargs]
-    if given.kwarg is not None:
-        names.append(f"**{given.kwarg.arg}")
-    return tuple(names)
+    positional, keywords = ([one.arg for one in of] for of in ((*given.posonlyargs, *given.args), given.kwonlyargs))
+    rest, others = (None if one is None else one.arg for one in (given.vararg, given.kwarg))
+    return as_written(positional, rest, keywords, others)
+
+
+def as_written(
+    positional: Sequence[str], rest: str | None, keywords: Sequence[str], others: str | None
+) -> tuple[str, ...]:
+    """The same of names by their kinds; ``rest`` and ``others`` take what is left."""
+    stars = [f"*{rest}"] if rest else ["*"] if keywords else []
+    return (*positional, *stars, *keywords, *([f"**{others}"] if others else []))
 
 
 def kind(function: Function) -> str:

@@ -79,13 +79,8 @@ def _judged(
         if not expected or target.versions is not None:
             return Verdict(target, SKIPPED, first, absent, library_absent=True)
         near = hint(first, resolver, alternatives)
-        folder = "; the folder that holds it must be the working folder or on PYTHONPATH"
-        return Verdict(
-            target,
-            MISSING,
-            first,
-            f"no module `{names.top(first)}`; {near}" if near else f"no module `{names.top(first)}`{folder}",
-        )
+        folder = "the folder that holds it must be the working folder or on PYTHONPATH"
+        return Verdict(target, MISSING, first, f"no module `{names.top(first)}`; {near or folder}")
     tried = [_tried(target, name, resolver, expected) for name in target.names]
     for state in (RESOLVES, REFUSED, UNCLEAR):
         for verdict in tried:

@@ -110,15 +110,14 @@ def _by_ids(
     token, (here, there) = shared(*ids), texts
     if here is None or there is None or here == there:  # ids that nothing says in words are shown as ids
         return Divergence(turn, part, token, *(" ".join(map(str, side[token:])) for side in ids))
-    letters = shared(here, there)
-    return Divergence(turn, part, token, here[letters:], there[letters:])
+    return _by_text(turn, part, here, there, token)
 
 
-def _by_text(turn: int, part: str, here: str, there: str) -> Divergence | None:
+def _by_text(turn: int, part: str, here: str, there: str, token: int | None = None) -> Divergence | None:
     if here == there:
         return None
     letters = shared(here, there)
-    return Divergence(turn, part, None, here[letters:], there[letters:])
+    return Divergence(turn, part, token, here[letters:], there[letters:])
 
 
 def shared(one: Sequence[Any], other: Sequence[Any]) -> int:

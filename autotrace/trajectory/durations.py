@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from autotrace.trajectory.jsonable import finite, text
+from autotrace.trajectory.jsonable import finite, known, text
 from autotrace.trajectory.model import Span, Trajectory, above, ancestors
 
 _TOOLS = frozenset({"tool", "env"})
@@ -101,8 +101,8 @@ def reported(trajectory: Trajectory) -> Mapping[str, Mapping[str, Any]]:
             if span.role == "engine" and (call := above(span, trajectory.by_id, ("llm",))) is not None:
                 replica = span.attributes.get("replica")
                 server = f"{span.host}/{span.pid}" if replica is None else str(replica)
-                made.setdefault(call.span_id, {}).update({**_known(span), "server": server})
-        made = {id: {**attributes, **_known(trajectory.by_id[id])} for id, attributes in made.items()}
+                made.setdefault(call.span_id, {}).update({**known(span.attributes), "server": server})
+        made = {id: {**attributes, **known(trajectory.by_id[id].attributes)} for id, attributes in made.items()}
         trajectory.__dict__["_reported"] = made
     return made
 
@@ -116,10 +116,6 @@ def figures(trajectory: Trajectory, span: Span) -> Mapping[str, Any]:
 def ending(trajectory: Trajectory, span: Span) -> str | None:
     """Why the response of a call ended, as its engine says it, else the call: ``stop``, ``length``, ..."""
     return finish_reason(figures(trajectory, span))
-
-
-def _known(span: Span) -> dict[str, Any]:
-    return {name: value for name, value in span.attributes.items() if value is not None}
 
 
 PHASES = ("dispatch", "queue", "prefill", "decode")

@@ -6,6 +6,7 @@ subclass decides: ``sinks.payload`` for what people are shown, ``record.record_w
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -41,6 +42,19 @@ def finite(value: Any) -> float | None:
 def word(value: Any) -> str | None:
     """``value`` as text, None for None and for what has parts."""
     return None if value is None or isinstance(value, (dict, list)) else text(str(value))
+
+
+def loaded(written: str, otherwise: Any = None) -> Any:
+    """The value that ``written`` is as JSON; ``otherwise`` where it is no JSON."""
+    try:
+        return json.loads(written)
+    except (ValueError, RecursionError):
+        return otherwise
+
+
+def known(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``values`` without what is None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 __all__ = ["MAX_DEPTH", "Conversion", "jsonable", "text"]

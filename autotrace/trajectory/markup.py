@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from autotrace.trajectory.jsonable import loaded
+
 
 @dataclass(frozen=True)
 class Markup:
@@ -142,10 +144,7 @@ def _spoken(role: str, content: str) -> list[Message]:
 
 
 def _call(written: str, number: int) -> Message | None:
-    try:
-        call = json.loads(written)
-    except (ValueError, RecursionError):
-        return None
+    call = loaded(written)
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
         return None
     arguments = call.get("arguments", {})

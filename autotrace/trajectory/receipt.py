@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -106,13 +106,16 @@ class Receipt:
         """Each row is known to be some chain: other tokens are in no row."""
         return len(self.row) == self.total > 0
 
-    def own(self, chain: Chain) -> int:
-        """Tokens that a chain's own turns generated."""
-        return sum(self.generated[turn - 1] for turn in chain.turns)
-
     def inside(self, chain: Chain) -> int:
-        """How many of these are in a row."""
+        """How many of the tokens that a chain's own turns generated are in a row."""
         return sum(self.generated[turn - 1] for turn in chain.turns if self.times[turn - 1])
+
+    def left(self, chains: Sequence[Chain]) -> Iterator[tuple[str, int, int]]:
+        """Of each of ``chains`` that has tokens in no row: why, how many, and the first turn that is in none."""
+        for chain in chains:
+            turns = [turn for turn in chain.turns if not self.times[turn - 1]]
+            if count := sum(self.generated[turn - 1] for turn in turns):
+                yield why_left(chains, chain), count, turns[0]
 
 
 def of_row(facts: Mapping[str, Any], name: str, row: int) -> Any:
@@ -176,9 +179,8 @@ def words(trajectory: Trajectory) -> str:
     total, inside = sum(told.generated), sum(map(told.inside, chains))
     rows = f"{len(told.row)} row{'s' if len(told.row) > 1 else ''}"
     lost = Counter[str]()
-    for chain in chains:
-        if count := told.own(chain) - told.inside(chain):
-            lost[why_left(chains, chain)] += count
+    for kind, count, _ in told.left(chains):
+        lost[kind] += count
     none = ", ".join(f"{count:,} {kind}" for kind, count in lost.items())
     known = "in none" if told.is_whole else "in rows that are not known"
     numbers = [of_row(trajectory.facts, "token_facts", row) for row in told.row.values()]

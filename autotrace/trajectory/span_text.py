@@ -142,10 +142,9 @@ def asked_messages(span: Span, *, whole: bool = False) -> list[dict[str, Any]]:
 def message_text(message: dict[str, Any], *, named: bool = True) -> str:
     """A message of a chat in words: its text, and the tool calls as ``search({"q": "cats"})``. ``named``: with its role
     in front."""
-    content = message.get("content")
     functions = [call.get("function") or {} for call in message.get("tool_calls") or () if isinstance(call, dict)]
     called = [f"{function.get('name')}({function.get('arguments')})" for function in functions]
-    words = "\n".join(line for line in ("" if content is None else one_line(content), *called) if line)
+    words = "\n".join(line for line in (_text(message), *called) if line)
     return f"{message.get('role')}: {words}" if named else words
 
 
@@ -172,14 +171,10 @@ class Said:
     def _asked(self, turn: int) -> list[dict[str, object]]:
         return asked_messages(self._turns[turn - 1], whole=True)
 
-    def _role(self, turn: int) -> object:
-        asked = self._asked(turn)
-        return asked[0].get("role") if asked else None
-
     def is_whole(self, turn: int) -> bool:
         """Its messages are a whole prompt, as far as one can tell."""
-        span = self._turns[turn - 1]
-        role = self._role(turn)
+        span, asked = self._turns[turn - 1], self._asked(turn)
+        role = asked[0].get("role") if asked else None
         if role is None or role in _OF_TOOLS or span.inputs.get("previous_response_id"):
             return False
         return role in _SYSTEM or span.new_prompt_text is None or not span.prompt_keep

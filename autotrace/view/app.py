@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -65,7 +65,6 @@ def _found(reader: Reader, rows: list[Any], pattern: re.Pattern[str]) -> Iterato
 LONGEST_NUMBER = 18
 """Characters of a step in an address."""
 
-T = TypeVar("T")
 Question = Callable[[Request, OpenRun], Any]
 """Answers with a ``Response``, with bytes, or with what becomes JSON."""
 
@@ -106,22 +105,12 @@ def one_step(request: Request, run: OpenRun) -> dict[str, Any]:
     return run.read(lambda reader: timelines.lanes(reader, int(number)))
 
 
-def _of_trajectory(request: Request, run: OpenRun, question: Callable[[Reader, Trajectory], T]) -> T:
-    trace = request.path_params["trace"]
-    return run.read(lambda reader: question(reader, reader.load(trace)))
+def of_trajectory(question: Callable[[Reader, Trajectory], Any]) -> Question:
+    """What is asked of the trajectory that the address names."""
+    return lambda request, run: run.read(lambda reader: question(reader, reader.load(request.path_params["trace"])))
 
 
-def trajectory(request: Request, run: OpenRun) -> dict[str, Any]:
-    """A whole one."""
-    return _of_trajectory(request, run, lambda _, one: detail.detail(one))
-
-
-def token_arrays(request: Request, run: OpenRun) -> bytes:
-    """Its tokens."""
-    return _of_trajectory(request, run, lambda reader, one: tokens.packed(one, reader.run.decode))
-
-
-def one_call(request: Request, run: OpenRun) -> dict[str, Any]:
+def one_call(request: Request, run: OpenRun) -> Any:
     """The contents of one of its calls."""
     name = request.path_params["span"]
 
@@ -130,12 +119,12 @@ def one_call(request: Request, run: OpenRun) -> dict[str, Any]:
             raise NotFound(f"this trajectory has no call {name}")
         return detail.call(one.by_id[name])
 
-    return _of_trajectory(request, run, question)
+    return of_trajectory(question)(request, run)
 
 
 def timeline(request: Request, run: OpenRun) -> Response:
     """Its timeline, as a file for Perfetto."""
-    body = _of_trajectory(request, run, lambda _, one: timelines.perfetto([one]))
+    body = of_trajectory(lambda _, one: timelines.perfetto([one]))(request, run)
     name = f"{request.path_params['trace'][:12]}.perfetto.json"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return Response(body, media_type="application/json", headers=headers)
@@ -161,8 +150,8 @@ _QUESTIONS: dict[str, Question] = {
     "/group": rollouts,
     "/findings": lambda _, run: run.findings(),
     "/steps/{step}": one_step,
-    "/traces/{trace}": trajectory,
-    "/traces/{trace}/tokens": token_arrays,
+    "/traces/{trace}": of_trajectory(lambda _, one: detail.detail(one)),
+    "/traces/{trace}/tokens": of_trajectory(lambda reader, one: tokens.packed(one, reader.run.decode)),
     "/traces/{trace}/label": label,
     "/traces/{trace}/calls/{span}": one_call,
     "/traces/{trace}/perfetto": timeline,

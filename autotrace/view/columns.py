@@ -60,10 +60,9 @@ _ID = Word('"trace_id"', "text", "", frozenset({"trace_id"}))
 def names(reader: Reader) -> dict[str, list[str]]:
     """The columns that there are: ``numbers`` and ``texts``."""
     found: dict[str, list[str]] = {"numbers": [], "texts": []}
-    for name, word in WORDS.items():
-        found["numbers" if word.kind in (NUMBER, FLAG) else "texts"].append(name)
+    known = [(name, word.kind in (NUMBER, FLAG)) for name, word in WORDS.items()]
     own = [each for column in JSON for each in _within(column, reader.structure(column), 0)]
-    for name, is_number in own[:MOST]:
+    for name, is_number in [*known, *own[:MOST]]:
         found["numbers" if is_number else "texts"].append(name)
     return found
 

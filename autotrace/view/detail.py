@@ -72,11 +72,8 @@ def chains(trajectory: Trajectory) -> list[Item]:
 
 
 def findings(trajectory: Trajectory) -> list[Item]:
-    """What is wrong with it, as found when it was complete (``insight``): ``{code, what, turn, token}`` each; ``token``
-    counts within the turn's answer, None where the finding is of the prompt or of the whole turn."""
-    return [
-        {"code": mark.code, "what": words, "turn": turn, "token": None} for turn, mark, words in of_turns(trajectory)
-    ]
+    """What is wrong with it, as found when it was complete (``insight``): ``{code, what, turn}`` each."""
+    return [{"code": mark.code, "what": words, "turn": turn} for turn, mark, words in of_turns(trajectory)]
 
 
 def conversation(trajectory: Trajectory) -> Iterator[Item]:

@@ -145,21 +145,12 @@ class Guard:
     def _is_ours(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
+            if name not in self._names:
+                ipaddress.ip_address(name)  # which cannot be made to resolve to another machine
         except ValueError:
             return False
-        if name in self._names:
-            return True
-        return self._anywhere and _is_address(name)
+        return name in self._names or self._anywhere
 
 
 def _is(shown: str, secret: str) -> bool:
     return hmac.compare_digest(shown.encode("utf-8", "replace"), f"Bearer {secret}".encode())
-
-
-def _is_address(name: str) -> bool:
-    """An address cannot be made to resolve to another machine."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -57,10 +57,8 @@ def rollout(one: Trajectory) -> dict[str, Any]:
         kind = _TIMED.get(span.role)
         if kind is None or within(span, one.by_id):
             continue
-        if kind == "llm":
-            parts += phases or _engines(span, one) or [_whole(span, root, kind)]
-        else:
-            parts.append(_whole(span, root, kind))
+        inner = phases or _engines(span, one) if kind == "llm" else []
+        parts += inner or [_whole(span, root, kind)]
     spent = [sum(length for kind, _, length in parts if kind == number) for number in range(len(KINDS))]
     spent[-1] = times(one).other_s or 0.0
     return {
@@ -72,10 +70,11 @@ def rollout(one: Trajectory) -> dict[str, Any]:
 
 
 def _whole(span: Span, root: Span, kind: str) -> Part:
-    begin = (span.start_ns - root.start_ns) / 1e9
-    if span.duration_ns is None:
-        return KINDS.index("open"), round(begin, 6), 0.0
-    return KINDS.index(kind), round(begin, 6), round(span.duration_ns / 1e9, 6)
+    return _part("open" if span.duration_ns is None else kind, span.start_ns, span.duration_ns or 0, root)
+
+
+def _part(kind: str, at_ns: float, took_ns: float, root: Span) -> Part:
+    return KINDS.index(kind), round((at_ns - root.start_ns) / 1e9, 6), round(took_ns / 1e9, 6)
 
 
 def _engines(span: Span, one: Trajectory) -> list[Part]:
@@ -90,14 +89,7 @@ def _engines(span: Span, one: Trajectory) -> list[Part]:
 
 def _phases(span: Span, root: Span) -> list[Part]:
     """The engine's own times."""
-    return [
-        (
-            KINDS.index("queue" if name == "dispatch" else name),
-            round((at - root.start_ns) / 1e9, 6),
-            round(took / 1e9, 6),
-        )
-        for name, at, took in engine_phases(span)
-    ]
+    return [_part("queue" if name == "dispatch" else name, at, took, root) for name, at, took in engine_phases(span)]
 
 
 LANES = 200

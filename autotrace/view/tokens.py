@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from autotrace.insight.families.mismatch import by_token
@@ -41,12 +42,10 @@ def packed(trajectory: Trajectory, decode: DecodeOf, *, short: bool = False) -> 
     trainers = {name: array("f") for name, of in _TRAINERS.items() if any(of(call.span) for call in rollout.spans)}
     parts: list[dict[str, Any]] = []
     pieces: list[str] = []
-    texts: dict[str, Pieces] = {}
 
+    @cache
     def of(key: str) -> Pieces:
-        if key not in texts:
-            texts[key] = Pieces(lambda ids: decode(ids, key))
-        return texts[key]
+        return Pieces(lambda ids: decode(ids, key))
 
     def add(kind: int, turn: int, span: Span, tokens: Sequence[int] | None, **more: Any) -> None:
         if not tokens:
@@ -111,7 +110,7 @@ class Pieces:
 
     def __init__(self, decode: Decode) -> None:
         self._decode = decode
-        self._alone: dict[int, str] = {}
+        self._piece = cache(self._alone)
 
     def of(self, ids: Sequence[int]) -> list[str]:
         """A token that is a part of a character has no text; the first token of the character has it. Where nothing
@@ -127,16 +126,12 @@ class Pieces:
             at += count
         return pieces
 
-    def _piece(self, id: int) -> str:
-        piece = self._alone.get(id)
-        if piece is None:
-            before = self._decode([id])
-            twice = self._decode([id, id])
-            piece = f"⟨{id}⟩" if before is None else before
-            if before is not None and twice and len(twice) > 2 * len(before):  # decoders that drop a leading space
-                piece = twice[len(before) :]
-            self._alone[id] = piece
-        return piece
+    def _alone(self, id: int) -> str:
+        before = self._decode([id])
+        twice = self._decode([id, id])
+        if before is not None and twice and len(twice) > 2 * len(before):  # decoders that drop a leading space
+            return twice[len(before) :]
+        return f"⟨{id}⟩" if before is None else before
 
     def _joined(self, ids: Sequence[int], at: int) -> tuple[str, int]:
         """The text of the shortest sequence from ``at`` on that is whole characters, and its length."""

@@ -14,7 +14,7 @@ from autotrace.insight.records import History, Hit, Record, Step
 from autotrace.trajectory.chains import RESTART, SUB_AGENT
 from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Span, above
-from autotrace.trajectory.receipt import Receipt, of_row, receipt, why_left
+from autotrace.trajectory.receipt import Receipt, of_row, receipt
 
 SAME = 1e-6
 """By which equal rewards, and equal advantages, differ at most."""
@@ -44,13 +44,11 @@ def _receipt(record: Record) -> Receipt | None:
 def _dropped(record: Record, told: Receipt) -> Iterator[Hit]:
     """Nothing unless it is known which chain each row is. Other agents' turns only where some branch has a row: a
     trainer that makes one row of a trajectory leaves them out on purpose."""
-    chains, lost = record.profile.chains, dict[str, int]()
-    turn = None
-    for chain in chains if told.is_whole else ():
-        kind, count = why_left(chains, chain), told.own(chain) - told.inside(chain)
-        if count and not (told.total == 1 and kind in (SUB_AGENT, RESTART)):
+    lost, turn = dict[str, int](), None
+    for kind, count, first in told.left(record.profile.chains) if told.is_whole else ():
+        if not (told.total == 1 and kind in (SUB_AGENT, RESTART)):
             lost[kind] = lost.get(kind, 0) + count
-            turn = turn or next(one for one in chain.turns if not told.times[one - 1])
+            turn = turn or first
     if lost:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in lost.items())
         note = f"{sum(lost.values()):,} of {sum(told.generated):,} generated tokens ({kinds})"

@@ -83,9 +83,7 @@ def _cut_by_agent(evidence: Evidence, last: LLMCall) -> bool:
     """The agent returned less than its turns said: its response ends within the last answer."""
     agent, limit = evidence.agent, evidence.settings.response_length
     returned = None if agent is None else agent.response_ids
-    if limit is None or not returned or last.last is None:
-        return False
-    if len(returned) < limit or last.total is None:
+    if limit is None or not returned or len(returned) < limit or last.last is None or last.total is None:
         return False
     said = last.total - (evidence.final[0].span.prompt_tokens or 0)
     return said > len(returned) or (returned[-1] != last.last and said == limit)

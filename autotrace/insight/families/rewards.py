@@ -96,16 +96,9 @@ def misread(evidence: Evidence) -> Iterator[Mark]:
     if not said or any(answer is None for _, answer in said):
         return
     own = "".join(f"{asked}{answer}" for asked, answer in said)
-    for span in evidence.rewards:
-        judged = span.inputs.get("solution_str")
-        if isinstance(judged, str) and not _is_of(judged, own):
-            yield Mark(
-                "AT-REWARD-MISMATCHED",
-                len(evidence.turns),
-                None,
-                "the text that was judged is not what this rollout said",
-            )
-            return
+    if not all(_is_of(text, own) for text in evidence.judged):
+        note = "the text that was judged is not what this rollout said"
+        yield Mark("AT-REWARD-MISMATCHED", len(evidence.turns), None, note)
 
 
 PIECE, MOST = 16, 4000

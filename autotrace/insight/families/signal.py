@@ -131,7 +131,7 @@ def advantages(group: Group, step: Step) -> Iterator[Hit]:
 def untrained(step: Step, history: History) -> Iterator[Hit]:
     """Rows of a trained step that nobody trained on."""
     trained = [record for record in step.training if record.trained_in_step is not None]
-    if not trained or step.number is None or step.number < 0 or not step.is_sync:
+    if not trained or not step.is_sync:
         return
     for record in step.training:
         if record.trained_in_step is None and record.status == "OK" and not record.facts.get("dropped"):

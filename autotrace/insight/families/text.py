@@ -58,14 +58,15 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
         if length < SHORTEST or (ended and end < WINDOW):
             continue
         window, longest = (2 * WINDOW, LONG_PERIOD) if length >= LONG else (WINDOW, STUCK if ended else PERIOD)
-        start = max(0, end - window)
-        period = _period(piece(data, start, end), EXACT if ended else COVERED, longest)
-        if not period and ended and window > WINDOW:  # it was stuck at the end of something longer
-            start = end - WINDOW
-            period = _period(piece(data, start, end), EXACT, STUCK)
-        if not period and not ended:
-            start = end - SOON
-            period = _period(piece(data, start, end), EXACT, SOON_PERIOD)
+        looks = [(window, EXACT if ended else COVERED, longest)]
+        if not ended:
+            looks.append((SOON, EXACT, SOON_PERIOD))
+        elif window > WINDOW:  # it was stuck at the end of something longer
+            looks.append((WINDOW, EXACT, STUCK))
+        for width, covered, longest in looks:
+            start = max(0, end - width)
+            if period := _period(piece(data, start, end), covered, longest):
+                break
         if period:
             begin = _begin(unpacked(data), period, start)
             words = f"the same {period} tokens over and over"
@@ -151,9 +152,8 @@ def _texts(evidence: Evidence) -> Iterator[tuple[int | None, str]]:
     for span in evidence.trajectory.spans:
         if span.role == "parser" and isinstance(span.output, list) and span.output and isinstance(span.output[0], str):
             yield evidence.turn_at(span.start_ns) or None, span.output[0]
-    for span in evidence.rewards:
-        if isinstance(text := span.inputs.get("solution_str"), str):
-            yield None, text
+    for text in evidence.judged:
+        yield None, text
 
 
 def _where(evidence: Evidence, share: float) -> int | None:

@@ -38,23 +38,24 @@ export class Server {
     return answer;
   }
 
-  /** @param {string} run @param {...string} rest */
-  path(run, ...rest) {
-    return ["/api/runs", run, ...rest].map((part, number) => (number ? encodeURIComponent(part) : part)).join("/");
-  }
+  /** @param {...string} parts */
+  path(...parts) { return ["/api/runs", ...parts.map(encodeURIComponent)].join("/"); }
+  /** What the server has at `parts`, and an exported file as `name`. @param {string} name @param {...string} parts @returns {Promise<ArrayBuffer>} */
+  async bytes(name, ...parts) { return (await this.ask(this.path(...parts))).arrayBuffer(); }
+  /** @param {string} name @param {...string} parts @returns {Promise<any>} */
+  async json(name, ...parts) { return JSON.parse(new TextDecoder().decode(await this.bytes(name, ...parts))); }
 
-  /** @returns {Promise<any>} */
-  async runs() { return (await this.ask("/api/runs")).json(); }
-  /** @param {string} run @returns {Promise<any>} */
-  async state(run) { return (await this.ask(this.path(run))).json(); }
+  async runs() { return this.json("runs"); }
+  /** @param {string} run */
+  async state(run) { return this.json("state", run); }
 
-  /** @param {string} run @returns {Promise<any>} */
-  async findings(run) { return (await this.ask(this.path(run, "findings"))).json(); }
-  /** @param {string} run @param {number} step @returns {Promise<any>} */
-  async lanes(run, step) { return (await this.ask(this.path(run, "steps", String(step)))).json(); }
+  /** @param {string} run */
+  async findings(run) { return this.json("findings", run, "findings"); }
+  /** @param {string} run @param {number} step */
+  async lanes(run, step) { return this.json(`step ${step}`, run, "steps", String(step)); }
 
   /** The columns that there are. @param {string} run @returns {Promise<{numbers: string[], texts: string[]}>} */
-  async names(run) { return (await this.ask(this.path(run, "names"))).json(); }
+  async names(run) { return this.json("names", run, "names"); }
   /** @param {string} path @param {Record<string, string>} query @returns {Promise<Packed>} */
   async packed(path, query) { return unpack(await (await this.ask(`${path}?${new URLSearchParams(query)}`)).arrayBuffer()); }
   /** @param {string} run @param {string[]} names none: those that a page needs first */
@@ -62,12 +63,12 @@ export class Server {
   /** The ids of those for which a condition is true. @param {string} run @param {string} expression */
   where(run, expression) { return this.packed(this.path(run, "where"), { q: expression }); }
 
-  /** @param {string} run @param {string} trace @returns {Promise<any>} */
-  async trace(run, trace) { return (await this.ask(this.path(run, "traces", trace))).json(); }
   /** @param {string} run @param {string} trace */
-  async tokens(run, trace) { return unpack(await (await this.ask(this.path(run, "traces", trace, "tokens"))).arrayBuffer()); }
-  /** @param {string} run @param {string} trace @param {string} span @returns {Promise<any>} */
-  async call(run, trace, span) { return (await this.ask(this.path(run, "traces", trace, "calls", span))).json(); }
+  async trace(run, trace) { return this.json(`trace ${trace}`, run, "traces", trace); }
+  /** @param {string} run @param {string} trace */
+  async tokens(run, trace) { return unpack(await this.bytes(`tokens ${trace}`, run, "traces", trace, "tokens")); }
+  /** @param {string} run @param {string} trace @param {string} span */
+  async call(run, trace, span) { return this.json(`calls ${trace}`, run, "traces", trace, "calls", span); }
 
   /** Keeps what somebody calls a trajectory. @param {string} run @param {string} trace @param {string} label @param {string} why */
   async label(run, trace, label, why) { await this.ask(`${this.path(run, "traces", trace, "label")}?${new URLSearchParams({ label, why })}`, undefined, "POST"); }
@@ -105,19 +106,7 @@ export class Embedded extends Server {
     return new Response(stream).arrayBuffer();
   }
 
-  /** @param {string} name @returns {Promise<any>} */
-  async json(name) { return JSON.parse(new TextDecoder().decode(await this.bytes(name))); }
-  async runs() { return this.json("runs"); }
-  async state() { return this.json("state"); }
-  async findings() { return this.json("findings"); }
-  /** @param {string} _ @param {number} step */
-  async lanes(_, step) { return this.json(`step ${step}`); }
-  async names() { return this.json("names"); }
   async columns() { return unpack(await this.bytes("columns")); }
-  /** @param {string} _ @param {string} trace */
-  async trace(_, trace) { return this.json(`trace ${trace}`); }
-  /** @param {string} _ @param {string} trace */
-  async tokens(_, trace) { return unpack(await this.bytes(`tokens ${trace}`)); }
   /** @param {string} _ @param {string} trace @param {string} span */
   async call(_, trace, span) { return (await this.json(`calls ${trace}`))[span] ?? {}; }
   /** @param {string} _ @param {string[]} ids @param {string} [base] */

@@ -225,9 +225,8 @@ class TrajectoryPage {
   /** @param {number} place */
   toFinding(place) {
     this.at = place;
-    const { turn, token } = this.detail.findings[place];
-    if (token !== null && token !== undefined && this.tokens) this.tokens.go(this.tokens.ofTurn(turn, token));
-    else { note({ turn }); if (this.view === "conversation") this.conversation(); else this.show(this.view ?? ""); }
+    note({ turn: this.detail.findings[place].turn });
+    if (this.view === "conversation") this.conversation(); else this.show(this.view ?? "");
   }
 
   /** The trajectory before or after this one in the list it was opened from. @param {number} by */

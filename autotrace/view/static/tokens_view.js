@@ -197,11 +197,8 @@ export class TokensView {
     }
   }
 
-  /** The token that a turn's answer begins with, plus `token`. @param {number} turn @param {number} [token] */
-  ofTurn(turn, token = 0) {
-    const part = this.parts.find((/** @type {any} */ each) => each.turn === turn && each.kind === 1);
-    return part ? part.first + Math.min(token, part.count - 1) : -1;
-  }
+  /** The token that a turn's answer begins with. @param {number} turn */
+  ofTurn(turn) { return this.parts.find((/** @type {any} */ each) => each.turn === turn && each.kind === 1)?.first ?? -1; }
 
   close() { this.watcher.disconnect(); }
 }
