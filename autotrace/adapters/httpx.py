@@ -185,8 +185,7 @@ def _hook(module: ModuleType) -> None:
         kind: Any = getattr(module, name, object)
         original = vars(kind).get("_send_single_request")
         if inspect.isfunction(original) and not hasattr(original, _MARK):
-            asynchronous = inspect.iscoroutinefunction(original)
-            send = (_naming_later if asynchronous else _naming)(original, _key(module.__name__.partition(".")[0], name))
+            send = _naming(original, _key(module.__name__.partition(".")[0], name))
             setattr(send, _MARK, True)
             adapting.put(kind, "_send_single_request", send)
 
@@ -197,16 +196,12 @@ def _naming(original: Callable[..., Any], key: str) -> Callable[..., Any]:
         with named(request, key):
             return original(self, request, *args, **kwargs)
 
-    return send
-
-
-def _naming_later(original: Callable[..., Any], key: str) -> Callable[..., Any]:
     @functools.wraps(original)
-    async def send(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+    async def send_later(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
         with named(request, key):
             return await original(self, request, *args, **kwargs)
 
-    return send
+    return send_later if inspect.iscoroutinefunction(original) else send
 
 
 @contextmanager

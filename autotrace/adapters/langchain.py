@@ -28,10 +28,9 @@ class Outermost(Follower):
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         call = calls.current.get()
-        probe = None if call is None else call.probe
-        return (
-            call is None or probe is None or probe.follower is not self or call.owner != id(args[0] if args else None)
-        )
+        if call is None or call.probe is None or call.probe.follower is not self:
+            return True
+        return call.owner != id(args[0] if args else None)
 
 
 class Alone(Follower):

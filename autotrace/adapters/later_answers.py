@@ -57,7 +57,7 @@ def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:
         kind = getattr(sys.modules.get(f"{package}.{module}"), name, None)
         original = vars(kind).get(method) if isinstance(kind, type) else None
         if isinstance(kind, type) and inspect.isfunction(original) and not hasattr(original, _MARK):
-            answer = (_asynchronous if inspect.iscoroutinefunction(original) else _synchronous)(original)
+            answer = _answering(original)
             setattr(answer, _MARK, True)
             adapting.put(kind, method, answer)
             _kinds[id(kind)] = method
@@ -110,19 +110,15 @@ class _Answering:
             closing.fail(self._call, error)
 
 
-def _synchronous(original: Callable[..., Any]) -> Callable[..., Any]:
+def _answering(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def answer(self: Any, *args: Any, **kwargs: Any) -> Any:
         with _Answering(self) as answering:
             return answering.with_result(original(self, *args, **kwargs))
 
-    return answer
-
-
-def _asynchronous(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    async def answer(self: Any, *args: Any, **kwargs: Any) -> Any:
+    async def answer_later(self: Any, *args: Any, **kwargs: Any) -> Any:
         with _Answering(self) as answering:
             return answering.with_result(await original(self, *args, **kwargs))
 
-    return answer
+    return answer_later if inspect.iscoroutinefunction(original) else answer

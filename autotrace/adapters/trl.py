@@ -19,12 +19,11 @@ from types import ModuleType
 from typing import Any
 
 from autotrace.adapters.hooks import follow
-from autotrace.adapters.trainers import end_tokens, publish_runs
+from autotrace.adapters.trainers import end_tokens, is_here, publish_runs
 from autotrace.patch import adapting, engine
 from autotrace.record import context, faults, rows, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.context import RetainingCall
-from autotrace.record.fields import ABSENT
 from autotrace.record.follower import Follower
 from autotrace.record.formulas import value_of
 from autotrace.spool.records import Fact
@@ -195,10 +194,8 @@ class _Scores(Follower):
         at, first = time.monotonic_ns(), 0
         for sequences in getattr(group, "completions_sequences", None) or ():
             name = getattr(sequences[0], "rollout_id", None) if sequences else None
-            if isinstance(name, str) and first < len(
-                result
-            ):  # one sample for each sequence, all with the same advantage
-                sample = result[first]
+            if isinstance(name, str) and first < len(result):
+                sample = result[first]  # one for each sequence, all with the same advantage
                 facts = {"advantage": sample.advantage, "reward": sample.metrics.get("reward")}
                 parts = {key[8:]: value for key, value in sample.metrics.items() if key.startswith("rewards/")}
                 for fact, value in {**facts, **({"reward_extra_info": parts} if len(parts) > 1 else {})}.items():
@@ -223,9 +220,7 @@ def weighted(parts: list[Any], weights: list[float]) -> float | None:
 
 def _weights(trainer: Any) -> list[float]:
     weights = getattr(trainer, "reward_weights", None)
-    if weights is None or getattr(weights, "device", ABSENT) is ABSENT or weights.device.type != "cpu":
-        return []
-    return [float(weight) for weight in weights.tolist()]
+    return [float(weight) for weight in weights.tolist()] if is_here(weights) else []
 
 
 def _publish_tokenizer(processing: Any) -> None:

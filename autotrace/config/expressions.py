@@ -76,7 +76,6 @@ class _Parser:
         self._next()
 
     def _next(self) -> None:
-        self._at = self._end
         match = _TOKEN.match(self._text, self._end)
         if match is None:
             rest = self._text[self._end :].strip()

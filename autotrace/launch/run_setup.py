@@ -13,20 +13,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import autotrace
 from autotrace.config import environment as env
+from autotrace.config.plan import Plan, Settings
 from autotrace.config.stderr import complain
+from autotrace.launch.checks import missing
 from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_command, masked_uri
 from autotrace.run import files, layout, remote_node, shipper_process
+from autotrace.run.info import RunInfo
 from autotrace.sinks import registry
 from autotrace.sinks.backend import Backend, Destination
 from autotrace.spool.blobs import keep_tokenizer
-
-if TYPE_CHECKING:
-    from autotrace.config.plan import Plan
 
 ADAPTED = ("ray",)
 """Libraries that an adapter changes although no spec names them (the variables must reach Ray's workers)."""
@@ -56,7 +56,9 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
     plan = _plan(options)
     backends = checked_backends(options)
     uri = absolute_uri(options.tracking_uri, backends)
-    _check_hook(options, command)
+    hook = options.settings.get("redact_hook")
+    if hook is not None and (trouble := missing(hook, command)):
+        raise RunSetupError(f"{options.origins.get('redact_hook')}: {hook!r}: {trouble}")
     destination = Destination(uri, options.origins)
     _ask(backends, lambda backend: backend.prepare(destination))
     folder = _folder(options)
@@ -112,18 +114,7 @@ def checked_backends(options: Options) -> list[Backend]:
     return backends
 
 
-def _check_hook(options: Options, command: Sequence[str]) -> None:
-    hook = options.settings.get("redact_hook")
-    if hook is None:
-        return
-    from autotrace.launch.checks import missing
-
-    if trouble := missing(hook, command):
-        raise RunSetupError(f"{options.origins.get('redact_hook')}: {hook!r}: {trouble}")
-
-
 def _plan(options: Options) -> Plan:
-    from autotrace.config.plan import Settings
     from autotrace.spec.compiler import compile_plan
     from autotrace.spec.document import SpecError
 
@@ -159,8 +150,6 @@ def _folder(options: Options) -> str:
 def _write(
     folder: str, options: Options, plan: Plan, text: str, command: Sequence[str], main_pid: int, uri: str | None
 ) -> None:
-    from autotrace.run.info import RunInfo
-
     delivery: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value for name, value in options.delivery.items()
     }

@@ -7,10 +7,11 @@ import os
 import pwd
 import stat
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
+from autotrace.config.plan import Plan, Settings
 from autotrace.run import files, layout
 
 
@@ -68,6 +69,14 @@ class RunInfo(msgspec.Struct):
     def read(cls, run_folder: str | Path) -> RunInfo:
         """Read ``run.json``. Raises ``OSError`` or ``msgspec.DecodeError``."""
         return msgspec.json.decode(files.read(run_folder, layout.RUN_JSON), type=cls)
+
+
+def plan_of(run_folder: str | Path, **otherwise: Any) -> Plan:
+    """How the run records; without targets and with these settings where its plan cannot be read."""
+    try:
+        return Plan.loads(files.read(run_folder, layout.PLAN_JSON))
+    except (OSError, ValueError):
+        return Plan((), Settings(**otherwise))
 
 
 def find_runs(folder: str | Path) -> tuple[list[Path], dict[Path, PermissionError]]:

@@ -28,10 +28,8 @@ def is_over(environ: Mapping[str, str]) -> bool:
     folder = environ.get(env.RUN_FOLDER, "")
     if not pid.isdecimal() or not folder or host != os.uname().nodename:
         return False
-    main_lives, asked = (
-        _exists(int(pid)) and _is_first(int(pid), folder),
-        os.path.exists(os.path.join(folder, layout.DRAIN)),
-    )
+    main_lives = _exists(int(pid)) and _is_first(int(pid), folder)
+    asked = os.path.exists(os.path.join(folder, layout.DRAIN))
     if main_lives and not asked:
         return False
     from autotrace.run.drain import START_GRACE, read_status, shipper_alive

@@ -6,27 +6,23 @@ from collections.abc import Mapping
 
 _PREFIX = "drop:"
 _WORDS = {
-    "memory_limit": ("trajectory", "trajectories", "not recorded: more waited to be written than a process may hold"),
-    "spool_limit": ("trajectory", "trajectories", "not recorded: the spool has reached --spool-limit"),
-    "tokens": ("call", "calls", "without token lists: more waited to be written than a process may hold"),
-    "content": ("call", "calls", "without large arguments or results: too much waited to be written"),
-    "stack": ("call", "calls", "without arguments or results: the program's stack was full"),
-    "exit": ("record", "records", "lost: a process ended before they could be written"),
-    "too_large": ("record", "records", "cut: larger than a record may be"),
-    "fact on a device": ("fact", "facts", "not recorded: their values are on a device"),
-    "token facts on a device": ("trajectory", "trajectories", "without token facts: the values are on a device"),
-    "token columns": ("trajectory", "trajectories", "without the trainer's values of each token: too many at once"),
-    "token facts out of time": (
-        "trajectory",
-        "trajectories",
-        "without token facts: they are given 1 % of a step's time",
-    ),
-    "rows": ("row", "rows", "not recorded: a batch had more than are recorded of one call"),
-    "unmatched rows": ("row", "rows", "of a batch not recorded: it goes on with no row of the batch around it"),
-    "stuck": ("record", "records", "not written: more waited to be written than a process may hold"),
-    "disk": ("record", "records", "lost: the run folder could not be written"),
+    "memory_limit": ("trajectory", "not recorded: more waited to be written than a process may hold"),
+    "spool_limit": ("trajectory", "not recorded: the spool has reached --spool-limit"),
+    "tokens": ("call", "without token lists: more waited to be written than a process may hold"),
+    "content": ("call", "without large arguments or results: too much waited to be written"),
+    "stack": ("call", "without arguments or results: the program's stack was full"),
+    "exit": ("record", "lost: a process ended before they could be written"),
+    "too_large": ("record", "cut: larger than a record may be"),
+    "fact on a device": ("fact", "not recorded: their values are on a device"),
+    "token facts on a device": ("trajectory", "without token facts: the values are on a device"),
+    "token columns": ("trajectory", "without the trainer's values of each token: too many at once"),
+    "token facts out of time": ("trajectory", "without token facts: they are given 1 % of a step's time"),
+    "rows": ("row", "not recorded: a batch had more than are recorded of one call"),
+    "unmatched rows": ("row", "of a batch not recorded: it goes on with no row of the batch around it"),
+    "stuck": ("record", "not written: more waited to be written than a process may hold"),
+    "disk": ("record", "lost: the run folder could not be written"),
 }
-"""Reason of a counter -> what is counted, one and many, and what became of it."""
+"""Reason of a counter -> what is counted, and what became of it."""
 
 
 def absences(absent: Mapping[str, int]) -> list[str]:
@@ -43,6 +39,7 @@ def losses(counters: Mapping[str, int]) -> list[str]:
     for reason, number in sorted(counters.items(), key=lambda item: -item[1]):
         if reason.startswith(_PREFIX) and number:
             name = reason.removeprefix(_PREFIX)
-            one, many, how = _WORDS.get(name, ("record", "records", f"lost: {name}"))
-            phrases.append(f"{number:,} {one if number == 1 else many} {how}")
+            what, how = _WORDS.get(name, ("record", f"lost: {name}"))
+            many = "trajectories" if what == "trajectory" else f"{what}s"
+            phrases.append(f"{number:,} {what if number == 1 else many} {how}")
     return phrases

@@ -14,6 +14,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 
 from autotrace.config import environment as env
 from autotrace.config.stderr import complain
@@ -87,18 +88,25 @@ def invite(environ: Mapping[str, str], towards: str = "", patience: float = 5.0)
     _ask_to_listen(folder, towards)
     deadline = time.monotonic() + patience
     while True:
-        try:
-            with open(os.path.join(folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
-                collector = json.load(file)
+        if {"url", "token"} <= (collector := published(folder)).keys():
             return {**variables, env.COLLECTOR: collector["url"], env.TOKEN: collector["token"]}
-        except (OSError, ValueError, KeyError):
-            if time.monotonic() > deadline:
-                complain(
-                    f"the collector does not listen ({layout.SHIPPER_LOG} in {folder} may say why): what other nodes "
-                    f"record stays there, in {folder} or {_private()}"
-                )
-                return variables
-            time.sleep(0.05)
+        if time.monotonic() > deadline:
+            complain(
+                f"the collector does not listen ({layout.SHIPPER_LOG} in {folder} may say why): what other nodes "
+                f"record stays there, in {folder} or {_private()}"
+            )
+            return variables
+        time.sleep(0.05)
+
+
+def published(run_folder: str | Path) -> dict[str, str]:
+    """The contents of ``collector.json`` (``url``, ``token``); empty when there is none."""
+    try:
+        with open(os.path.join(run_folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
+            values = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {}
 
 
 def _ask_to_listen(folder: str, towards: str) -> None:

@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from autotrace.config import environment as env
 from autotrace.config.installation import with_package
@@ -38,17 +37,14 @@ class ShipperLock:
         while not self.held:
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.held = True
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     break
                 time.sleep(0.02)
-            else:
-                self.held = True
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._fd)
         self.held = False
 

@@ -48,7 +48,4 @@ def main(run_folder: str) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1])
-    logging.shutdown()
-    # Not sys.exit: a thread of a backend's library must not keep a process alive that has delivered everything.
-    os._exit(code)
+    process.leave(main(sys.argv[1]))

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from autotrace.run.info import RunInfo
+from autotrace.run.info import RunInfo, plan_of
 from autotrace.run.status import BackendStatus, Status
-from autotrace.ship.retention import spool_limit
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -56,7 +55,7 @@ class Pace:
     def __init__(self, info: RunInfo, run_folder: Path) -> None:
         self._info = info
         self._run_folder = run_folder
-        self._spool_limit = spool_limit(run_folder)
+        self._spool_limit = plan_of(run_folder).settings.spool_limit
         self._samples: dict[str, deque[Sample]] = {}
         """Since the backend took something."""
         self._taken_before: dict[str, int] = {}

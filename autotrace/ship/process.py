@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Set
 from pathlib import Path
+from typing import NoReturn
 
 from autotrace.config import environment as env
 from autotrace.run import files, layout
@@ -25,6 +26,13 @@ def begin(run_folder: Path) -> None:
     put_off_garbage()
     give_memory_back()
     log_to_file(run_folder)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process. Not ``sys.exit``: a thread of a backend's library must not keep a process alive that has
+    delivered everything."""
+    logging.shutdown()
+    os._exit(code)
 
 
 def log_to_file(run_folder: Path) -> None:

@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
-from autotrace.config.plan import Plan, Settings
 from autotrace.run import files, layout
+from autotrace.run.info import plan_of
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.row import ALL, TraceRow
 from autotrace.ship.store.state import State
@@ -102,7 +102,7 @@ def restore(state: State, run_folder: Path) -> None:
 _log = logging.getLogger("autotrace.ship")
 
 REMOVED = "removed"
-"""The seal of a removed segment in the state."""
+"""The seal of a removed segment in the state: it counts as sealed, and its traces are read from the tables."""
 HOLD, STEPS = 600.0, 2
 """Seconds since a trajectory was delivered, and newer training steps, after which facts about it are rare."""
 EVERY = 60.0
@@ -125,7 +125,7 @@ class Retention:
         self._state = state
         self._run_folder = Path(run_folder)
         self._has_news = has_news
-        settings = _settings(self._run_folder)
+        settings = plan_of(self._run_folder, keep_spool=True).settings  # else nothing is removed
         self._limit, self._keep = settings.spool_limit, settings.keep_spool
         self._every = LOOK_EVERY if self._limit else EVERY
         self._looked = time.monotonic()
@@ -154,7 +154,11 @@ class Retention:
         newest = self._state.count("SELECT max(step) FROM traces")
         since = time.time_ns() - int(HOLD * 1e9)
         awaited, young = set(), set()
-        for segment, waits, delivered_ns, step in [*self._records(), *self._columns(over)]:
+        records = _SETTLED.format(segment="places.segment", rows="places", unknown=1, of="1")
+        # the trainer's values of tokens are in the segments of the trainer
+        columns = _SETTLED.format(segment="f.segment", rows="facts f", unknown=int(over), of="f.name = ?")
+        known = [*db.execute(records, (TABLES,)), *db.execute(columns, (TABLES, token_facts.TOKEN_FACTS))]
+        for segment, waits, delivered_ns, step in known:
             if waits:
                 awaited.add(segment)
             if (delivered_ns or 0) > since or (step is not None and step > newest - STEPS):
@@ -167,15 +171,6 @@ class Retention:
             if file.process in ended or (row["sealed"] is not None and row["offset"] >= file.size):
                 yield file, row["id"], row["id"] not in young
 
-    def _records(self) -> list[tuple[int, int, int | None, int | None]]:
-        sql = _SETTLED.format(segment="places.segment", rows="places", unknown=1, of="1")
-        return self._state.db.execute(sql, (TABLES,)).fetchall()
-
-    def _columns(self, over: bool) -> list[tuple[int, int, int | None, int | None]]:
-        """The trainer's values of tokens are in the segments of the trainer."""
-        sql = _SETTLED.format(segment="f.segment", rows="facts f", unknown=int(over), of="f.name = ?")
-        return self._state.db.execute(sql, (TABLES, token_facts.TOKEN_FACTS)).fetchall()
-
     def _remove(self, file: SegmentFile, id: int, first: bool) -> bool:
         db = self._state.db
         try:
@@ -183,7 +178,10 @@ class Retention:
                 _keep_about(self._state, self._run_folder)
             db.execute("PRAGMA synchronous=FULL")  # the segment goes for good: so must this
             with self._state:  # first: what is remembered as removed is never assembled from the rest
-                self._state.remove_segment(id, REMOVED)
+                db.execute("UPDATE segments SET sealed = ? WHERE id = ?", (REMOVED, id))
+                db.execute("INSERT OR IGNORE INTO removed SELECT trace_id FROM places WHERE segment = ?", (id,))
+                for table in ("places", "defines"):
+                    db.execute(f"DELETE FROM {table} WHERE segment = ?", (id,))
             os.unlink(os.path.join(layout.spool_of(str(self._run_folder)), file.name))
         except (OSError, sqlite3.Error) as error:
             _log.warning("cannot remove %s: %s", file.name, error)
@@ -191,16 +189,3 @@ class Retention:
         finally:
             db.execute("PRAGMA synchronous=NORMAL")
         return True
-
-
-def _settings(run_folder: Path) -> Settings:
-    """The run's; if its plan cannot be read, the defaults, but nothing is removed."""
-    try:
-        return Plan.loads(files.read(run_folder, layout.PLAN_JSON)).settings
-    except (OSError, ValueError):
-        return Settings(keep_spool=True)
-
-
-def spool_limit(run_folder: Path) -> int:
-    """``--spool-limit`` of the run in bytes; 0: none, or its plan cannot be read."""
-    return _settings(run_folder).spool_limit

@@ -31,6 +31,7 @@ from autotrace.ship.process import MainProcess
 from autotrace.ship.report import StatusFile, chosen_backends, origin_of
 from autotrace.ship.retention import Retention, restore
 from autotrace.ship.store.delivery_queue import TABLES
+from autotrace.ship.store.row import ALL
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
 from autotrace.tables.errors import QueryError
@@ -60,11 +61,7 @@ class Shipper:
         self._state = State.of_run(self.run_folder)
         try:
             restore(self._state, self.run_folder)
-        except (
-            OSError,
-            QueryError,
-            msgspec.MsgspecError,
-        ) as error:
+        except (OSError, QueryError, msgspec.MsgspecError) as error:
             # backends get what is in the segments all the same
             _log.warning("the tables cannot be read: %s", error)
         self._outbox = Outbox(self._state, self.info)
@@ -89,8 +86,8 @@ class Shipper:
         self._main = MainProcess(self.info.main_pid, self.info.host)
         self._status = StatusFile(self._state, self.run_folder, Pace(self.info, self.run_folder))
         with self._state:
-            if everything:
-                self._state.keep_all()
+            if everything:  # also what the keep-rules left in the run folder
+                self._state.db.execute("UPDATE traces SET kept = ? WHERE complete = 1", (ALL,))
             self._outbox.queue.add_missing(TABLES, everything=True)
             for name in self.info.backends:
                 self._outbox.queue.add_missing(name)
@@ -108,7 +105,7 @@ class Shipper:
             self._indexer.look_at_locks()
         if not self.once:
             self._listening.look()
-            self._indexer.use_clocks(self._listening.clocks)
+            self._indexer.clocks = self._listening.clocks
         read = self._indexer.behind or self._indexer.round()
         self._hand_on_binds()
         living = self._indexer.living

@@ -152,13 +152,11 @@ def _has_columns(_: Any, given: Given) -> None:
 
 
 def _watch_rewards(module: ModuleType) -> None:
-    made = showing(
-        module.get_custom_reward_fn, "verl:reward", after=lambda loaded, *args, **kwargs: record_reward(loaded)
-    )
+    made = showing(module.get_custom_reward_fn, "verl:reward", after=record_reward)
     adapting.put(module, "get_custom_reward_fn", made)
 
 
-def record_reward(loaded: Any) -> None:
+def record_reward(loaded: Any, *args: Any, **kwargs: Any) -> None:
     """Record the user's function in what veRL loaded: ``partial(call_with_kwargs, user_function, reward_kwargs)``."""
     if isinstance(loaded, functools.partial) and loaded.args and inspect.isfunction(loaded.args[0]):
         function = loaded.args[0]

@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 
 from autotrace.config import environment as env
-from autotrace.config.plan import Plan
 from autotrace.redact.redactor import Redactor
-from autotrace.run import files, layout
-from autotrace.run.info import RunInfo
+from autotrace.run import layout
+from autotrace.run.info import RunInfo, plan_of
 from autotrace.ship.assembly.conversation import Conversation
 from autotrace.ship.assembly.shared_prompts import SharedPrompts
 from autotrace.ship.assembly.tokenizer import Decode, load
@@ -76,7 +75,7 @@ class Decoder:
 
     def __init__(self, run_folder: str | Path, *, much: bool = False) -> None:
         folder = Path(run_folder)
-        own, plan = env.is_own(folder), _plan(folder)
+        own, plan = env.is_own(folder), plan_of(folder)
         pattern = os.environ.get(env.REDACT_PATTERNS, "").strip()
         patterns = plan.settings.redact_patterns if own or not pattern else (pattern,)
         foreign = not own and not set(plan.settings.redact_patterns) <= {pattern}
@@ -215,14 +214,6 @@ class _Tokenizer:
         if isinstance(path, str) and path and (self._own or not os.path.lexists(path)):  # else a name on the hub
             sources.append(path)
         return sources
-
-
-def _plan(run_folder: Path) -> Plan:
-    """How the run records; the defaults where its plan cannot be read."""
-    try:
-        return Plan.loads(files.read(run_folder, layout.PLAN_JSON))
-    except (OSError, ValueError):
-        return Plan(())
 
 
 def _named(run_folder: Path) -> tuple[str | None, dict[str, str]]:

@@ -112,8 +112,9 @@ class Loader:
                 return None
         assembly, read = Assembly(before.spans if before else ()), 0
         own = bytes.fromhex(trace_id)
-        below = self._state.joined_below(trace_id) if self._some_joined else {}
-        joined = {bytes.fromhex(orphan): span for orphan, span in below.items()}
+        below = "SELECT orphan, span FROM joins WHERE trace_id = ?"  # traces that were joined to this one, and where
+        rows = self._state.db.execute(below, (trace_id,)) if self._some_joined else ()
+        joined: dict[bytes, int] = {bytes.fromhex(orphan): span for orphan, span in rows}
         kept = self.kept.take(trace_id, offsets_of)
         for segment, name, origin in self._in_order(offsets_of):
             try:
@@ -172,7 +173,23 @@ class Loader:
             trace_id, self._info.run_id, spans, attributes, notes=list(assembled.notes),
             tokenizer=None if before is None else before.tokenizer,
         )  # fmt: skip
-        self._describe(trajectory, row or self._state.described(trace_id))
+        row = row or self._state.described(trace_id)
+        config = self.about.config
+        for name, given in (("project_name", self._info.project), ("experiment_name", self._info.experiment)):
+            if given:
+                attributes[name] = given
+            elif attributes.get(name) is None and name in config:
+                attributes[name] = config[name]
+        attributes["run_id"] = self._info.run_id
+        trajectory.profile, trajectory.version = row.profile, max(1, row.version)
+        if trajectory.root.role == "trajectory":
+            attributes["attempt"] = row.attempt
+        trajectory.late_spans = row.late_spans
+        if row.late_spans:
+            trajectory.notes.append(f"{row.late_spans} late calls: they began after the trajectory had ended")
+        trajectory.facts = facts_of(self._state, trace_id) if self._some_facts else {}
+        trajectory.settings = self.about.encoded_settings
+        add_columns(trajectory, self._state, self._run_folder)
         trajectory.notes += self.about.losses(assembled.processes)
         return trajectory
 
@@ -213,25 +230,6 @@ class Loader:
             "SELECT last_ns FROM processes WHERE process = ? AND ended IS NOT NULL", (process,)
         ).fetchone()
         return None if row is None else int(row[0])
-
-    def _describe(self, trajectory: Trajectory, row: TraceRow) -> None:
-        attributes = trajectory.attributes
-        config = self.about.config
-        for name, given in (("project_name", self._info.project), ("experiment_name", self._info.experiment)):
-            if given:
-                attributes[name] = given
-            elif attributes.get(name) is None and name in config:
-                attributes[name] = config[name]
-        attributes["run_id"] = self._info.run_id
-        trajectory.profile, trajectory.version = row.profile, max(1, row.version)
-        if trajectory.root.role == "trajectory":
-            attributes["attempt"] = row.attempt
-        trajectory.late_spans = row.late_spans
-        if row.late_spans:
-            trajectory.notes.append(f"{row.late_spans} late calls: they began after the trajectory had ended")
-        trajectory.facts = facts_of(self._state, trajectory.trace_id) if self._some_facts else {}
-        trajectory.settings = self.about.encoded_settings
-        add_columns(trajectory, self._state, self._run_folder)
 
 
 TRAINED = "trained_in_step"

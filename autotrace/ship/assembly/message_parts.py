@@ -82,14 +82,11 @@ def _text(output: Mapping[str, Any]) -> str | None:
     content = output.get("content")
     if output.get("type") == "tool" and isinstance(content, str):
         return content if not output.get("artifact") else None
-    if not isinstance(content, list) or not content:
+    if not isinstance(content, list):
         return None
-    if any(not isinstance(block, dict) or block.get("type") != "text" for block in content):
-        return None
-    texts = [block.get("text") for block in content]
-    if not all(isinstance(text, str) for text in texts):
-        return None
-    return "\n".join(text for text in texts if isinstance(text, str))
+    blocks = [block for block in content if isinstance(block, dict) and block.get("type") == "text"]
+    texts = [block["text"] for block in blocks if isinstance(block.get("text"), str)]
+    return "\n".join(texts) if texts and len(texts) == len(content) else None
 
 
 NOTE = "made from its conversation: no list names the function that is one rollout"

@@ -72,10 +72,9 @@ def _is_plain(config: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
         return False
     if config.get("clean_up_tokenization_spaces", None if kind in _NO_FLAG else "not said") not in (False, None):
         return False
-    if not config.keys() <= _SPECIAL | _WITHOUT_EFFECT | {"backend"} or config.get("backend") not in (
-        None,
-        "tokenizers",
-    ):
+    if config.get("backend") not in (None, "tokenizers"):
+        return False
+    if not config.keys() <= _SPECIAL | _WITHOUT_EFFECT | {"backend"}:
         return False
     tokens = _tokens(whole)
     if any(tokens.get(token["content"]) != int(id) for id, token in config.get("added_tokens_decoder", {}).items()):

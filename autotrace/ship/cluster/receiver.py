@@ -32,6 +32,7 @@ import msgspec
 
 from autotrace.config import environment as env
 from autotrace.run import files, layout
+from autotrace.run.remote_node import published
 from autotrace.ship.cluster.channel import Channel, certificate
 
 _log = logging.getLogger("autotrace.ship")
@@ -241,16 +242,6 @@ class Receiver:
         with self._guard:
             for name in list(self._incoming):
                 self._let_go(name)
-
-
-def published(run_folder: str | Path) -> dict[str, str]:
-    """The contents of ``collector.json`` (``url``, ``token``); empty when there is none."""
-    try:
-        with open(Path(run_folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
-            values = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return {str(name): str(value) for name, value in values.items()} if isinstance(values, dict) else {}
 
 
 def address(towards: str = "") -> str:

@@ -172,7 +172,4 @@ def _deliver(folder: Path, key: str, asked: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    code = main(*sys.argv[1:])
-    logging.shutdown()
-    # Not sys.exit: a thread of a backend's library must not keep a process alive that has delivered everything.
-    os._exit(code)
+    process.leave(main(*sys.argv[1:]))

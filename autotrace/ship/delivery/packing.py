@@ -47,11 +47,6 @@ class Parcel:
         self.versions[trajectory.trace_id] = version
         self.bytes += size
 
-    @property
-    def full(self) -> bool:
-        """No more should be added."""
-        return self.bytes >= MAX_BYTES
-
 
 @dataclass
 class _Shared:
@@ -101,7 +96,7 @@ class Packer:
             else:
                 trajectory, size = loaded
                 parcel.add(trajectory, version, size)
-                if parcel.full:
+                if parcel.bytes >= MAX_BYTES:
                     break
         return (parcel if parcel.trajectories else None), left_out
 

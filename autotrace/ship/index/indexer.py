@@ -86,7 +86,9 @@ class Indexer:
         self._traces = Traces(state, self.loader, self._joins, self._processes)
         self._calls = Calls(self._traces, self._joins, self._processes, self.loader.kept, self._root)
         self._binds = binds_of(state)
-        self._clocks: Mapping[str, int] = {}
+        self.clocks: Mapping[str, int] = {}
+        """Boot of another node -> nanoseconds from its monotonic clock to our wall clock; it grows
+        (``ship.cluster.receiver``)."""
         self.behind = False
         """More traces are complete than were completed: these go first, or what is read next waits in memory."""
         self.unread = False
@@ -141,11 +143,6 @@ class Indexer:
         """The traces that may still grow, and their steps."""
         return {trace_id: trace.row.step for trace_id, trace in self._traces.open.items()}
 
-    def use_clocks(self, clocks: Mapping[str, int]) -> None:
-        """``clocks``: boot of another node -> nanoseconds from its monotonic clock to our wall clock; it grows
-        (``ship.cluster.receiver``)."""
-        self._clocks = clocks
-
     def look_at_locks(self) -> None:
         """Find out at the next ``round`` which processes still live, however young the segments are."""
         self._processes.probe_all()
@@ -198,7 +195,7 @@ class Indexer:
         process = segment.process
         clock = f"anchor:{header.boot_id or process}"
         if self._state.meta(clock) is None:
-            self._state.put_meta(clock, str(self._clocks.get(header.boot_id, header.wall_ns - header.mono_ns)))
+            self._state.put_meta(clock, str(self.clocks.get(header.boot_id, header.wall_ns - header.mono_ns)))
         shift, last = anchor(self._state, process, header), header.mono_ns
         for located in records:
             record = located.record
@@ -242,7 +239,7 @@ class Indexer:
         """Something became known of these."""
         for trace_id in trace_ids:
             if (trace := self._traces.touch(trace_id)) is not None:
-                trace.fact()
+                trace.news_at = trace.touched
 
     def _root(self, trace: OpenTrace, name: str, role: str, record: Open, at: int) -> None:
         """The trace has a name now: who it is, and which facts had been waiting for it."""
@@ -315,7 +312,7 @@ class Indexer:
             return
         del self._traces.open[row.trace_id]
         if look is None and not row.name:  # ends of calls whose beginnings were not recorded: there is no trace
-            self._state.remove_row(row.trace_id)
+            self._state.db.execute("DELETE FROM traces WHERE trace_id = ?", (row.trace_id,))
             return
         row.version += 1
         row.complete = True

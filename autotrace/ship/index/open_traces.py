@@ -90,10 +90,6 @@ class OpenTrace:
         self.dirty = True
         return now
 
-    def fact(self) -> None:
-        """A fact about it was read."""
-        self.news_at = self.touched
-
     @property
     def waits_for(self) -> str | None:
         """The process whose end alone can complete it, until more of it is read; None: something else can, or it

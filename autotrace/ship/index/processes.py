@@ -198,9 +198,9 @@ class Segments:
         """The segment ``file``, added when it is new."""
         segment = self._segments.get(file.name)
         if segment is None:
+            id = self._state.db.execute("INSERT INTO segments (name, offset) VALUES (?, 0)", (file.name,)).lastrowid
             reader = SegmentReader(self._run_folder, file.name)
-            segment = Segment(self._state.add_segment(file.name), file.name, reader)
-            self._segments[file.name] = segment
+            segment = self._segments[file.name] = Segment(id or 0, file.name, reader)
         return segment
 
     @property
@@ -223,9 +223,16 @@ class Segments:
     def remember(self, segment: Segment) -> None:
         """Store how far it was read."""
         reader = segment.reader
-        self._state.put_segment(segment.id, reader.offset, reader.header, reader.sealed, reader.unusable)
+        header = None if reader.header is None else msgspec.msgpack.encode(reader.header)
+        self._state.db.execute(
+            "UPDATE segments SET offset = ?, header = ?, sealed = ?, unusable = ? WHERE id = ?",
+            (reader.offset, header, reader.sealed, reader.unusable, segment.id),
+        )
 
     def define(self, segment: Segment, define: Define) -> None:
         """A target is named."""
         segment.targets[define.id] = (define.name, define.role)
-        self._state.put_define(segment.id, define)
+        self._state.db.execute(
+            "INSERT OR REPLACE INTO defines VALUES (?, ?, ?, ?, ?)",
+            (segment.id, define.id, define.key, define.name, define.role),
+        )

@@ -19,13 +19,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from autotrace.run import files, layout
 from autotrace.run.drain import shipper_alive
 from autotrace.ship.store import migrations
 from autotrace.ship.store.row import COLUMNS, TraceRow
-from autotrace.spool.records import Define, Header
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -187,34 +184,6 @@ class State:
         """All segments by name."""
         return {row["name"]: row for row in self.db.execute("SELECT * FROM segments")}
 
-    def add_segment(self, name: str) -> int:
-        """Add a segment and return its number."""
-        return int(self.db.execute("INSERT INTO segments (name, offset) VALUES (?, 0)", (name,)).lastrowid or 0)
-
-    def put_segment(
-        self, id: int, offset: int, header: Header | None, sealed: str | None, unusable: str | None
-    ) -> None:
-        """Remember how far a segment was read."""
-        head = None if header is None else msgspec.msgpack.encode(header)
-        self.db.execute(
-            "UPDATE segments SET offset = ?, header = ?, sealed = ?, unusable = ? WHERE id = ?",
-            (offset, head, sealed, unusable, id),
-        )
-
-    def put_define(self, segment: int, define: Define) -> None:
-        """Remember what a segment calls target ``define.id``."""
-        self.db.execute(
-            "INSERT OR REPLACE INTO defines VALUES (?, ?, ?, ?, ?)",
-            (segment, define.id, define.key, define.name, define.role),
-        )
-
-    def remove_segment(self, id: int, seal: str) -> None:
-        """Mark a segment as removed: it counts as sealed, and its traces are read from the tables."""
-        self.db.execute("UPDATE segments SET sealed = ? WHERE id = ?", (seal, id))
-        self.db.execute("INSERT OR IGNORE INTO removed SELECT trace_id FROM places WHERE segment = ?", (id,))
-        for table in ("places", "defines"):
-            self.db.execute(f"DELETE FROM {table} WHERE segment = ?", (id,))
-
     def removed(self, trace_id: str) -> bool:
         """Whether a part of a trace was removed."""
         return self.db.execute("SELECT 1 FROM removed WHERE trace_id = ?", (trace_id,)).fetchone() is not None
@@ -248,10 +217,6 @@ class State:
             ((row.spans, row.turns, row.tool_calls, row.late_spans, row.trace_id) for row in rows),
         )
 
-    def remove_row(self, trace_id: str) -> None:
-        """Forget the line about a trace."""
-        self.db.execute("DELETE FROM traces WHERE trace_id = ?", (trace_id,))
-
     def put_offsets(self, offsets_of: Mapping[tuple[str, int], array[int]]) -> None:
         """Remember where records lie: (trace id, segment) -> offsets."""
         self.db.executemany(
@@ -272,11 +237,6 @@ class State:
         """Where the records of a trace lie."""
         return self.places(trace_id)[1]
 
-    def joined_below(self, trace_id: str) -> dict[str, int]:
-        """Traces that were joined to ``trace_id``, and the span below which each one's root belongs."""
-        rows = self.db.execute("SELECT orphan, span FROM joins WHERE trace_id = ?", (trace_id,))
-        return {row["orphan"]: row["span"] for row in rows}
-
     # -- groups --------------------------------------------------------------------------------------------------------
 
     def kept(self, group: str) -> str | None:
@@ -291,10 +251,6 @@ class State:
     def decide(self, group: str, kept: str) -> None:
         """Store the decision about a group with its trajectories."""
         self.db.execute("UPDATE traces SET kept = ? WHERE group_key = ?", (kept, group))
-
-    def keep_all(self) -> None:
-        """Deliver everything, also what the keep-rules left in the run folder (the user asked for it)."""
-        self.db.execute("UPDATE traces SET kept = 'all' WHERE complete = 1")
 
     def count(self, sql: str, values: Sequence[Any] = ()) -> int:
         """The number that the query ``sql`` (never user input) returns; 0 for NULL."""

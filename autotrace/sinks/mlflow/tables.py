@@ -157,11 +157,8 @@ class TableWriter:
             # another writer was quicker with these
             left += [delivery for delivery, _ in new if delivery.description.trace_id not in inserted]
             new = [one for one in new if one[0].description.trace_id in inserted]
-            self._upsert(
-                connection,
-                self._tables[_INFOS],
-                [self._rows.info(delivery.description, number) for delivery, _ in known],
-            )
+            infos = [self._rows.info(delivery.description, number) for delivery, _ in known]
+            self._upsert(connection, self._tables[_INFOS], infos)
             self._write(connection, experiment_id, new, run_id, copy)
             self._write(connection, experiment_id, known, run_id, self._upsert)
         return left

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -46,6 +46,8 @@ class _Outgoing:
     """Digest of what is sent, without the facts."""
     facts: dict[str, Any] | None
     """Facts in the root's call."""
+    data: bytes
+    """The call as JSON."""
 
 
 class WeaveSink:
@@ -145,21 +147,19 @@ class WeaveSink:
     # -- calls ------------------------------------------------------------------------------------------------------
 
     def _calls(self, project: Project, group: Sequence[Trajectory]) -> dict[str, str]:
-        waiting: list[tuple[_Outgoing, bytes]] = []
+        waiting: list[_Outgoing] = []
         for trajectory in group:
             calls = Calls(trajectory, project.id, self._run(project))
             outgoing = (self._outgoing(project, calls, trajectory, span) for span in trajectory.spans)
             waiting += [one for one in outgoing if one is not None]
         reasons: dict[str, str] = {}
-        for batch in batches(waiting, lambda one: len(one[1]), REQUEST_BYTES, REQUEST_CALLS):
+        for batch in batches(waiting, lambda one: len(one.data), REQUEST_BYTES, REQUEST_CALLS):
             self._store(project, batch, reasons)
         if reasons:
             self._check(project, ": " + next(iter(reasons.values())), 1)
         return reasons
 
-    def _outgoing(
-        self, project: Project, calls: Calls, trajectory: Trajectory, span: Span
-    ) -> tuple[_Outgoing, bytes] | None:
+    def _outgoing(self, project: Project, calls: Calls, trajectory: Trajectory, span: Span) -> _Outgoing | None:
         """The call for ``span``; None if the server has it already. New facts alone do not make a call new."""
         call = calls.of(span)
         call["op_name"] = project.op(span.name, span.key)
@@ -172,13 +172,13 @@ class WeaveSink:
             facts = payload.jsonable(trajectory.facts)
             if facts:
                 data = encoded(add_facts(call, trajectory.facts))
-        return _Outgoing(trajectory, call["id"], digest, facts), fitted(data)
+        return _Outgoing(trajectory, call["id"], digest, facts, fitted(data))
 
-    def _store(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]], reasons: dict[str, str]) -> None:
+    def _store(self, project: Project, batch: Sequence[_Outgoing], reasons: dict[str, str]) -> None:
         for one, error in culprits(batch, partial(self._send, project), ClientError):
             self._single(project, one, error, reasons)
 
-    def _send(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]]) -> None:
+    def _send(self, project: Project, batch: Sequence[_Outgoing]) -> None:
         try:
             self._post(project, batch)
         except ClientError as error:
@@ -186,33 +186,30 @@ class WeaveSink:
                 raise Refused(f"W&B rejected all calls for the project {project.id}: {error}") from None
             raise
         self._accepted = True
-        self.sent += sum(len(data) for _, data in batch)
-        for outgoing, _ in batch:
+        self.sent += sum(len(outgoing.data) for outgoing in batch)
+        for outgoing in batch:
             self._delivered.put(outgoing.trajectory.trace_id, outgoing.id, outgoing.digest)
             if outgoing.facts is not None:
                 self._delivered.put(outgoing.trajectory.trace_id, _FACTS, outgoing.facts)
 
-    def _single(
-        self, project: Project, one: tuple[_Outgoing, bytes], error: ClientError, reasons: dict[str, str]
-    ) -> None:
-        outgoing, data = one
-        if error.status == 413 and len(data) > CALL_BYTES // 64:
-            smaller = fitted(data, len(data) // 4)
-            if len(smaller) < len(data):
-                self._store(project, [(outgoing, smaller)], reasons)
+    def _single(self, project: Project, one: _Outgoing, error: ClientError, reasons: dict[str, str]) -> None:
+        if error.status == 413 and len(one.data) > CALL_BYTES // 64:
+            smaller = fitted(one.data, len(one.data) // 4)
+            if len(smaller) < len(one.data):
+                self._store(project, [replace(one, data=smaller)], reasons)
                 return
         self._rejected += error.status != 413
         self._check(project, f": {error}", PROBES)
-        reasons.setdefault(outgoing.trajectory.trace_id, f"W&B rejected call {outgoing.id}: {error}")
+        reasons.setdefault(one.trajectory.trace_id, f"W&B rejected call {one.id}: {error}")
 
     def _check(self, project: Project, why: str, limit: int) -> None:
         """Tell a call that the server rejects from a server that rejects every call."""
         if not self._accepted and self._rejected >= limit:
             raise Refused(f"W&B has rejected every call so far for the project {project.id}{why}")
 
-    def _post(self, project: Project, batch: Sequence[tuple[_Outgoing, bytes]]) -> None:
+    def _post(self, project: Project, batch: Sequence[_Outgoing]) -> None:
         if not self._upsert:
-            body = b'{"batch":[' + b",".join(data for _, data in batch) + b"]}"
+            body = b'{"batch":[' + b",".join(outgoing.data for outgoing in batch) + b"]}"
             try:
                 self._connection.post(f"/v2/{project.path}/calls/complete", body)
                 return
@@ -221,8 +218,8 @@ class WeaveSink:
                     raise
                 self._upsert = True
         items: list[dict[str, Any]] = []
-        for _, data in batch:
-            call = msgspec.json.decode(data)
+        for outgoing in batch:
+            call = msgspec.json.decode(outgoing.data)
             start = {name: value for name, value in call.items() if name not in _END}
             end = {name: call[name] for name in (*_BOTH, *_END) if name in call}
             items += [{"mode": "start", "req": {"start": start}}, {"mode": "end", "req": {"end": end}}]
