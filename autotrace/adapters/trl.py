@@ -219,7 +219,7 @@ def weighted(parts: list[Any], weights: list[float]) -> float | None:
 
 
 def _weights(trainer: Any) -> list[float]:
-    weights = getattr(trainer, "reward_weights", None)
+    weights: Any = getattr(trainer, "reward_weights", None)
     return [float(weight) for weight in weights.tolist()] if is_here(weights) else []
 
 

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from autotrace.cli import listing, terminal
-from autotrace.cli.listing import Column
+from autotrace.cli.listing import Cells
 from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, find_runs, is_there, not_readable
@@ -41,11 +41,11 @@ def runs(folder: Path | None, as_json: bool) -> None:
         return
 
     listing.show(out, [
-        Column.of("run", listed, itemgetter("run")),
-        Column.of("started", listed, lambda run: run["created"][:19].replace("T", " ")),
-        Column.of("state", listed, itemgetter("state"), style=lambda run: STYLES.get(run["state"], "red")),
-        *(Column.of(name, listed, itemgetter(name), True) for name in ("trajectories", "left")),
-        *(Column.of(name, listed, itemgetter(name)) for name in ("backends", "command")),
+        Cells.of("run", listed, itemgetter("run")),
+        Cells.of("started", listed, lambda run: run["created"][:19].replace("T", " ")),
+        Cells.of("state", listed, itemgetter("state"), style=lambda run: STYLES.get(run["state"], "red")),
+        *(Cells.of(name, listed, itemgetter(name), True) for name in ("trajectories", "left")),
+        *(Cells.of(name, listed, itemgetter(name)) for name in ("backends", "command")),
     ])  # fmt: skip
 
 

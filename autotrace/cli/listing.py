@@ -31,8 +31,8 @@ MIN_WIDTH = 12
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column of a table."""
+class Cells:
+    """What stands in one column of a table that is printed."""
 
     name: str
     cells: Sequence[str]
@@ -44,13 +44,13 @@ class Column:
     def of(
         cls, name: str, rows: Sequence[Any], shown: Callable[[Any], object], right: bool = False,
         style: Callable[[Any], str] | None = None,
-    ) -> Column:  # fmt: skip
+    ) -> Cells:  # fmt: skip
         """A cell for each of ``rows``: what ``shown`` gives, nothing for None."""
         cells = ["" if (value := shown(row)) is None else str(value) for row in rows]
         return cls(name, cells, right, None if style is None else lambda number: style(rows[number]))
 
 
-def show(out: Console, columns: Sequence[Column], caption: str = "") -> None:
+def show(out: Console, columns: Sequence[Cells], caption: str = "") -> None:
     """Print the table, in several parts with the same first column where a line does not hold it."""
     room = width(out)
     for part in _parts(columns, room and room - out.is_terminal):
@@ -62,7 +62,7 @@ def show(out: Console, columns: Sequence[Column], caption: str = "") -> None:
     out.file.write((_styled(caption, "dim italic", out) + "\n" if caption else "") + "\n")
 
 
-def _parts(columns: Sequence[Column], room: int | None) -> list[list[tuple[Column, int]]]:
+def _parts(columns: Sequence[Cells], room: int | None) -> list[list[tuple[Cells, int]]]:
     """Columns and their widths. Texts are cut, the widest first, if a line then holds all columns."""
     columns = [replace(column, cells=_safe(column.cells)) for column in columns]
     widths = [_width(column, column is columns[-1]) for column in columns]
@@ -88,13 +88,13 @@ def _safe(cells: Sequence[str]) -> Sequence[str]:
     return cells if "".join(cells).isprintable() else list(map(one_line, cells))
 
 
-def _width(column: Column, last: bool) -> int:
+def _width(column: Cells, last: bool) -> int:
     plain = all(map(str.isascii, column.cells))
     widest = max(map(len if plain else cell_len, column.cells), default=0)
     return max(cell_len(column.name), widest if last else min(widest, MAX_WIDTH))
 
 
-def _fitted(column: Column, width: int, out: Console) -> list[str]:
+def _fitted(column: Cells, width: int, out: Console) -> list[str]:
     """The cells, each ``width`` wide, with their styles."""
     cells = column.cells
     if all(map(str.isascii, cells)) and max(map(len, cells), default=0) <= width:
@@ -142,27 +142,27 @@ TIME_LEGEND = (
 )
 
 
-def time_columns(rows: Sequence[Any], reader: Reader) -> list[Column]:
+def time_columns(rows: Sequence[Any], reader: Reader) -> list[Cells]:
     """One line a trajectory, its duration split up; parts that none of them has are left out."""
     head, shown = called(reader)
-    parts = [Column(_part(name), [duration(getattr(row, name)) for row in rows], True) for name in PARTS]
+    parts = [Cells(_part(name), [duration(getattr(row, name)) for row in rows], True) for name in PARTS]
     return [
-        Column.of(head, rows, shown),
+        Cells.of(head, rows, shown),
         *figures(rows, step="step", sample="sample_index", n="rollout_n", turns="llm_calls"),
-        Column.of("duration", rows, lambda row: duration(row.duration_s), True),
+        Cells.of("duration", rows, lambda row: duration(row.duration_s), True),
         *(column for column in parts if any(column.cells)),
         status_column(rows),
     ]
 
 
-def figures(rows: Sequence[Any], **fields: str) -> list[Column]:
+def figures(rows: Sequence[Any], **fields: str) -> list[Cells]:
     """A column at the right for each of ``fields``: its name, and what the rows call its values."""
-    return [Column.of(name, rows, attrgetter(field), True) for name, field in fields.items()]
+    return [Cells.of(name, rows, attrgetter(field), True) for name, field in fields.items()]
 
 
-def status_column(rows: Sequence[Any]) -> Column:
+def status_column(rows: Sequence[Any]) -> Cells:
     """How trajectories ended, in colours."""
-    return Column.of("status", rows, attrgetter("status"), style=lambda row: STATUS_STYLE.get(row.status, ""))
+    return Cells.of("status", rows, attrgetter("status"), style=lambda row: STATUS_STYLE.get(row.status, ""))
 
 
 def time_sentence(times: Times) -> str:

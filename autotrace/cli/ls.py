@@ -12,7 +12,7 @@ import click
 from rich.text import Text
 
 from autotrace.cli import listing, runs, terminal
-from autotrace.cli.listing import Column
+from autotrace.cli.listing import Cells
 from autotrace.cli.terminal import line, safe
 from autotrace.insight.profile import Profile, codes, decode
 from autotrace.run.losses import losses
@@ -101,27 +101,27 @@ def descending(sort: str, reverse: bool) -> bool:
     return (sort != "start") != reverse
 
 
-def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[tuple[str, str], str]) -> list[Column]:
+def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[tuple[str, str], str]) -> list[Cells]:
     """One line a trace; the id links to the backend's page where the terminal can. The root is named where it is not
     the same trajectory function for all."""
 
     head, called = listing.called(reader)
     profiles = [decode(row.profile) for row in rows]
-    found = Column.of("findings", profiles, lambda each: " ".join(codes(each) or ()), style=lambda each: "red")
+    found = Cells.of("findings", profiles, lambda each: " ".join(codes(each) or ()), style=lambda each: "red")
     return [
-        Column.of(head, rows, called, style=lambda row: _link(pages.get(id_of(row)))),
-        *([] if all(row.is_trajectory for row in rows) else [Column.of("root", rows, attrgetter("name"))]),
+        Cells.of(head, rows, called, style=lambda row: _link(pages.get(id_of(row)))),
+        *([] if all(row.is_trajectory for row in rows) else [Cells.of("root", rows, attrgetter("name"))]),
         *listing.figures(rows, step="step", sample="sample_index", n="rollout_n"),
-        Column.of("", rows, lambda row: "val" if row.validate else None),
+        Cells.of("", rows, lambda row: "val" if row.validate else None),
         *listing.figures(rows, turns="llm_calls", tools="tool_calls"),
-        Column("tokens", list(map(_tokens, rows, profiles)), True),
-        Column.of("reward", rows, lambda row: None if row.reward is None else f"{row.reward:.4g}", True),
-        Column.of("duration", rows, lambda row: listing.duration(row.duration_s), True),
+        Cells("tokens", list(map(_tokens, rows, profiles)), True),
+        Cells.of("reward", rows, lambda row: None if row.reward is None else f"{row.reward:.4g}", True),
+        Cells.of("duration", rows, lambda row: listing.duration(row.duration_s), True),
         listing.status_column(rows),
-        Column.of("error", rows, attrgetter("error"), style=lambda row: "red"),
+        Cells.of("error", rows, attrgetter("error"), style=lambda row: "red"),
         *(
             column
-            for column in (*(Column.of(each.head, rows, attrgetter(each.name)) for each in HEADED), found)
+            for column in (*(Cells.of(each.head, rows, attrgetter(each.name)) for each in HEADED), found)
             if any(column.cells)
         ),
     ]

@@ -11,7 +11,7 @@ from typing import IO
 import click
 
 from autotrace.cli import listing, runs, terminal
-from autotrace.cli.listing import Column
+from autotrace.cli.listing import Cells
 from autotrace.cli.terminal import one_line
 from autotrace.insight.diagnose import Diagnosis, counts
 from autotrace.insight.families.time import PARTS
@@ -129,11 +129,11 @@ def _parts(step: Step, validate: bool | None, by: str | None) -> Iterator[tuple[
             yield [record for record in records if (record.data_source or "") == source], is_validation, source
 
 
-def columns(lines: Sequence[StepLine]) -> list[Column]:
+def columns(lines: Sequence[StepLine]) -> list[Cells]:
     """A table of them; a column that no line has a value for is left out."""
 
-    def cells(name: str, shown: Callable[[StepLine], str], right: bool = True) -> Column:
-        return Column.of(name, lines, shown, right)
+    def cells(name: str, shown: Callable[[StepLine], str], right: bool = True) -> Cells:
+        return Cells.of(name, lines, shown, right)
 
     def number(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)

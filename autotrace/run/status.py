@@ -61,7 +61,7 @@ class BackendStatus(msgspec.Struct):
     """The command that opens the backend's page, if it needs one."""
 
 
-class Summary(msgspec.Struct, frozen=True):
+class Found(msgspec.Struct, frozen=True):
     """What was found in the steps that were looked at so far."""
 
     findings: int = 0
@@ -127,7 +127,7 @@ class Status(msgspec.Struct):
     """Processes that deliver."""
     backends: dict[str, BackendStatus] = {}
     targets: list[TargetStatus] = []
-    found: Summary = Summary()
+    found: Found = Found()
     notes: list[str] = []
     error: str | None = None
     """The most important problem in one sentence."""

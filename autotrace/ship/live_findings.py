@@ -24,7 +24,7 @@ from autotrace.insight.records import Hit, Step
 from autotrace.insight.settings import Settings
 from autotrace.insight.step_lines import line
 from autotrace.insight.words import metrics, page, worst
-from autotrace.run.status import Summary
+from autotrace.run.status import Found
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.reporting import Report
 from autotrace.ship.index import facts
@@ -70,7 +70,7 @@ class LiveFindings:
         self._latest = -1
         """Step of which something is complete."""
         self._not_before = 0.0
-        self._summary: Summary | None = None
+        self._so_far: Found | None = None
         self.notes: list[str] = []
         """What was not looked at."""
         self._resume()
@@ -106,12 +106,12 @@ class LiveFindings:
         """Some step has not been looked at since something of it was complete."""
         return bool(self._due)
 
-    def summary(self) -> Summary:
+    def found(self) -> Found:
         """Of the run so far."""
-        if self._summary is None:
+        if self._so_far is None:
             findings = self._diagnosis.findings()
-            self._summary = Summary(len(findings), *worst(findings), self._diagnosis.trajectories)
-        return self._summary
+            self._so_far = Found(len(findings), *worst(findings), self._diagnosis.trajectories)
+        return self._so_far
 
     def settle(
         self,
@@ -138,7 +138,7 @@ class LiveFindings:
             raise
         except Exception:  # a fault here must not hold up delivery
             _log.exception("step %s could not be looked at", step)
-        self._summary = None
+        self._so_far = None
         self._not_before = now + (time.thread_time() - begin) / SHARE
         return True
 

@@ -15,7 +15,7 @@ import msgspec
 
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
-from autotrace.run.status import BackendStatus, Status, Summary, TargetStatus
+from autotrace.run.status import BackendStatus, Found, Status, TargetStatus
 from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.deliverers import Remote
 from autotrace.ship.delivery.packing import OVER_BUDGET
@@ -109,7 +109,7 @@ class StatusFile:
         couriers: Iterable[Courier | Remote],
         progress: Callable[[Status], None] | None,
         shippers: int = 1,
-        found: Callable[[], Summary] = Summary,
+        found: Callable[[], Found] = Found,
     ) -> Status:
         """Write the status with what the ``couriers`` say and what was ``found``; ``progress`` gets it, and gets it
         more often."""

@@ -15,7 +15,7 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.shipper_process import ShipperLock
-from autotrace.run.status import Status, Summary
+from autotrace.run.status import Found, Status
 from autotrace.ship import process
 from autotrace.ship.alerts import Alerts
 from autotrace.ship.assembly.recent import AHEAD
@@ -239,8 +239,8 @@ class Shipper:
             state, self.info, notes, self._delivery, progress, self._delivery.processes, self._found
         )
 
-    def _found(self) -> Summary:
-        return msgspec.structs.replace(self._live.summary(), ended_run=self._alerts.stopped_by)
+    def _found(self) -> Found:
+        return msgspec.structs.replace(self._live.found(), ended_run=self._alerts.stopped_by)
 
     def close(self) -> None:
         """Commit what is on its way and let go."""

@@ -11,14 +11,14 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from autotrace.cli import listing
-from autotrace.cli.listing import Column
+from autotrace.cli.listing import Cells
 from autotrace.ship.store.row import COLUMNS, TraceRow
 from autotrace.ship.store.state import State
 from tests.cli.conftest import Call
 from tests.ship.spools import new_run
 
 
-def printed(columns: list[Column], width: int | None = None) -> list[str]:
+def printed(columns: list[Cells], width: int | None = None) -> list[str]:
     """The lines on a terminal of that ``width``; None: not on a terminal."""
     out = Console(file=io.StringIO(), force_terminal=width is not None, width=width or 200, color_system="standard")
     listing.show(out, columns)
@@ -29,9 +29,9 @@ def printed(columns: list[Column], width: int | None = None) -> list[str]:
 def test_columns_are_aligned_whatever_is_in_them() -> None:
     lines = printed(
         [
-            Column("a", ["x", "名前", "long"]),
-            Column("number", ["1", "22", "333"], right=True),
-            Column("b", ["", "e", ""]),
+            Cells("a", ["x", "名前", "long"]),
+            Cells("number", ["1", "22", "333"], right=True),
+            Cells("b", ["", "e", ""]),
         ]
     )
     assert [cell_len(line) for line in lines[3:6]] == [12, 15, 12]
@@ -39,17 +39,17 @@ def test_columns_are_aligned_whatever_is_in_them() -> None:
 
 
 def test_only_the_last_column_is_longer_than_it_should_be_and_not_on_a_terminal() -> None:
-    columns = [Column("sample", ["s" * 500]), Column("error", ["e" * 500])]
+    columns = [Cells("sample", ["s" * 500]), Cells("error", ["e" * 500])]
     (line,) = printed(columns)[3:4]
     assert len(line) == listing.MAX_WIDTH + 2 + 500 and line[listing.MAX_WIDTH - 1] == "…"
     assert max(map(cell_len, printed(columns, 100))) < 100
 
 
 def test_a_table_is_cut_to_the_terminal_and_else_printed_in_parts() -> None:
-    columns = [Column("trace", ["t" * 12]), Column("error", ["e" * 50]), Column("tokens", ["1"], right=True)]
+    columns = [Cells("trace", ["t" * 12]), Cells("error", ["e" * 50]), Cells("tokens", ["1"], right=True)]
     narrow = printed(columns, 50)
     assert max(map(cell_len, narrow[2:])) < 50 and len(narrow) == 5 and "…" in narrow[3]
-    many = [Column("trace", ["t" * 12]), *(Column(f"number {n}", ["12345678"], right=True) for n in range(8))]
+    many = [Cells("trace", ["t" * 12]), *(Cells(f"number {n}", ["12345678"], right=True) for n in range(8))]
     parts = printed(many, 50)
     assert max(cell_len(line) for line in parts if "number" not in line) < 50
     assert sum("trace" in line for line in parts) == 3
@@ -70,8 +70,8 @@ def test_in_a_pipe_columns_decides_and_nothing_is_padded(
 
 def test_styles_and_links_are_for_terminals() -> None:
     columns = [
-        Column("trace", ["abc"], styles=lambda number: "link http://x/1"),
-        Column("status", ["OK"], styles=lambda number: "green"),
+        Cells("trace", ["abc"], styles=lambda number: "link http://x/1"),
+        Cells("status", ["OK"], styles=lambda number: "green"),
     ]
     assert "\x1b" not in "".join(printed(columns))
     shown = "".join(printed(columns, 80))
@@ -79,7 +79,7 @@ def test_styles_and_links_are_for_terminals() -> None:
 
 
 def test_a_run_without_rows_of_its_own_has_a_head() -> None:
-    assert [line.strip() for line in printed([Column("a", []), Column("b", [])])[1:2]] == ["a  b"]
+    assert [line.strip() for line in printed([Cells("a", []), Cells("b", [])])[1:2]] == ["a  b"]
 
 
 def test_ls_of_a_large_run_takes_not_much_longer_than_reading_it(call: Call, runs: Path) -> None:

@@ -92,7 +92,7 @@ def shipped(run: Path, steps: int = 1) -> list[str]:
     """A shipper lives until it has looked at so many steps; its notes about messages."""
     shipper = Shipper(run)
     try:
-        until(lambda: shipper._live.summary().examined == 4 * steps or not shipper.step())
+        until(lambda: shipper._live.found().examined == 4 * steps or not shipper.step())
         shipper._alerts.close()
         return shipper._alerts.notes
     finally:
