@@ -22,7 +22,7 @@ _MAX_DEPTH = 64
 _AROUND = {"staticmethod", "classmethod", "property", "cached_property", "partial", "partialmethod", "remote"}
 """What such a call returns stands for the function that it was given."""
 _NOT_READ = {"overload", "setter", "deleter"}
-"""Decorators of what a read does not call: of a property's methods it calls the getter, which stands above."""
+"""Decorators of what a read does not call. A read of a property calls its getter."""
 
 
 class Resolver:
