@@ -32,7 +32,7 @@ MIN_WIDTH = 12
 
 @dataclass(frozen=True)
 class Cells:
-    """What stands in one column of a table that is printed."""
+    """A printed column: its name and the text of each row."""
 
     name: str
     cells: Sequence[str]

@@ -200,7 +200,7 @@ def read(top: AnyPath, *names: str) -> bytes:
 
 
 def changed(path: AnyPath) -> tuple[int, int] | None:
-    """Another one when the file was written; None where there is none."""
+    """Time and size of the file, which differ once it is written again; None if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:

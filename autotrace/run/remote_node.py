@@ -100,7 +100,7 @@ def invite(environ: Mapping[str, str], towards: str = "", patience: float = 5.0)
 
 
 def published(run_folder: str | Path) -> dict[str, str]:
-    """The contents of ``collector.json`` (``url``, ``token``); empty when there is none."""
+    """The contents of ``collector.json`` (``url``, ``token``); empty if it does not exist."""
     try:
         with open(os.path.join(run_folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
             values = json.load(file)
