@@ -24,8 +24,10 @@ from autotrace.run import drain, host_timers
 from autotrace.spool.records import Counters
 
 SLICE = 0.0003
-"""Seconds of work between two pauses. Doubled with each 1/16 of the memory limit that is taken, up to ``LONG_SLICE``:
-on a busy machine a pause takes several milliseconds, whatever was asked for."""
+"""Seconds of work between two pauses. Doubled with each 1/16 of the memory limit that is taken, and with each ``LATE``
+seconds for which the next event has waited, up to ``LONG_SLICE``: on a busy machine a pause takes several milliseconds,
+whatever was asked for."""
+LATE = 0.2
 LONG_SLICE = 0.02
 """Seconds. After 5 ms the interpreter takes itself away from this thread, if another one wants it."""
 PAUSE = 0.0006
@@ -254,7 +256,7 @@ class Flusher:
         if self._encoder.roots is not None:
             self._encoder.roots.settle()
         began = time.monotonic()
-        end = began + self._slice()
+        end = began + self._slice(began)
         slow = began < self._slow_until
         queue, take, write = backlog.queue, backlog.take, self._encoder.write
         left = sys.maxsize if pause else len(queue)
@@ -284,15 +286,18 @@ class Flusher:
                         self._write()
                     time.sleep(PAUSE if len(queue) < LONG_QUEUE else SHORT_PAUSE)
                 began = time.monotonic()
-                end = began + self._slice()
+                end = began + self._slice(began)
         if not pause or self._writer.due:
             self._write()
         return min(left, len(queue))
 
     @staticmethod
-    def _slice() -> float:
-        """Seconds to work before the next pause: the more waits, the longer."""
-        return float(min(LONG_SLICE, SLICE * 2 ** int(16 * min(1.0, backlog.pressure))))
+    def _slice(now: float) -> float:
+        """Seconds to work before the next pause: the more waits, and the longer it waits, the longer."""
+        queue = backlog.queue
+        waited = now - getattr(queue[0], "at", now * 1e9) / 1e9 if queue else 0.0
+        doubled = int(16 * min(1.0, backlog.pressure)) + int(min(2.0, max(0.0, waited)) / LATE)
+        return float(min(LONG_SLICE, SLICE * 2**doubled))
 
     def _write(self) -> None:
         self._count_now_and_then()

@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -361,3 +363,47 @@ def test_stop_ends_the_thread_however_short_it_has_run(tmp_path: Path) -> None:
         statements.fact("reward", number, {"uid": "a"})  # starts the thread
         flusher.stop()
     until(lambda: own_thread.started <= before)
+
+
+class _BusyMachine:
+    """A clock of a machine with so much other work that each event and each pause takes milliseconds. Meanwhile the
+    host makes 700 events a second."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.last = self.now
+        self.oldest = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += max(seconds, 0.005)
+        while self.last < self.now:
+            self.last += 1 / 700
+            backlog.append(SimpleNamespace(at=int(self.last * 1e9)))
+
+    def encode(self, event: Any) -> None:
+        self.now += 0.0005
+        self.oldest = max(self.oldest, self.now - event.at / 1e9)
+
+
+def test_on_a_busy_machine_calls_do_not_wait_ever_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits in memory is lost with a process that is killed."""
+    machine = _BusyMachine()
+    one = flusher.Flusher(str(tmp_path), "run", Settings(), "")
+    writer = SimpleNamespace(due=False, may_write=False, batch_full=False, gathered=0, write=lambda: None)
+    monkeypatch.setattr(one, "_writer", writer)
+    monkeypatch.setattr(one, "_encoder", SimpleNamespace(write=machine.encode, roots=None))
+    machine.sleep(0.1)
+
+    def ends(seconds: float) -> None:
+        machine.sleep(seconds)
+        one._closing = machine.now > 1020
+
+    monkeypatch.setattr(flusher, "time", SimpleNamespace(monotonic=machine.monotonic, sleep=ends))
+    try:
+        one.drain(pause=True)
+    finally:
+        backlog.queue.clear()
+    assert machine.now > 1020 and machine.oldest < 1.5
