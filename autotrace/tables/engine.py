@@ -32,11 +32,8 @@ TYPES = {
     "string": "VARCHAR", "json": "VARCHAR", "bool": "BOOLEAN", "int64": "BIGINT", "int32": "INTEGER", "int8": "TINYINT",
     "float64": "DOUBLE", "float32": "FLOAT",
 }  # fmt: skip
-
-
 MEMORY, EXPANDED = 512 << 20, 8
 """Bytes that a question may take, and how many more for each byte of what it may read."""
-
 AT_ONCE, IN_MEMORY = 2_000, 100
 """Rows that are put there at once, and trajectories that are read at once."""
 Progress = Callable[[int, int], None]
@@ -221,9 +218,7 @@ class Views:
     @cached_property
     def labels(self) -> dict[tuple[str, str], Label]:
         """Run, trace id -> what somebody called it."""
-        return {
-            (source.info.run_id, trace_id): one for source in self._sources for trace_id, one in source.labels().items()
-        }
+        return {(source.info.run_id, id): one for source in self._sources for id, one in source.labels().items()}
 
     def asked(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of an answer. Raises ``QueryError``."""

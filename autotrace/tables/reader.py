@@ -277,9 +277,7 @@ class Reader:
 
     def pages(self) -> dict[tuple[str, str], str]:
         """``ID`` -> URL of its page in a backend, for those that have one."""
-        return {
-            (source.info.run_id, trace_id): page for source in self.sources for trace_id, page in source.pages().items()
-        }
+        return {(source.info.run_id, id): page for source in self.sources for id, page in source.pages().items()}
 
     @property
     def run(self) -> Source:
