@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ import pytest
 
 from autotrace.run import files
 from autotrace.tables import writer
-from autotrace.tables.commits import FILE, Added, Commit, folded, snapshot
+from autotrace.tables.commits import FILE, FOLDER, Added, Commit, folded, snapshot
 from autotrace.tables.committed import Committed
 from autotrace.tables.reader import Reader
 from autotrace.tables.schema import TABLES
 from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Trajectory
-from tests.sinks.rollouts import trajectory
-from tests.tables.reading import committed, rows, trajectories
+from tests.sinks.rollouts import group, trajectory
+from tests.tables.reading import committed, rows, table, trajectories
 from tests.tables.test_rebuild import fields
 
 RUN = "20261121-1"
@@ -118,6 +119,125 @@ def test_metrics_of_a_step_count_in_their_newest_version(tmp_path: Path) -> None
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def lines() -> bytes:
+    return b"".join(
+        Commit(n, n, {"spans": Added(f"{n:06}.parquet", 1, 1)}, [], {"a" * 32: n}, 1).line() for n in (1, 2)
+    )
+
+
+def test_a_line_that_is_torn_anywhere_does_not_count() -> None:
+    text, first = lines(), len(Commit(1, 1, {"spans": Added("000001.parquet", 1, 1)}, [], {"a" * 32: 1}, 1).line())
+    for end in range(len(text)):
+        found = snapshot(text[:end])
+        assert (found.batch, found.size) == ((1, first) if end >= first else (0, 0))
+    assert snapshot(text).batch == 2
+
+
+def test_a_line_that_is_damaged_anywhere_does_not_count() -> None:
+    text = lines()
+    for place in range(len(text)):
+        found = snapshot(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
+        assert found.batch < 2, place
+
+
+# -- compaction --------------------------------------------------------------------------------------------------------
+
+
+def small(at: Path) -> None:
+    tables = Tables(at, RUN)
+    for sample in range(4):
+        tables.write([made(sample=sample)])
+    tables.write([made(sample=2, version=2, advantage=0.5)])
+    again = made(sample=3, version=2)
+    again.spans[-1].status = "ERROR"
+    tables.write([again])
+
+
+def compacted(at: Path) -> None:
+    Tables(at, RUN).finish()
+
+
+def test_many_small_files_become_one_and_readers_of_the_old_ones_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = Tables(tmp_path, RUN)
+    for sample in range(writer.MANY + writer.LATEST):
+        assert not tables.compact()
+        tables.write([made(sample=sample)])
+    before, reader = committed(tmp_path), set(tmp_path.rglob("*.parquet"))
+    while tables.compact():
+        pass
+    after = committed(tmp_path)
+    assert {name: len(of) for name, of in after.files.items()} == dict.fromkeys(after.files, 1 + writer.LATEST)
+    assert len(trajectories(tmp_path)) == writer.MANY + writer.LATEST
+    assert reader <= set(tmp_path.rglob("*.parquet")), "who read the lines before finds all files"
+    assert len(before.files["spans"]) == writer.MANY + writer.LATEST
+    monkeypatch.setattr(writer, "LINGERS", 0.0)
+    tables.compact()
+    assert len(set(tmp_path.rglob("*.parquet"))) == sum(map(len, after.files.values()))
+
+
+def test_who_asks_while_the_files_are_made_one_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = Tables(tmp_path, RUN)
+    tables.write([made(sample=0)])
+    reader = Reader([Committed(tmp_path)])
+    provide, sample = reader.views.provide, 0
+
+    def late(*given: Any) -> str:
+        view = provide(*given)
+        if not late_once:
+            late_once.append(True)
+            tables.write([made(sample=sample)])
+            tables.finish()
+        return view
+
+    monkeypatch.setattr(reader.views, "provide", late)
+    asked: tuple[Callable[[], int], ...] = (
+        lambda: len(reader.select()), reader.count, lambda: sum(reader.steps().values()),
+        lambda: reader.table().num_rows,
+    )  # fmt: skip
+    for ask in asked:
+        late_once: list[bool] = []
+        sample += 1
+        assert ask() == sample + 1
+
+
+def test_rows_that_do_not_count_leave_with_a_compaction(tmp_path: Path) -> None:
+    small(tmp_path)
+    compacted(tmp_path)
+    assert len([*tmp_path.rglob("*.parquet")]) == 6, "whoever reads all files reads what counts"
+    (path,) = committed(tmp_path).files["trajectories"]
+    assert committed(tmp_path).files["trajectories"][path].rows == 4
+    assert table(tmp_path, "trajectories").num_rows == 4
+    assert committed(tmp_path).form("trajectories") == TABLES["trajectories"].form != TABLES["turns"].form
+
+
+def test_large_files_stay_as_they_are_unless_their_columns_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SMALL", (1, writer.FULL))
+    for sample in range(3):
+        Tables(tmp_path, RUN).write([made(sample=sample)])
+    compacted(tmp_path)
+    assert {len(of) for of in committed(tmp_path).files.values()} == {3}
+    commits = committed(tmp_path).commits
+    commits[0].files["turns"].form = 1  # an earlier release wrote it
+    (tmp_path / FOLDER / FILE).write_bytes(b"".join(commit.line() for commit in commits))
+    compacted(tmp_path)
+    assert {name: len(of) for name, of in committed(tmp_path).files.items() if len(of) != 3} == {"turns": 1}
+    assert committed(tmp_path).form("turns") == TABLES["turns"].form
+    assert len(trajectories(tmp_path)) == 3
+
+
+def test_a_group(tmp_path: Path) -> None:
+    ones = group(rewards=(1.0, 0.0, None))
+    Tables(tmp_path, RUN).write(ones)
+    assert len(trajectories(tmp_path)) == 3
+
+
+# -- folded lines ------------------------------------------------------------------------------------------------------
 
 
 def test_the_lines_of_a_long_run_stay_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
