@@ -107,8 +107,8 @@ class Snapshot:
 
 
 def folded(found: Snapshot, since_ns: int) -> list[Commit]:
-    """The commits of ``found`` without the files that were taken away, and without saying so of those that were taken
-    away before ``since_ns``. Each keeps its number."""
+    """The commits of ``found`` without the files that were taken away. ``removes`` stays for those taken away after
+    ``since_ns``. Each commit keeps its number."""
     lines = []
     for commit in found.commits:
         files = {table: file for table, file in commit.files.items() if f"{table}/{file.name}" in found.files[table]}

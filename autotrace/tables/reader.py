@@ -218,7 +218,7 @@ class Reader:
         return str(self._found(prefix).trace_id)
 
     def _found(self, prefix: str) -> Any:
-        """Its ``ID``."""
+        """Its row, with ``ID``."""
         wanted = prefix.removeprefix("tr-").lower()
         begins = Condition("starts_with(trace_id, ?)", (wanted,), frozenset({"trace_id"}))
         rows = self.select(begins, ID, sort="trace_id", limit=4, roots=True) if wanted else []

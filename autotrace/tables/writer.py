@@ -207,7 +207,7 @@ class Tables:
         found.size += len(line)
 
     def _fold(self, lingers: float) -> None:
-        """Let the lines of what was taken away so many seconds ago go: every reader reads all lines."""
+        """Drop what was taken away more than ``lingers`` seconds ago from the lines: every reader reads all of them."""
         found = self._opened()
         lines = folded(found, time.time_ns() - int(lingers * 1e9))
         if len(lines) == len(found.commits):
