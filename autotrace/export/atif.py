@@ -34,7 +34,8 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 
 def row_of(trajectory: Trajectory) -> Row | str:
-    """File name and value, or why it cannot be exported. What is None is left out: the format knows no empty fields."""
+    """File name and value, or why it cannot be exported. The format has no empty fields: those that are None are left
+    out."""
     agents, tools = _steps(trajectory)
     steps = agents.pop(None, [])
     if not steps:

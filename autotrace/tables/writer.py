@@ -92,8 +92,6 @@ class Tables:
         self._written: OrderedDict[str, int] = OrderedDict()
         """Trace id -> digest of its calls."""
         self._removed: dict[str, float] = {}
-        self._folded = 0
-        """Lines that were left when they were last folded."""
 
     @property
     def batch(self) -> int:
@@ -134,9 +132,8 @@ class Tables:
             added = self._file(table, name, rows, any(found.files[table][path].late for path in paths))
             self._append(Commit(found.batch + 1, time.time_ns(), {table: added} if added.rows else {}, paths))
             self._removed |= dict.fromkeys(paths, time.monotonic())
-            if len(found.commits) > 2 * self._folded + MANY:
+            if len(found.commits) > MANY + sum(map(len, found.files.values())):
                 self._fold(LINGERS)
-                self._folded = len(found.commits)
             return True
 
     def finish(self) -> None:

@@ -53,7 +53,7 @@ def loaded(written: str, otherwise: Any = None) -> Any:
 
 
 def known(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` without what is None."""
+    """The entries of ``values`` that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -303,6 +303,7 @@ def test_what_a_reader_may_still_open_outlives_folding_and_a_restart(
         tables.write([made(sample=sample)])
         while tables.compact():
             pass
+    assert len(committed(tmp_path).commits) < tables.batch, "lines were folded"
     Tables(tmp_path, RUN).write([made(sample=40)])
     assert all(Path(path).exists() for path in before)
     assert len(list(reader.rows("spans", ("trace_id",)))) == 30 * len(made().spans)

@@ -97,7 +97,8 @@ class Deliverer:
         """Start it when something waits for it; after a death, some time later."""
         if self._process is not None:
             if self._process.poll() is not None:
-                self._died("ended" if (code := self.stop()) >= 0 else f"was killed by signal {-code}")
+                code = self.stop()
+                self._died("ended" if code >= 0 else f"was killed by signal {-code}")
         elif time.monotonic() >= self._not_before and self._waited_for():
             self._began = time.monotonic()
             try:
