@@ -17,6 +17,9 @@ V1 = ("traced", "base_tool")
 FLOAT32 = 2.0**-23
 """What a number near 1 is rounded to in veRL's tensors."""
 BFLOAT16 = 2.0**-8
+NOISE = 0.05
+"""How far the engine's log-probabilities are from the trainer's at most, on average over a call, where both compute in
+bfloat16. Measured: 0.01 to 0.02. One token alone may be 0.13 away; rows that lie one token apart differ by several."""
 TOOL = {"traced": "FunctionTool.call", "base_tool": "AddTool.execute", "legacy": "FunctionTool.call"}
 
 pytestmark = pytest.mark.timeout(3600)  # the first test of the session waits for the runs
@@ -214,7 +217,7 @@ def test_token_facts_make_the_metrics_that_verl_logs(runs: dict[str, MainPPO], n
     }
     for metric, value in expected.items():
         assert logged[metric] == pytest.approx(value, **near(metric)), metric
-    assert max(one.facts["mismatch_max"] for one in rollouts) < 0.1, "engine and trainer are the same model"
+    assert mean("probs_diff_mean") < NOISE, "engine and trainer are the same model"
 
 
 def test_the_steps_metrics_are_those_that_verl_logs_and_those_that_follow_from_the_rows(
@@ -239,8 +242,13 @@ def test_each_token_of_the_model_has_the_trainers_log_probability(runs: dict[str
         lengths = [len(call.response_ids or ()) for call in one.llm_spans]
         assert [len(call.old_logprobs or ()) for call in one.llm_spans] == lengths
         assert [len(call.entropy or ()) for call in one.llm_spans] == lengths
-        engine = [pytest.approx(call.trained_logprobs, abs=0.1) for call in one.llm_spans]
-        assert [call.old_logprobs for call in one.llm_spans] == engine
+        apart = [
+            [abs(old - engine) for old, engine in zip(call.old_logprobs, call.trained_logprobs, strict=True)]
+            for call in one.llm_spans
+        ]
+        assert max(statistics.mean(call) for call in apart) < NOISE
+        largest = pytest.approx(max(map(max, apart)), abs=2 * BFLOAT16)  # the engine's are kept as float16
+        assert one.facts["mismatch_max"] == largest
 
 
 @pytest.mark.parametrize("name", TRACED)
