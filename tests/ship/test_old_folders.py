@@ -1,11 +1,14 @@
 """Run folders written by older code are still read: ``folders/before_layers`` (version 0.1.0, before the state had
-numbered migrations). ``NAME.delivered.jsonl`` is what the code of that time made of them.
+numbered migrations; ``NAME.delivered.jsonl`` is what the code of that time made of them), and ``folders/COMMIT.tar.xz``,
+each as that commit left it with ``--backend jsonl``: two groups of two rollouts over two turns, with tokens, a tool that
+fails in half of them, and rewards. Neither has tables.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +16,44 @@ import pytest
 
 from tests.cli.conftest import Call, call, runs
 
-FOLDERS = Path(__file__).parent / "folders" / "before_layers"
+FOLDERS = Path(__file__).parent / "folders"
+COMMITS = ("f44a4d6", "211d765")
 KEPT = ("name", "role", "key", "start_ns", "end_ns", "status", "inputs", "output", "prompt_ids", "response_ids",
         "response_text", "messages", "parent_id", "span_id")  # fmt: skip
 __all__ = ["call", "runs"]
 
 
-@pytest.fixture(params=["plain_asyncio", "verl_agent", "verl_agent without state.db"])
+@pytest.fixture(params=["plain_asyncio", "verl_agent", "verl_agent without state.db", *COMMITS])
 def folder(request: pytest.FixtureRequest, runs: Path) -> Path:
     """A copy of one of them; one has a ``state.db`` of its time, the others have none."""
     name, _, without = request.param.partition(" ")
     copied = runs / name
-    shutil.copytree(FOLDERS / name, copied)
+    if name in COMMITS:
+        unpacked(name, runs)
+        (copied / "trajectories.jsonl").unlink()
+    else:
+        shutil.copytree(FOLDERS / "before_layers" / name, copied)
     if without:
         (copied / "state.db").unlink()
     return copied
 
 
+def unpacked(commit: str, parent: Path) -> None:
+    """The run folder ``commit`` in ``parent``."""
+    with tarfile.open(FOLDERS / f"{commit}.tar.xz") as archive:
+        archive.extractall(parent, filter="data")
+
+
 def delivered(name: str) -> dict[str, dict[str, Any]]:
     """What the code of that time delivered, by trace id."""
-    lines = (FOLDERS / f"{name}.delivered.jsonl").read_text().splitlines()
-    return {trace["trace_id"]: trace for trace in map(json.loads, lines)}
+    if name in COMMITS:
+        with tarfile.open(FOLDERS / f"{name}.tar.xz") as archive:
+            file = archive.extractfile(f"{name}/trajectories.jsonl")
+            assert file is not None
+            text = file.read().decode()
+    else:
+        text = (FOLDERS / "before_layers" / f"{name}.delivered.jsonl").read_text()
+    return {trace["trace_id"]: trace for trace in map(json.loads, text.splitlines())}
 
 
 def essence(trace: dict[str, Any]) -> list[dict[str, Any]]:
@@ -66,7 +86,7 @@ def test_all_of_it_can_be_delivered(call: Call, folder: Path) -> None:
     """Also where the old state says that all was: then to a backend that has nothing of it yet."""
     if (folder / "state.db").exists():
         again = call("ship", folder)
-        assert again.exit_code == 0 and "3 delivered, 0 left" in again.output, again.output
+        assert again.exit_code == 0 and f"{len(delivered(folder.name))} delivered, 0 left" in again.output, again.output
         assert not (folder / "trajectories.jsonl").exists(), "its state says that all of it was delivered"
         (folder / "state.db").unlink()
     shipped = call("ship", folder)
@@ -77,3 +97,27 @@ def test_all_of_it_can_be_delivered(call: Call, folder: Path) -> None:
     for id, trace in before.items():
         assert essence(now[id]) == essence(trace)
         assert now[id]["facts"] == trace["facts"]
+
+
+@pytest.mark.parametrize("commit", COMMITS)
+def test_every_question_is_answered(call: Call, runs: Path, commit: str) -> None:
+    """Of a folder without tables."""
+    unpacked(commit, runs)
+    folder = runs / commit
+
+    def said(*words: str) -> str:
+        answer = call(*words, folder)
+        assert answer.exit_code == 0, answer.output
+        return answer.output
+
+    sql = "SELECT step, uid, rollout_n, reward, llm_calls, prompt_tokens, response_tokens FROM trajectories"
+    lines = said("sql", f"{sql} ORDER BY step, rollout_n", "--json").splitlines()
+    rows = [[*json.loads(line).values()] for line in lines]
+    assert rows == [[step, f"u{step}", n, 1.0 - n, 2, 3, 6] for step in (1, 2) for n in (0, 1)]
+    turns = [json.loads(line) for line in said("sql", "SELECT * FROM turns WHERE turn = 2", "--json").splitlines()]
+    assert [turn["response_ids"] for turn in turns] == [[47, 41, 2]] * 4
+    assert [turn["prompt_keep"] for turn in turns] == [6] * 4
+    assert [json.loads(line)["reward_mean"] for line in said("steps", "--json").splitlines()] == [0.5, 0.5]
+    assert "AT-TOOL-RAISES" in said("diagnose")
+    assert "2 places in 2 trajectories" in said("grep", "cannot add 4")
+    assert not (folder / "tables").exists(), "reading writes nothing"
