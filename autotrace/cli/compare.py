@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from string import ascii_uppercase
 from typing import Any
 
 import click
@@ -99,7 +100,7 @@ def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
     parts = [where.turn for where, _ in group(trajectories) if where is not None and where.part != UNKNOWN]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
     table.add_column("", no_wrap=True)
-    for letter, one in zip(letters(), trajectories, strict=False):
+    for letter, one in zip(LETTERS, trajectories, strict=False):
         table.add_column(Text(f"{letter}  {one.trace_id[:12]}"), overflow="fold", ratio=1)
     heads = list(map(_head, trajectories))
     for name in heads[0]:
@@ -165,7 +166,7 @@ def _cell(name: str, value: object) -> Text:
 def parting(trajectories: Sequence[Trajectory]) -> list[Text]:
     """One line a trajectory: where it leaves the first."""
     lines = []
-    for letter, (where, call) in zip(letters()[1:], group(trajectories), strict=False):
+    for letter, (where, call) in zip(LETTERS[1:], group(trajectories), strict=False):
         text = Text(f"{letter}  ", style="bold")
         if where is None and call is None:
             text += Text("is identical to A", style="dim")
@@ -206,10 +207,8 @@ def _sides(where: Divergence) -> Text:
     return Text(": ") + line(shown[0] or "(nothing)", "cyan") + Text(" | ", style="dim") + line(shown[1] or "(nothing)")
 
 
-def letters() -> list[str]:
-    """Names of the columns: A to Z, then AA and so on."""
-    alphabet = [chr(ord("A") + number) for number in range(26)]
-    return [*alphabet, *(first + second for first in alphabet for second in alphabet)]
+LETTERS = [*ascii_uppercase, *(first + second for first in ascii_uppercase for second in ascii_uppercase)]
+"""Names of the columns: A to Z, then AA and so on."""
 
 
 def as_dict(trajectories: Sequence[Trajectory]) -> dict[str, Any]:

@@ -20,8 +20,6 @@ from autotrace.insight.words import lines, where
 from autotrace.run.losses import losses
 from autotrace.tables.steps import steps
 
-ID_LENGTH = 12
-
 
 @click.command(short_help="Say what is wrong with a run: findings, most costly first.")
 @runs.argument
@@ -96,7 +94,5 @@ def _print(out: Console, name: str, words: Text) -> None:
 
 
 def _place(place: Place) -> Text:
-    text = Text(place.trace_id[:ID_LENGTH], style="cyan")
-    found_at = where(place)
-    text += Text(f"  {found_at}" if found_at else "")
-    return text + line(f"  {place.note}" if place.note else "", "dim")
+    text = Text(place.trace_id[:12], style="cyan") + Text(f"  {where(place)}".rstrip())
+    return text + line(f"  {place.note}".rstrip(), "dim")

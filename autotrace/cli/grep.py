@@ -68,20 +68,15 @@ def grep(
                 err.print(line(f"stopped after {counted(places, 'place')}; --limit shows more"))
                 break
     if unread:
-        err.print(line(_unread(unread)), soft_wrap=True)
+        many = counted(unread, "trajectory has", "trajectories have")
+        remedy = "name their tokenizer with autotrace ship RUN --tokenizer NAME"
+        err.print(line(f"{many} token ids that were not decoded and not searched: {remedy}"), soft_wrap=True)
     if not places:
         err.print(line(f"{pattern!r} occurs in none of {counted(len(rows), 'trajectory')}"), soft_wrap=True)
         raise click.exceptions.Exit(exit_codes.FAILED)
     if not as_json:
         found = f"{counted(places, 'place')} in {counted(trajectories, 'trajectory')}"
         out.print(Text(found, style="dim"))
-
-
-def _unread(count: int) -> str:
-    return (
-        f"{counted(count, 'trajectory has', 'trajectories have')} token ids that were not decoded and not searched: "
-        "name their tokenizer with autotrace ship RUN --tokenizer NAME"
-    )
 
 
 def _line(called: str, step: int | None, match: Match) -> Text:

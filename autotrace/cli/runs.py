@@ -17,7 +17,6 @@ from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import find_runs, is_there
 from autotrace.ship.readers import opened, places
-from autotrace.tables.committed import remote_runs
 from autotrace.tables.conditions import Condition, condition, equals, has_status
 from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
@@ -61,12 +60,10 @@ def only(named: Sequence[str]) -> str | None:
 
 def runs_at(run: str | None) -> list[Place]:
     """The runs at a path, oldest first, or the one that ``locate`` finds. Raises as ``locate``."""
-    if run is not None and is_url(run):
-        return remote_runs(run)
-    if run is None or not is_there(run):
+    if run is None or not (is_url(run) or is_there(run)):
         return places(locate(run))
     problems: list[Exception] = []
-    found = places(Path(run), problems)
+    found = places(run, problems)
     for problem in problems:
         click.echo(f"autotrace: {safe(problem)}", err=True)
     return found
@@ -79,8 +76,16 @@ def locate(run: str | None) -> Path:
     Raises ``click.exceptions.Exit`` after one line on stderr, ``OSError`` and ``QueryError`` with one sentence.
     """
     found, closed = find_runs(chosen(run))
-    newest = places(found[-1])[0].path
-    for path, problem in closed.items():
+    problems: dict[Path, OSError] = {**closed}
+    for newest in reversed(found):
+        try:
+            places(newest)
+            break
+        except OSError as error:
+            problems[newest] = error
+    else:
+        raise problems[found[-1]]
+    for path, problem in problems.items():
         if path.name > newest.name:
             click.echo(f"autotrace: {safe(problem)}; the newest that can be read is {safe(newest.name)}", err=True)
     return newest

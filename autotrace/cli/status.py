@@ -22,7 +22,6 @@ from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses
 from autotrace.run.status import Status, TargetStatus
-from autotrace.ship.readers import of_run
 from autotrace.ship.report import origin_of as origin_of
 from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.tables import hung
@@ -51,7 +50,7 @@ COMMAND = 200
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(named: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Show what happened to every target of a run, how far delivery is, which calls hang, and what to change."""
-    reader = of_run(runs.locate(runs.only(named)))
+    reader = runs.reader_of_one(named)
     source = reader.run
     current, plan = source.status(), plan_of(source)
     sentences = hung.sentences(hung.hanging(reader))

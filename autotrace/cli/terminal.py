@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import click
+from rich import filesize
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
@@ -114,14 +115,8 @@ def seconds(duration_ns: int | None) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def size(count: int) -> str:
-    """Bytes in readable units: ``812 B``, ``3.4 MB``."""
-    value, unit = float(count), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.0f} B" if unit == "B" else f"{value:.3g} {unit}"
+size = filesize.decimal
+"""Bytes in readable units: ``812 bytes``, ``3.4 MB``."""
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

@@ -22,8 +22,9 @@ from autotrace.cli import runs, terminal
 from autotrace.config.installation import DISTRIBUTION
 from autotrace.export.format import ExportError, Staging
 from autotrace.run import files
-from autotrace.ship.readers import of_run, stored_places
+from autotrace.ship.readers import opened
 from autotrace.tables.conditions import equals
+from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
 
 INSTALL = f"pip install '{DISTRIBUTION}[view]'"
@@ -65,20 +66,18 @@ def view(
     if selection:
         raise click.UsageError("--step, --where, ... are for --export and --perfetto; on the page there is a filter")
     run = runs.only(named)
-    stored = run is not None and stored_places(Path(run))
-    folder = Path(run) if run is not None and (stored or os.path.isdir(run)) else runs.locate(run)
-    if not stored:
-        runs.locate(str(folder))  # says what is wrong with it
-    address = ""
+    newest = runs.runs_at(run)[-1]
+    at = run if run is not None and (is_url(run) or os.path.exists(run)) else newest.path
+    page_of = ""
     if trace is not None:
-        from autotrace.view.open_runs import newest_address
+        from autotrace.view.open_runs import address
 
-        with contextlib.closing(of_run(folder)) as reader:
-            address = f"#/run/{quote(newest_address(folder), safe='')}/trace/{reader.resolve(trace)}"
-    _serve(folder, host, port, address, no_browser)
+        with contextlib.closing(opened(newest)) as reader:
+            page_of = f"#/run/{quote(address(newest), safe='')}/trace/{reader.resolve(trace)}"
+    _serve(at, host, port, page_of, no_browser)
 
 
-def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: bool) -> None:
+def _serve(at: str | Path, host: str, port: int | None, page_of: str, no_browser: bool) -> None:
     try:
         import uvicorn
 
@@ -97,10 +96,10 @@ def _serve(folder: Path, host: str, port: int | None, address: str, no_browser: 
     base = f"http://{shown}:{listening.getsockname()[1]}/"
 
     def opened() -> None:
-        click.echo(f"the link was opened; for another browser: {base}?open={guard.code()}{address}", err=True)
+        click.echo(f"the link was opened; for another browser: {base}?open={guard.code()}{page_of}", err=True)
 
-    guard = Guard(application(folder), host, opened)
-    link = f"{base}?open={guard.code()}{address}"
+    guard = Guard(application(at), host, opened)
+    link = f"{base}?open={guard.code()}{page_of}"
     server = uvicorn.Server(
         uvicorn.Config(
             guard, loop="asyncio", http=guard.connection(), ws="none", h11_max_incomplete_event_size=HEAD,

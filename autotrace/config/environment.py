@@ -30,7 +30,6 @@ RUN_DIR = "AUTOTRACE_RUN_DIR"
 TABLES = "AUTOTRACE_TABLES"
 """``--tables``: where the backend ``parquet`` copies the run's tables, which it chooses."""
 
-PARQUET = "AUTOTRACE_PARQUET"
 """The same place, but it chooses no backend: ``--backend parquet`` does."""
 
 ERROR_FORMS = "AUTOTRACE_ERROR_FORMS"

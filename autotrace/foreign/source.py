@@ -25,7 +25,7 @@ from autotrace.run import files, layout
 from autotrace.tables.commits import FOLDER
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.rebuild import connected
-from autotrace.tables.sources import Source, Steps, stored_info
+from autotrace.tables.sources import Source, Steps, stored_info, within
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory, with_names
 from autotrace.trajectory.span_text import asked_words
@@ -102,9 +102,7 @@ class Foreign(Source):
 
     def ids(self, steps: Steps | None) -> Sequence[str]:
         """See ``Source``; in the order of the files, so that each is read once."""
-        low, high = steps or (0, 0)
-        places = self._places.items()
-        return [id for id, at in places if steps is None or (at.step is not None and low <= at.step <= high)]
+        return [id for id, at in self._places.items() if within(at.step, steps)]
 
     def size(self) -> int:
         """See ``Source``."""

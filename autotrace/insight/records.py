@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from autotrace.insight.profile import Profile, is_truncated
+from autotrace.insight.profile import Profile, has_tool_error, is_truncated
 from autotrace.insight.settings import Settings
 from autotrace.trajectory.jsonable import finite, integer, number
 
@@ -72,7 +72,12 @@ class Record:
     @property
     def tools_failed(self) -> bool:
         """A tool of it failed."""
-        return any(tool.failed for tool in self.profile.tools)
+        return bool(has_tool_error(self.profile))
+
+    @property
+    def failed(self) -> bool:
+        """It ended, and not well; one that was cancelled was not wanted."""
+        return self.status not in ("OK", "OPEN", "CANCELLED")
 
 
 def measured(value: Any) -> float | None:
@@ -97,8 +102,8 @@ class Group:
 
     @cached_property
     def finished(self) -> list[Record]:
-        """All but those that failed; one that was cancelled was not wanted."""
-        return [record for record in self.records if record.status in ("OK", "OPEN", "CANCELLED")]
+        """All but those that failed."""
+        return [record for record in self.records if not record.failed]
 
     @cached_property
     def is_flat(self) -> bool:

@@ -26,7 +26,7 @@ class StepLine:
     trajectories: int
     open: int
     failed: int
-    """Those that did not end well."""
+    """Those that ended, and not well; not those that were cancelled."""
     groups: int
     flat: int
     """Groups without variance."""
@@ -39,7 +39,7 @@ class StepLine:
     truncated: float | None
     """Share."""
     errors: dict[str, int]
-    """Class of the trajectory's error -> how many."""
+    """Status and class of the trajectory's error -> how many; with those that were cancelled."""
     tool_errors: dict[str, int]
     """Tool -> calls that failed."""
     turns_mean: float | None
@@ -77,7 +77,6 @@ def line(
     groups = Step(step.number, [record for record in records if not record.validate], step.settings).groups
     judged = [group for group in groups if len(group.rewards) > 1]
     causes = Counter(cause(group, step) for group in judged if group.is_flat)
-    failed = [record for record in records if record.status not in ("OK", "OPEN")]
     done = [record for record in records if record.profile.turns]
     mismatch = sorted(value for record in records if (value := number(record.facts.get("mismatch_mean"))) is not None)
     return StepLine(
@@ -86,7 +85,7 @@ def line(
         data_source=data_source,
         trajectories=len(records),
         open=sum(record.status == "OPEN" for record in records),
-        failed=len(failed),
+        failed=sum(record.failed for record in records),
         groups=len(judged),
         flat=sum(causes.values()),
         all_right=causes["all right"],
@@ -95,7 +94,7 @@ def line(
         reward_std=None if mean is None else math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores)),
         reward_parts=_parts(records),
         truncated=sum(record.truncated for record in done) / len(done) if done else None,
-        errors=dict(Counter(map(_class, failed)).most_common(5)),
+        errors=dict(Counter(_class(one) for one in records if one.status not in ("OK", "OPEN")).most_common(5)),
         tool_errors=_tool_errors(records),
         turns_mean=_mean([len(record.profile.turns) for record in done]),
         tokens_mean=_mean([generated for record in done if (generated := _generated(record)) is not None]),

@@ -91,7 +91,7 @@ SETTINGS = (
     Setting("--tracking-uri", "MLflow store or server; default: veRL's MLflow logger's, else mlflow.db in --run-dir.",
             variable=env.TRACKING_URI, fallback=["MLFLOW_TRACKING_URI"], metavar="URI"),
     Setting("--tables", "Copy the run's tables there: a folder or s3://bucket/folder; adds --backend parquet.",
-            variable=env.TABLES, fallback=[env.PARQUET], goes=DELIVERY, type=types.tables, metavar="PLACE"),
+            variable=env.TABLES, goes=DELIVERY, type=types.tables, metavar="PLACE"),
     Setting("--project", "MLflow experiment or Weave project; default: veRL's trainer.project_name.", metavar="NAME"),
     Setting("--experiment", "Tag experiment_name; default: veRL's trainer.experiment_name.", metavar="NAME"),
     Setting("--spec", "YAML list of your own methods to trace; repeatable.",
@@ -219,7 +219,7 @@ class Options:
                 values[setting.goes][name], origins[name] = value, origin
             elif setting.goes == RUN:
                 origins[name] = "default"
-        if origins.get("tables") not in (None, f"environment {env.PARQUET}"):
+        if "tables" in origins:
             from autotrace.sinks import registry
 
             chosen = values[RUN].get("backends") or registry.default()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from autotrace.run import files, layout
-from autotrace.run.drain import left, shipper_alive
-from autotrace.run.info import RunInfo
+from autotrace.run.drain import shipper_alive
 
 
 class TargetStatus(msgspec.Struct):
@@ -145,16 +142,3 @@ class Status(msgspec.Struct):
         """``state``, unless nobody is there any more to go on: ``stopped``."""
         over = self.state not in ("running", "draining") or self.living or shipper_alive(str(run_folder))
         return self.state if over else "stopped"
-
-
-def described(run_folder: Path, info: RunInfo) -> dict[str, Any]:
-    """The run in a list of runs, from what its shipper wrote last; None: no shipper did."""
-    told: dict[str, Any] = {
-        "run": run_folder.name, "created": info.created, "state": "not assembled", "trajectories": None, "left": None,
-        "backends": ", ".join(info.backends), "command": " ".join(info.command),
-    }  # fmt: skip
-    with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
-        status = Status.read(run_folder)
-        told |= {"state": status.state_now(run_folder), "trajectories": status.trajectories}
-        told["left"] = left({"pending": status.pending, "open": status.open})
-    return told

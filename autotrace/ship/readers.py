@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from autotrace.run import layout
+from autotrace.run.drain import left
 from autotrace.run.info import RunInfo, find_runs, not_readable
+from autotrace.run.status import Status
 from autotrace.ship.live import Live
 from autotrace.tables.committed import remote_runs, table_folders
 from autotrace.tables.errors import QueryError
@@ -20,7 +23,7 @@ from autotrace.tables.line_files import line_files
 from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
 from autotrace.tables.runs import Runs
-from autotrace.tables.sources import Place, Source
+from autotrace.tables.sources import STORED, Place, Source
 
 _INSTEAD = "name a run folder, a folder of runs, or a run by its name"
 Find = Callable[[Path], Sequence[Source]]
@@ -33,12 +36,12 @@ def open(path: str | Path = layout.DEFAULT_RUN_DIR) -> Runs:
     Raises ``FileNotFoundError`` with one sentence where there is none, ``PermissionError`` where it cannot be read,
     ``QueryError`` for a file of something else.
     """
-    return Runs(remote_runs(path) if isinstance(path, str) and is_url(path) else places(Path(path)))
+    return Runs(places(path))
 
 
 def of_run(path: str | Path) -> Reader:
     """A reader of the run at ``path``, of the newest where there are several. Raises as ``open``."""
-    return opened(places(Path(path))[-1])
+    return opened(places(path)[-1])
 
 
 def opened(place: Place, before: Reader | None = None) -> Reader:
@@ -54,9 +57,12 @@ def is_run(path: Path) -> bool:
     return os.path.exists(path / layout.RUN_JSON)  # False where that may not be seen: it is said when it is opened
 
 
-def places(path: Path, problems: list[Exception] | None = None) -> list[Place]:
+def places(path: str | Path, problems: list[Exception] | None = None) -> list[Place]:
     """The runs at ``path``, oldest first. One that cannot be read is passed over where there are others; ``problems``
     gets a sentence about it. Raises as ``open``."""
+    if isinstance(path, str) and is_url(path):
+        return remote_runs(path)
+    path = Path(path)
     if is_run(path):
         return [_run(path)]
     stored, found, errors = stored_places(path), list[Place](), [] if problems is None else problems
@@ -79,6 +85,29 @@ def places(path: Path, problems: list[Exception] | None = None) -> list[Place]:
     if not found:
         raise errors[0]
     return found
+
+
+def name_of(place: Place) -> str:
+    """That of its folder, else the run's own. Either may have anything in it."""
+    return place.path.name if is_run(place.path) else place.info.run_id
+
+
+def listed(places: Iterable[Place]) -> list[dict[str, Any]]:
+    """What is told of each in a list, newest first, from what its shipper wrote last: nothing is read for it. None: no
+    shipper wrote anything."""
+    found = []
+    for path, info, name in ((place.path, place.info, name_of(place)) for place in places):
+        told: dict[str, Any] = {
+            "run": name, "created": info.created, "state": "not assembled" if is_run(path) else STORED,
+            "trajectories": None, "left": None, "backends": ", ".join(info.backends),
+            "command": " ".join(info.command) or str(path),
+        }  # fmt: skip
+        with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
+            status = Status.read(path)
+            told |= {"state": status.state_now(path), "trajectories": status.trajectories}
+            told["left"] = left({"pending": status.pending, "open": status.open})
+        found.append(told)
+    return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)
 
 
 def stored_places(path: Path) -> list[Place]:

@@ -85,12 +85,8 @@ def _prompt_of(call: Call) -> str | None:
     return None if first is None or first.prompt_text != text else first.span_id
 
 
-def _response_ids(call: Call) -> list[int] | None:
-    return None if _joined_ids(call) is not None else call.span.response_ids
-
-
-def _packed_response(call: Call) -> bytes | None:
-    return None if _joined_ids(call) is not None else call.span.packed_response
+def _own_response(name: str) -> Callable[[Call], Any]:
+    return lambda call: None if _joined_ids(call) is not None else getattr(call.span, name)
 
 
 def _prompt_ids(call: Call) -> list[int] | None:
@@ -155,7 +151,8 @@ TURNS = Table("turns", "an LLM call of the agent", (
            " `new_prompt_ids` say", _prompt_ids),
     Column("prompt_known", "bool", "the token ids of the whole prompt are known",
            lambda call: vars(call.span).get("_prompt_ids") is not None),
-    Column("response_ids", "list<int32>", "token ids of the response", _response_ids, packed=_packed_response),
+    Column("response_ids", "list<int32>", "token ids of the response", _own_response("response_ids"),
+           packed=_own_response("packed_response")),
     Column("joined_ids", "int64", "of the call that has the whole conversation: its response is so many tokens of the"
            " response of the first turn and the new prompts and responses of the others; `response_ids` is empty",
            _joined_ids),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
@@ -237,6 +238,25 @@ class Remote(Committed):
     def _lines(self) -> bytes:
         with _reading(self._url):
             return bytes(self._filesystem.cat_file(f"{self._url}/{FOLDER}/{FILE}"))
+
+    def copy(self, folder: Path) -> None:
+        """Make ``folder`` a run folder with these tables, and without a backend. It is a run when all of it is there.
+        Raises ``OSError``, ``QueryError``."""
+        text = self._lines()
+        found = snapshot(text)
+        for table in TABLES:
+            files.folder(folder / FOLDER / table)
+            for url in self._found(found, table):
+                fd = files.overwrite(folder / FOLDER / table / url.rpartition("/")[2])
+                with _reading(url), os.fdopen(fd, "wb") as file, self._filesystem.open(url, "rb") as whole:
+                    shutil.copyfileobj(whole, file, 1 << 20)
+        files.replace(folder / FOLDER / FILE, text[: found.size])
+        replace(self.info, backends=[], tracking_uri=None, tables=None).write(folder)
+
+    def fingerprint(self) -> object:
+        """See ``Source``."""
+        with _reading(self._url):
+            return self._filesystem.ukey(f"{self._url}/{FOLDER}/{FILE}")
 
     def _there(self, table: str, named: list[Added]) -> dict[str, Added]:
         return {f"{self._url}/{FOLDER}/{table}/{file.name}": file for file in named}

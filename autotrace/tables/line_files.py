@@ -16,7 +16,7 @@ from autotrace.insight.settings import Settings
 from autotrace.run import files
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.rebuild import as_error, connected
-from autotrace.tables.sources import Source, Steps, stored_info
+from autotrace.tables.sources import Source, Steps, stored_info, within
 from autotrace.trajectory.deferred import DeferrableField
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Span, Trajectory
@@ -41,13 +41,10 @@ def _types() -> list[tuple[str, Any, Any]]:
     for field in dataclasses.fields(Span):
         if field.name not in _MADE:
             kind: Any = list[float | str | None] | None if field.name in _FLOATS else _KINDS[field.name]  # "nan"
-            required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-            fields.append((field.name, kind, msgspec.NODEFAULT if required else _default(field)))
+            default = msgspec.NODEFAULT if field.default is dataclasses.MISSING else field.default
+            is_made = field.default_factory is not dataclasses.MISSING
+            fields.append((field.name, kind, msgspec.field(default_factory=dict) if is_made else default))
     return [*fields, ("prompt_text", str | None, None), ("error", list[str | None] | None, None)]
-
-
-def _default(field: Any) -> Any:
-    return field.default if field.default_factory is dataclasses.MISSING else msgspec.field(default_factory=dict)
 
 
 _Span = msgspec.defstruct("_Span", _types(), kw_only=True)
@@ -79,12 +76,7 @@ class LineFile(Source):
 
     def ids(self, steps: Steps | None) -> Sequence[str]:
         """See ``Source``."""
-        low, high = steps or (0, 0)
-        found = [
-            (start, id)
-            for id, (start, _, step) in self._at.items()
-            if steps is None or (step is not None and low <= step <= high)
-        ]
+        found = [(start, id) for id, (start, _, step) in self._at.items() if within(step, steps)]
         return [id for _, id in sorted(found)]
 
     def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:

@@ -16,7 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotrace.config import environment as env
 from autotrace.run import files
 from autotrace.tables.commits import FILE, FOLDER, asked_again, snapshot
 
@@ -37,11 +36,6 @@ def is_url(root: str) -> bool:
 def local(root: str) -> Path:
     """The path that ``root`` is."""
     return Path(os.path.abspath(os.path.expanduser(root.removeprefix("file://"))))
-
-
-def given() -> str | None:
-    """The folder or URL that the environment names."""
-    return os.environ.get(env.TABLES) or os.environ.get(env.PARQUET)
 
 
 def check(root: str, find: Callable[[str], Any]) -> None:

@@ -140,6 +140,11 @@ class Place:
     """As it is now. Raises ``OSError``, ``QueryError``."""
 
 
+def within(step: int | None, steps: Steps | None) -> bool:
+    """``step`` is one of ``steps``; None: all are meant."""
+    return steps is None or (step is not None and steps[0] <= step <= steps[1])
+
+
 def stored_info(run_id: str, start_ns: int | None) -> RunInfo:
     """Of a run whose ``run.json`` is not there."""
     created = datetime.fromtimestamp((start_ns or 0) / 1e9, timezone.utc).isoformat()

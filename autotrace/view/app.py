@@ -161,9 +161,9 @@ _STATUS = {Gone: 410, NotFound: 404, WhereError: 400}
 """Errors that say in words what is wrong with a question."""
 
 
-def application(folder: Path) -> Starlette:
-    """The server of the runs in ``folder``, without ``guard``. A thread begins at once to read the newest."""
-    runs = OpenRuns(folder)
+def application(at: str | Path) -> Starlette:
+    """The server of the runs at a path or URL, without ``guard``. A thread begins at once to read the newest."""
+    runs = OpenRuns(at)
     threading.Thread(target=runs.prepare, name="autotrace-view-prepare", daemon=True).start()
 
     @asynccontextmanager

@@ -14,13 +14,13 @@ from autotrace.insight.finding import Finding
 from autotrace.insight.step_lines import line as step_line
 from autotrace.run.drain import shipper_alive
 from autotrace.run.losses import losses
-from autotrace.run.status import Status, described
+from autotrace.run.status import Status
 from autotrace.ship import pace
-from autotrace.ship.readers import is_run, opened, places
+from autotrace.ship.readers import is_run, listed, name_of, opened, places
 from autotrace.tables import steps as query
 from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
-from autotrace.tables.sources import STORED, Place
+from autotrace.tables.sources import Place
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.view import columns
 
@@ -107,15 +107,13 @@ class OpenRun:
 
 
 def address(place: Place) -> str:
-    """The run's name as one part of an address: that of its folder, else its own. Either may have anything in it."""
-    name = place.path.name if is_run(place.path) else place.info.run_id
+    """The run's name as one part of an address."""
+    return _spelled(name_of(place))
+
+
+def _spelled(name: str) -> str:
     spelled = name.encode("utf-8", "backslashreplace").decode().replace("/", "_")
     return spelled if spelled.strip(".") else f"_{spelled}"
-
-
-def newest_address(path: Path) -> str:
-    """The address of the newest run at ``path``."""
-    return address(places(path)[-1])
 
 
 def _oddities(status: Status) -> list[str]:
@@ -132,21 +130,15 @@ def _oddities(status: Status) -> list[str]:
 class OpenRuns:
     """The run at ``path``, or all runs there. Raises ``QueryError`` for a file of something else."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         self._path = path
         self._runs: dict[str, OpenRun] = {}
         self._lock = threading.Lock()
         self._places()
 
     def listed(self) -> list[dict[str, Any]]:
-        """The runs, newest first, from what each one's shipper wrote last: nothing is read for it."""
-        found: list[dict[str, Any]] = []
-        for place in self._places():
-            run = described(place.path, place.info)
-            if not is_run(place.path):
-                run |= {"created": "", "command": str(place.path), "state": STORED}
-            found.append({**run, "run": address(place)})
-        return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)
+        """See ``readers.listed``; their names are those of addresses."""
+        return [{**run, "run": _spelled(run["run"])} for run in listed(self._places())]
 
     def run(self, name: str) -> OpenRun:
         """The run called ``name``. Raises ``NotFound``."""
@@ -165,10 +157,9 @@ class OpenRuns:
             self.run(self.listed()[0]["run"]).columns(FIRST)
 
     def _places(self) -> list[Place]:
-        try:
+        with contextlib.suppress(OSError):
             return places(self._path)
-        except OSError:
-            return []
+        return []
 
     def close(self) -> None:
         """Close all of them."""

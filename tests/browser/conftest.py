@@ -19,9 +19,10 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 from autotrace.run import layout
+from autotrace.ship.readers import places
 from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import State
-from autotrace.view.open_runs import newest_address
+from autotrace.view.open_runs import address
 from tests.browser.figures import pytest_terminal_summary as pytest_terminal_summary  # the table at the end
 from tests.ship.spools import new_run
 
@@ -122,7 +123,7 @@ def visit(browser: Browser, serve: Callable[[Path], Server]) -> Iterator[Callabl
         visit = Visit(page, server.base)
         visits.append(visit)
         one = folder.is_file() or (folder / layout.RUN_JSON).exists()
-        page.goto(f"{link}#/run/{quote(newest_address(folder), safe='')}/{at}" if one else link)
+        page.goto(f"{link}#/run/{quote(address(places(folder)[-1]), safe='')}/{at}" if one else link)
         return visit
 
     yield open_tab

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
-from autotrace.ship.readers import of_run
+from autotrace.ship.readers import of_run, places
 from autotrace.view import columns, open_runs
-from autotrace.view.open_runs import newest_address
+from autotrace.view.open_runs import address
 from tests.browser.conftest import MANY, Server, Visit, started
 from tests.browser.figures import measured
 from tests.ship.spools import Process, attributes, new_run
@@ -77,7 +77,7 @@ def test_100_000_trajectories_can_be_used_at_once(many: Path, browser: Browser) 
             page = browser.new_page(viewport={"width": 1440, "height": 860})
             page.add_init_script(f"({USABLE})()")
             for took in (first, again):
-                page.goto(f"{server.link}#/run/{newest_address(many)}/table")
+                page.goto(f"{server.link}#/run/{address(places(many)[-1])}/table")
                 took.append(float(page.evaluate("window.usable")))
                 if took is first:
                     worked.append(processor_time(server.process.pid) - before)

@@ -110,6 +110,17 @@ def test_the_newest_run_is_that_which_can_be_read_and_that_is_said(runs: Path) -
     assert f"{runs / NEW} cannot be read: " in passed_over and f"{runs / NEW} cannot be read: " in named
 
 
+def test_the_newest_run_that_is_not_damaged_is_read(runs: Path) -> None:
+    (runs / NEW / "run.json").write_text("{")
+    every = [["ls", "--json"], ["ls", str(runs), "--json"], ["status"], ["status", str(runs)], ["runs", str(runs)]]
+    for words, (code, out, err) in zip(every, called(runs, every), strict=True):
+        assert code == 0 and out, (words, err)
+        assert f"{runs / NEW / 'run.json'} cannot be read (" in err, words
+    (runs / OLD / "run.json").write_text("{")
+    for code, out, err in called(runs, every):
+        assert (code, out) == (2, "") and "run.json cannot be read (" in err
+
+
 def test_a_run_that_others_may_read_is_read_where_nothing_can_be_written(runs: Path) -> None:
     every = [["ls", str(runs / NEW), "--json"], ["sql", "SELECT count(*) AS n FROM trajectories", str(runs), "--json"]]
     (_, rows, _), (_, counted, _) = called(runs, every)

@@ -28,7 +28,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where ``autotrace-runs`` is, with one run that was delivered as Parquet."""
     parent = tmp_path_factory.mktemp("here")
-    os.environ.pop("AUTOTRACE_PARQUET", None)
+    os.environ.pop("AUTOTRACE_TABLES", None)
     (parent / "autotrace-runs").mkdir()
     run = recorded(parent / "autotrace-runs", backends=["parquet"])
     assert ship(run, once=True).state == "done"

@@ -68,6 +68,25 @@ def test_groups_that_are_flat_because_all_was_cut_are_told_apart() -> None:
     assert [finding.code for finding in found if finding.code.startswith("AT-NO")] == ["AT-NO-SIGNAL-TRUNCATED"]
 
 
+def test_what_was_cancelled_did_not_fail() -> None:
+    """It was not wanted: neither the line of its step nor its group counts it."""
+    ended = [record(n, "1/u0", uid="u0", reward=n / 4, status=status) for n, status in enumerate(("OK", "CANCELLED"))]
+    told = line(step(ended), ended, validate=False)
+    assert (told.failed, told.errors) == (0, {"CANCELLED": 1})
+    broken = [*ended, record(2, "1/u0", uid="u0", status="TIMEOUT", error="TimeoutError: 60 s")]
+    told = line(step(broken), broken, validate=False)
+    assert (told.failed, told.errors) == (1, {"CANCELLED": 1, "TIMEOUT TimeoutError": 1})
+    assert "AT-GROUP-INCOMPLETE" not in codes(ended) and "AT-GROUP-INCOMPLETE" in codes(broken)
+
+
+def test_a_group_teaches_nothing_where_its_tools_failed_however_that_shows() -> None:
+    """One definition, that of ``tool_error``: calls that raised, and what findings say of them."""
+    for shown in ({"tools": [ToolUse("search", 2, 1)]}, {"marks": [Mark("AT-TOOL-ERROR-TEXT", 1)]}):
+        failed = [record(n, "1/u9", reward=0.0, **shown) for n in range(90, 94)]
+        found = {finding.code for finding in diagnose([step(groups([[0, 1], [0, 1]]) + failed)])}
+        assert "AT-NO-SIGNAL-ERRORS" in found
+
+
 @pytest.mark.parametrize(("advantage", "wrong"), [(0.7, False), (-0.7, True), (0.0, True)])
 def test_an_advantage_has_the_sign_of_what_sets_its_rollout_apart(advantage: float, wrong: bool) -> None:
     records = [record(0, reward=1.0, facts={"advantage": advantage}), record(1, reward=0.0, facts={"advantage": -0.7})]

@@ -68,8 +68,8 @@ def test_a_place_for_the_tables_chooses_its_backend_beside_the_others(monkeypatc
     assert alone.delivery["tables"] == os.path.abspath("there")
     assert parsed("--tables", "there", "--backend", "jsonl").backends == ("jsonl", "parquet")
     assert parsed("--tables", "there", "--backend", "parquet,jsonl").backends == ("parquet", "jsonl")
-    monkeypatch.setenv("AUTOTRACE_PARQUET", "s3://bucket/lake/")
-    assert parsed().backends == ("mlflow",) and parsed().delivery["tables"] == "s3://bucket/lake"
+    monkeypatch.setenv("AUTOTRACE_TABLES", "s3://bucket/lake/")
+    assert parsed().backends == ("mlflow", "parquet") and parsed().delivery["tables"] == "s3://bucket/lake"
     assert parsed("--tables", "there").delivery == alone.delivery
 
 

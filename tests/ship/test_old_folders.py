@@ -1,7 +1,7 @@
 """Run folders written by older code are still read: ``folders/before_layers`` (version 0.1.0, before the state had
-numbered migrations; ``NAME.delivered.jsonl`` is what the code of that time made of them), and ``folders/COMMIT.tar.xz``,
-each as that commit left it with ``--backend jsonl``: two groups of two rollouts over two turns, with tokens, a tool that
-fails in half of them, and rewards. Neither has tables.
+numbered migrations; ``NAME.delivered.jsonl`` is what the code of that time made of them), and
+``folders/COMMIT.tar.xz``, each as that commit left it with ``--backend jsonl``: two groups of two rollouts over two
+turns, with tokens, a tool that fails in half of them, and rewards. Neither has tables.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from tests.ship.spools import Process, new_run, trajectory
 
 @pytest.fixture(autouse=True)
 def _no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AUTOTRACE_PARQUET", raising=False)
+    monkeypatch.delenv("AUTOTRACE_TABLES", raising=False)
 
 
 def logged(process: Process, step: int, **numbers: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -16,12 +17,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 import s3fs
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
+from starlette.testclient import TestClient
 
 import autotrace
 from autotrace.cli.main import main
 from autotrace.config import environment as env
 from autotrace.export.parquet import write
+from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.sinks.parquet.sink import ParquetSink
 from autotrace.sinks.protocol import Refused, Unavailable
@@ -29,6 +32,7 @@ from autotrace.tables.commits import FILE, snapshot
 from autotrace.tables.schema import OF_TRAJECTORIES
 from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Trajectory
+from autotrace.view.app import application
 from tests.http_server import QuietServer
 from tests.places import ROOT, Place, installation, place  # noqa: F401 - fixtures
 from tests.run_folder import recorded
@@ -103,10 +107,41 @@ def test_a_run_goes_to_s3_and_is_read_from_there(
     assert asked.output.splitlines()[1:] == [
         f"{run},{step},0.375" for run in (folder.name, second.name) for step in (1, 2)
     ]
+    with TestClient(application("s3://rollouts/of/mine")) as page:
+        assert {run["run"] for run in page.get("/api/runs").json()["runs"]} == {folder.name, second.name}
+        trace = here.trajectories()[0].trace_id
+        assert page.get(f"/api/runs/{folder.name}/traces/{trace}").json()["trace_id"] == trace
+    told = CliRunner().invoke(main, ["runs", "s3://rollouts/of/mine", "--json"], catch_exceptions=False).stdout
+    assert [json.loads(line)["run"] for line in told.splitlines()] == [second.name, folder.name]
+    assert "8 trajectories" in CliRunner().invoke(main, ["status", f"s3://{at}"], catch_exceptions=False).stdout
     for command in (["ls", "--json"], ["grep", "no answer", "--json"], ["steps", "--json"], ["diagnose", "--json"]):
         there, local = (CliRunner().invoke(main, [*command, path], catch_exceptions=False).stdout
                         for path in (f"s3://{at}", str(folder)))  # fmt: skip
         assert there.count("\n") == local.count("\n") > 0, command
+
+
+def test_a_run_in_a_bucket_is_delivered_again(
+    server: str, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = use(server)
+    client.mkdir("again")
+    monkeypatch.setenv(env.TABLES, "s3://again/lake")
+    first, second = (recorded(tmp_path, name, backends=["parquet"]) for name in ("one", "two"))
+    assert {ship(run, once=True).state for run in (first, second)} == {"done"}
+    before = client.find("again/lake", detail=True)
+    monkeypatch.delenv(env.TABLES)
+    monkeypatch.setenv(env.RUN_DIR, str(tmp_path / "here"))
+
+    def shipped(*words: str) -> Result:
+        return CliRunner().invoke(main, ["ship", *words], catch_exceptions=False)
+
+    assert "holds 2 runs; name one of them" in shipped("s3://again/lake").stderr
+    assert "8 trajectories are in" in shipped("s3://again/lake/proj/one").stdout, "it goes nowhere by itself"
+    for _ in range(2):
+        assert "jsonl: 9 delivered, 0 left" in shipped("s3://again/lake/proj/one", "--backend", "jsonl").stdout
+    lines = list(map(json.loads, (tmp_path / "here/one/trajectories.jsonl").read_text().splitlines()))
+    assert {line["trace_id"] for line in lines} == {row.trace_id for row in of_run(first).select(roots=True)}
+    assert client.find("again/lake", detail=True) == before, "nothing is written there"
 
 
 def test_what_is_no_lake_is_said_in_a_sentence(server: str, use: Use, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ from tests.tables.test_writer import made
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with one run."""
-    monkeypatch.delenv("AUTOTRACE_PARQUET", raising=False)
+    monkeypatch.delenv("AUTOTRACE_TABLES", raising=False)
     recorded(tmp_path)
     return tmp_path
 

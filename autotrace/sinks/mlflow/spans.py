@@ -123,15 +123,12 @@ def _outputs(trajectory: Trajectory, span: Span, turn: payload.Turn | None) -> A
     if turn is not None:
         if turn.reply is None:
             return output
-        choices = [{"index": 0, "message": _chat(turn.reply), "finish_reason": _finish_reason(trajectory, span)}]
+        why = ending(trajectory, span) or ("stop" if span.status == OK else None)
+        choices = [{"index": 0, "message": _chat(turn.reply), "finish_reason": why}]
         return {**_named(output), "choices": choices}
     texts = payload.texts(trajectory, span) if span.role == "agent" or span is trajectory.root else {}
     facts = payload.jsonable(trajectory.facts) if span is trajectory.root else {}
     return {**_named(output), **facts, **texts} if facts or texts else output
-
-
-def _finish_reason(trajectory: Trajectory, span: Span) -> Any:
-    return ending(trajectory, span) or ("stop" if span.status == OK else None)
 
 
 def _named(output: Any) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from autotrace.config import environment as env
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health
 from autotrace.sinks.protocol import Sink
-from autotrace.tables import place
+from autotrace.tables.place import DEFAULT
 
 
 class ParquetBackend(Backend):
@@ -27,7 +29,7 @@ class ParquetBackend(Backend):
 
     def health(self, destination: Destination) -> Health:
         """See ``Backend``. Asks nothing: a look at an object store may take minutes."""
-        return Health(True, place.given() or f"the folder {place.DEFAULT} in --run-dir")
+        return Health(True, os.environ.get(env.TABLES) or f"the folder {DEFAULT} in --run-dir")
 
 
 BACKEND = ParquetBackend()

@@ -17,7 +17,7 @@ from autotrace.run.info import RunInfo
 from autotrace.sinks import registry
 from autotrace.sinks.protocol import Refused, Sink, SinkError, Unavailable
 from autotrace.tables.commits import FILE, FOLDER
-from autotrace.tables.place import DEFAULT, Copy, Place, PlaceError, given, place, root_of, segment
+from autotrace.tables.place import DEFAULT, Copy, Place, PlaceError, place, root_of, segment
 from autotrace.trajectory.model import Trajectory
 
 _log = logging.getLogger("autotrace.ship")
@@ -71,7 +71,7 @@ def root_for(info: RunInfo, run_folder: Path, memory: Mapping[str, str]) -> str:
     """The root that a person named, else where the run's files are already, else beside the run. Raises
     ``BackendError`` for another one that only the run folder names."""
     by_hand = env.is_by_hand(run_folder)
-    if named := given() if by_hand else info.tables or given():
+    if named := (None if by_hand else info.tables) or os.environ.get(env.TABLES):
         return root_of(named)
     root = str(run_folder.absolute().parent / DEFAULT)
     if by_hand and os.path.islink(root):
