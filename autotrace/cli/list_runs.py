@@ -12,8 +12,7 @@ from autotrace.cli.listing import Cells
 from autotrace.config import environment as env
 from autotrace.run import layout
 from autotrace.run.info import is_there
-from autotrace.ship.readers import listed, places
-from autotrace.tables.place import is_url
+from autotrace.ship.readers import is_run, listed, places
 
 STYLES = {"done": "green", "running": "yellow", "draining": "yellow"}
 
@@ -22,12 +21,12 @@ STYLES = {"done": "green", "running": "yellow", "draining": "yellow"}
 @click.argument("folder", required=False, metavar="[DIR]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def runs(folder: str | None, as_json: bool) -> None:
-    """List the runs in DIR (default: ./autotrace-runs, or $AUTOTRACE_RUN_DIR), a folder or a bucket, newest first."""
+    """List the runs in DIR (default: ./autotrace-runs, or $AUTOTRACE_RUN_DIR), newest first."""
     parent = folder or os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR
-    if not is_url(parent) and not is_there(parent):
+    if not is_there(parent):
         raise terminal.fail(f"{parent}: no such folder; autotrace-run makes one for its runs")
     problems: list[Exception] = []
-    rows = listed(places(parent, problems))
+    rows = listed(place for place in places(parent, problems) if is_run(place.path))
     for problem in problems:
         click.echo(f"autotrace: {terminal.safe(problem)}", err=True)
     out = terminal.console()

@@ -86,7 +86,7 @@ def locate(run: str | None) -> Path:
     else:
         raise problems[found[-1]]
     for path, problem in problems.items():
-        if path.name > newest.name:
+        if path in found or path.name > newest.name:
             click.echo(f"autotrace: {safe(problem)}; the newest that can be read is {safe(newest.name)}", err=True)
     return newest
 

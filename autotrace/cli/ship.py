@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import sqlite3
@@ -17,12 +16,10 @@ from autotrace.config import exit_codes
 from autotrace.launch import option_types, run_setup
 from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_uri
-from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.sinks.registry import TABLES, BackendError
-from autotrace.tables.committed import Remote, remote_runs
-from autotrace.tables.place import is_url, segment
+from autotrace.tables.place import is_url
 
 
 @click.command(no_args_is_help=True, short_help="Deliver what a run left on disk.")
@@ -41,11 +38,10 @@ def ship(
     run: str, backends: tuple[str, ...], tracking_uri: str | None, tables: str | None, tokenizer: str | None,
     everything: bool, shippers: int | None,
 ) -> None:  # fmt: skip
-    """Deliver what the run DIR left on disk, and wait for it. Exit code 1 if something is still left.
-
-    The tables of a run in a bucket (s3://bucket/lake/PROJECT/RUN) are copied to the run directory first.
-    """
-    folder = _copied(run) if is_url(run) else runs.locate(run)
+    """Deliver what the run DIR left on disk, and wait for it. Exit code 1 if something is still left."""
+    if is_url(run):
+        raise terminal.fail(f"{run} is in a bucket; copy it into a folder here and deliver from that")
+    folder = runs.locate(run)
     os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are not part of any run
     os.environ[env.OWN_RUN] = ""
     try:
@@ -64,23 +60,6 @@ def ship(
     _report(folder, status)
     if status.state != "done" or status.pending:
         raise click.exceptions.Exit(exit_codes.FAILED)
-
-
-def _copied(url: str) -> Path:
-    """The run folder with the tables of the run at ``url``: made in the run directory, if it is not there already."""
-    newest, *others = remote_runs(url)[::-1]
-    if others:
-        raise terminal.fail(f"{url} holds {len(others) + 1} runs; name one of them, such as its {newest.info.run_id}")
-    folder = Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR, segment(newest.info.run_id, "run"))
-    if (folder / layout.RUN_JSON).exists():
-        if RunInfo.read(folder).created != newest.info.created:
-            raise terminal.fail(f"{folder} is another run; name another run directory with {env.RUN_DIR}")
-    else:
-        with contextlib.closing(newest.open()) as source:
-            assert isinstance(source, Remote)
-            source.copy(folder)
-    click.echo(f"autotrace: its tables are in {terminal.safe(folder)}", err=True)
-    return folder
 
 
 def _redirect(

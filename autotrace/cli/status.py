@@ -25,7 +25,7 @@ from autotrace.run.status import Status, TargetStatus
 from autotrace.ship.report import origin_of as origin_of
 from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.tables import hung
-from autotrace.tables.sources import Source
+from autotrace.tables.sources import STORED, Source
 
 STATE_STYLE = {
     "bound": "green", "never called": "yellow", "shadowed": "yellow", "pending": "dim", "failed": "red",
@@ -53,6 +53,8 @@ def status(named: tuple[str, ...], everything: bool, as_json: bool) -> None:
     reader = runs.reader_of_one(named)
     source = reader.run
     current, plan = source.status(), plan_of(source)
+    if current.state == STORED:
+        raise terminal.fail(f"{source.path} has tables alone; what was bound and delivered is told in the run folder")
     sentences = hung.sentences(hung.hanging(reader))
     rows = reader.select(columns=("step", "uid", "sample_index", "validate"))
     sentences += advice(source.info, current, plan, rows, latest_of(source.binds()))

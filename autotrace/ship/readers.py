@@ -60,12 +60,13 @@ def is_run(path: Path) -> bool:
 def places(path: str | Path, problems: list[Exception] | None = None) -> list[Place]:
     """The runs at ``path``, oldest first. One that cannot be read is passed over where there are others; ``problems``
     gets a sentence about it. Raises as ``open``."""
+    errors = [] if problems is None else problems
     if isinstance(path, str) and is_url(path):
-        return remote_runs(path)
+        return remote_runs(path, errors)
     path = Path(path)
     if is_run(path):
         return [_run(path)]
-    stored, found, errors = stored_places(path), list[Place](), [] if problems is None else problems
+    stored, found = stored_places(path), list[Place]()
     if not stored and os.path.isfile(path):
         raise QueryError(f"{path} is a file, and none that autotrace open takes: {_INSTEAD}")
     try:
@@ -93,8 +94,8 @@ def name_of(place: Place) -> str:
 
 
 def listed(places: Iterable[Place]) -> list[dict[str, Any]]:
-    """What is told of each in a list, newest first, from what its shipper wrote last: nothing is read for it. None: no
-    shipper wrote anything."""
+    """What is told of each in a list, newest first, from what its shipper wrote last. None: no shipper wrote
+    anything."""
     found = []
     for path, info, name in ((place.path, place.info, name_of(place)) for place in places):
         told: dict[str, Any] = {

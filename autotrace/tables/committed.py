@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
@@ -239,20 +238,6 @@ class Remote(Committed):
         with _reading(self._url):
             return bytes(self._filesystem.cat_file(f"{self._url}/{FOLDER}/{FILE}"))
 
-    def copy(self, folder: Path) -> None:
-        """Make ``folder`` a run folder with these tables, and without a backend. It is a run when all of it is there.
-        Raises ``OSError``, ``QueryError``."""
-        text = self._lines()
-        found = snapshot(text)
-        for table in TABLES:
-            files.folder(folder / FOLDER / table)
-            for url in self._found(found, table):
-                fd = files.overwrite(folder / FOLDER / table / url.rpartition("/")[2])
-                with _reading(url), os.fdopen(fd, "wb") as file, self._filesystem.open(url, "rb") as whole:
-                    shutil.copyfileobj(whole, file, 1 << 20)
-        files.replace(folder / FOLDER / FILE, text[: found.size])
-        replace(self.info, backends=[], tracking_uri=None, tables=None).write(folder)
-
     def fingerprint(self) -> object:
         """See ``Source``."""
         with _reading(self._url):
@@ -270,9 +255,10 @@ def _reading(url: str) -> Iterator[None]:
         raise QueryError(str(failed(url, error, "read"))) from error
 
 
-def remote_runs(url: str) -> list[Place]:
-    """The runs whose tables are at ``url`` or below it, in the order of their names. Raises ``FileNotFoundError`` if
-    there are no runs, ``QueryError``."""
+def remote_runs(url: str, problems: list[Exception]) -> list[Place]:
+    """The runs whose tables are at ``url`` or below it, in the order of their names. One that cannot be read is passed
+    over where there are others; ``problems`` gets a sentence about it. Raises ``FileNotFoundError`` if there are no
+    runs, ``QueryError``."""
     at, runs, mark = RemotePlace(url.rstrip("/")), list[Place](), f"/{FOLDER}/{FILE}"
     with _reading(url):
         filesystem, base = at.opened
@@ -283,7 +269,12 @@ def remote_runs(url: str) -> list[Place]:
         with contextlib.suppress(KeyError, msgspec.MsgspecError):
             info = msgspec.json.decode(infos[f"{path}/{layout.RUN_JSON}"], type=RunInfo)
         opened = partial(Remote, at.root + path.removeprefix(base), filesystem, info)
-        runs.append(Place(Path(opened.args[0]), info or opened().info, opened))
+        try:
+            runs.append(Place(Path(opened.args[0]), info or opened().info, opened))
+        except QueryError as error:
+            problems.append(error)
+    if found and not runs:
+        raise problems[0]
     if not runs:
         raise FileNotFoundError(f"{url} holds no autotrace run (no {mark[1:]} in it or below it)")
     return sorted(runs, key=lambda run: run.info.run_id)

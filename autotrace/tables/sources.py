@@ -147,7 +147,7 @@ def within(step: int | None, steps: Steps | None) -> bool:
 
 def stored_info(run_id: str, start_ns: int | None) -> RunInfo:
     """Of a run whose ``run.json`` is not there."""
-    created = datetime.fromtimestamp((start_ns or 0) / 1e9, timezone.utc).isoformat()
+    created = datetime.fromtimestamp(start_ns / 1e9, timezone.utc).isoformat() if start_ns else ""
     return RunInfo(run_id, created, [], "", 0, [])
 
 

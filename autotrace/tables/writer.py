@@ -10,7 +10,6 @@ import contextlib
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -22,6 +21,8 @@ import pyarrow.parquet as pq
 from autotrace.run import files
 from autotrace.tables import arrow, metrics
 from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commit, Snapshot, folded, snapshot
+from autotrace.tables.committed import Committed
+from autotrace.tables.errors import QueryError
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import failed, sync
 from autotrace.tables.rollout import Rollout
@@ -74,8 +75,9 @@ def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
                 yield table
 
 
-REMEMBERED = 100_000
-"""The latest trajectories. What was written about them is remembered, so that a late fact writes facts alone."""
+REMEMBERED = 20_000
+"""Trajectories. What was written about them is remembered, so that a late fact writes facts alone; for others it is
+read."""
 
 
 class Tables:
@@ -89,8 +91,8 @@ class Tables:
         self._snapshot: Snapshot | None = None
         self._given: dict[str, tuple[int, int]] = {}
         """Trajectories that were committed and may be given once more -> version, batch."""
-        self._written: OrderedDict[str, int] = OrderedDict()
-        """Trace id -> digest of its calls."""
+        self._written: dict[str, int] = {}
+        """Trace id -> digest of its calls, of those written lately."""
         self._removed: dict[str, float] = {}
 
     @property
@@ -147,6 +149,7 @@ class Tables:
 
     def _write(self, rollouts: list[Rollout]) -> int:
         digests = {one.trace_id: _digest(one) for one in rollouts}
+        self._recall([one.trace_id for one in rollouts if one.version > 1 and one.trace_id not in self._written])
         whole = [
             one for one in rollouts
             if one.version == 1 or not one.facts or self._written.get(one.trace_id) != digests[one.trace_id]
@@ -159,12 +162,17 @@ class Tables:
         late = any(one.version > 1 for one in rollouts)
         size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole), late)
         self._know(self._opened().batch, {one.trace_id: one.version for one in rollouts})
-        for trace_id, digest in digests.items():
-            self._written[trace_id] = digest
-            self._written.move_to_end(trace_id)
-        while len(self._written) > REMEMBERED:
-            self._written.popitem(last=False)
+        if len(self._written) > REMEMBERED:
+            self._written.clear()
+        self._written |= digests
         return size
+
+    def _recall(self, ids: Sequence[str]) -> None:
+        """Learn from the tables what was written of trajectories that are remembered no longer. What cannot be read
+        is written again."""
+        if ids:
+            with contextlib.suppress(OSError, QueryError), contextlib.closing(Committed(self.folder.parent)) as there:
+                self._written |= {id: _digest(Rollout(one)) for id, one in there.stored(ids).items()}
 
     def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int, late: bool = True) -> int:
         batch = self._opened().batch + 1

@@ -25,6 +25,7 @@ from autotrace.tables import labels
 from autotrace.tables.columns import ID
 from autotrace.tables.conditions import WhereError, condition
 from autotrace.tables.errors import Gone, NotFound, QueryError
+from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
 from autotrace.tables.search import ROLES, candidates, search
 from autotrace.trajectory.jsonable import jsonable
@@ -179,7 +180,7 @@ def application(at: str | Path) -> Starlette:
             except (HTTPException, NotFound, WhereError):
                 raise
             except Exception as error:  # a run of somebody else may hold anything
-                if not run.place.path.exists():
+                if not is_url(str(at)) and not run.place.path.exists():
                     raise HTTPException(410, f"the run is gone: {run.place.path} was moved or deleted") from None
                 raise HTTPException(503, f"the run cannot be read now: {error}") from None
 

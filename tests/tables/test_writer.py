@@ -94,11 +94,35 @@ def test_a_late_call_writes_the_trajectory_again(tmp_path: Path) -> None:
     same(tmp_path, grown, made(sample=18))
 
 
-def test_what_is_known_no_longer_is_written_again_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("forgets", ["a new shipper", "many others"])
+def test_a_late_fact_of_what_is_known_no_longer_appends_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgets: str
+) -> None:
+    monkeypatch.setattr(writer, "REMEMBERED", 1)
+    tables = Tables(tmp_path, RUN)
+    tables.write([made(), made(sample=18)])
+    if forgets == "a new shipper":
+        tables = Tables(tmp_path, RUN)
+    else:
+        tables.write([made(step=4)])
+        tables.write([made(step=5)])
+    late, grown = made(version=2, advantage=0.5), made(sample=18, version=2)
+    grown.spans[-1].status = "ERROR"
+    tables.write([late, grown])
+    last = committed(tmp_path).commits[-1]
+    assert (last.trajectories, last.supersedes) == (1, {grown.trace_id: 2})
+    found = trajectories(tmp_path)
+    assert fields(found[grown.trace_id]) == fields(grown)
+    assert found[late.trace_id].facts == late.facts
+
+
+def test_what_cannot_be_looked_up_is_written_again(tmp_path: Path) -> None:
     Tables(tmp_path, RUN).write([made()])
+    (turns,) = (tmp_path / "tables" / "turns").glob("*.parquet")
+    turns.write_bytes(b"PAR1")
     late = made(version=2, advantage=0.5)
     Tables(tmp_path, RUN).write([late])
-    same(tmp_path, late)
+    assert committed(tmp_path).superseded == {late.trace_id: 2}
 
 
 def test_what_was_committed_before_a_kill_is_not_written_again(tmp_path: Path) -> None:
