@@ -10,6 +10,7 @@ import contextlib
 import os
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -75,9 +76,8 @@ def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
                 yield table
 
 
-REMEMBERED = 20_000
-"""Trajectories. What was written about them is remembered, so that a late fact writes facts alone; for others it is
-read."""
+REMEMBERED = 100_000
+"""The latest trajectories. What was written about them is remembered, so that a late fact writes facts alone."""
 
 
 class Tables:
@@ -91,8 +91,8 @@ class Tables:
         self._snapshot: Snapshot | None = None
         self._given: dict[str, tuple[int, int]] = {}
         """Trajectories that were committed and may be given once more -> version, batch."""
-        self._written: dict[str, int] = {}
-        """Trace id -> digest of its calls, of those written lately."""
+        self._written: OrderedDict[str, int | None] = OrderedDict()
+        """Trace id -> digest of its calls; None: it is read when it is needed."""
         self._removed: dict[str, float] = {}
 
     @property
@@ -149,7 +149,7 @@ class Tables:
 
     def _write(self, rollouts: list[Rollout]) -> int:
         digests = {one.trace_id: _digest(one) for one in rollouts}
-        self._recall([one.trace_id for one in rollouts if one.version > 1 and one.trace_id not in self._written])
+        self._recall([id for id in digests if self._written.get(id, 0) is None])
         whole = [
             one for one in rollouts
             if one.version == 1 or not one.facts or self._written.get(one.trace_id) != digests[one.trace_id]
@@ -162,14 +162,15 @@ class Tables:
         late = any(one.version > 1 for one in rollouts)
         size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole), late)
         self._know(self._opened().batch, {one.trace_id: one.version for one in rollouts})
-        if len(self._written) > REMEMBERED:
-            self._written.clear()
-        self._written |= digests
+        for trace_id, digest in digests.items():
+            self._written[trace_id] = digest
+            self._written.move_to_end(trace_id)
+        while len(self._written) > REMEMBERED:
+            self._written.popitem(last=False)
         return size
 
     def _recall(self, ids: Sequence[str]) -> None:
-        """Learn from the tables what was written of trajectories that are remembered no longer. What cannot be read
-        is written again."""
+        """Learn what another shipper wrote of trajectories. What cannot be read is written again."""
         if ids:
             with contextlib.suppress(OSError, QueryError), contextlib.closing(Committed(self.folder.parent)) as there:
                 self._written |= {id: _digest(Rollout(one)) for id, one in there.stored(ids).items()}
@@ -244,10 +245,21 @@ class Tables:
             for commit in found.commits:
                 if commit.batch > self._acknowledged:
                     self._read(commit)
+            if not self._written:
+                self._written = OrderedDict.fromkeys(self._latest(found))
             self._sweep(found, LINGERS, begins=True)
             self._snapshot = found
             sync(self.folder)
         return self._snapshot
+
+    def _latest(self, found: Snapshot) -> list[str]:
+        """The trajectories that were written last."""
+        ids: list[str] = []
+        for path in reversed(found.files.get("trajectories", {})):
+            if len(ids) < REMEMBERED:
+                with contextlib.suppress(OSError, pa.ArrowException):  # a late fact then writes all of it
+                    ids[:0] = pq.read_table(self.folder / path, columns=["trace_id"])["trace_id"].to_pylist()
+        return ids[-REMEMBERED:]
 
     def acknowledge(self, batch: int) -> None:
         """Nobody gives once more what was committed up to ``batch``."""

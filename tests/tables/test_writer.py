@@ -94,26 +94,27 @@ def test_a_late_call_writes_the_trajectory_again(tmp_path: Path) -> None:
     same(tmp_path, grown, made(sample=18))
 
 
-@pytest.mark.parametrize("forgets", ["a new shipper", "many others"])
-def test_a_late_fact_of_what_is_known_no_longer_appends_facts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgets: str
-) -> None:
-    monkeypatch.setattr(writer, "REMEMBERED", 1)
+def test_a_late_fact_of_what_another_shipper_wrote_appends_facts(tmp_path: Path) -> None:
+    Tables(tmp_path, RUN).write([made(), made(sample=18)])
     tables = Tables(tmp_path, RUN)
-    tables.write([made(), made(sample=18)])
-    if forgets == "a new shipper":
-        tables = Tables(tmp_path, RUN)
-    else:
-        tables.write([made(step=4)])
-        tables.write([made(step=5)])
-    late, grown = made(version=2, advantage=0.5), made(sample=18, version=2)
+    late, grown, new = made(version=2, advantage=0.5), made(sample=18, version=2), made(step=4, version=2)
     grown.spans[-1].status = "ERROR"
-    tables.write([late, grown])
+    tables.write([late, grown, new])
     last = committed(tmp_path).commits[-1]
-    assert (last.trajectories, last.supersedes) == (1, {grown.trace_id: 2})
+    assert (last.trajectories, last.supersedes) == (2, {grown.trace_id: 2, new.trace_id: 2})
     found = trajectories(tmp_path)
-    assert fields(found[grown.trace_id]) == fields(grown)
+    assert fields(found[grown.trace_id]) == fields(grown) and fields(found[new.trace_id]) == fields(new)
     assert found[late.trace_id].facts == late.facts
+
+
+def test_only_the_latest_trajectories_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late fact of one from before writes the trajectory again."""
+    monkeypatch.setattr(writer, "REMEMBERED", 2)
+    Tables(tmp_path, RUN).write([made(sample=number) for number in (1, 2)])
+    Tables(tmp_path, RUN).write([made(sample=3)])
+    again = Tables(tmp_path, RUN)
+    again.write([made(sample=number, version=2, advantage=0.5) for number in (1, 2, 3)])
+    assert committed(tmp_path).superseded == {made(sample=1).trace_id: 2}
 
 
 def test_what_cannot_be_looked_up_is_written_again(tmp_path: Path) -> None:
