@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,16 @@ import pytest
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
+from autotrace.ship.readers import of_run
+from autotrace.ship.shipper import ship
 from autotrace.tables.committed import Committed, table_folders
 from autotrace.tables.reader import Reader
 from autotrace.tables.steps import steps
 from autotrace.tables.writer import Tables
 from autotrace.trajectory.model import Span
+from tests.run_folder import rollout
+from tests.ship.spools import Process, new_run
+from tests.tables.reading import committed
 from tests.tables.test_writer import made
 
 
@@ -40,6 +46,20 @@ def test_what_came_late_in_one_run_counts_there_alone(tmp_path: Path) -> None:
     calls = reader.sql("SELECT run_id, count(*) FROM spans GROUP BY run_id ORDER BY run_id").rows()
     assert [tuple(row) for row in calls] == [("one", len(grown.spans)), ("other", len(grown.spans))]
     reader.close()
+
+
+def test_a_fact_that_comes_after_its_shipper_ended_is_appended(tmp_path: Path) -> None:
+    folder = new_run(tmp_path, "one")
+    process = Process(folder, run_id="one")
+    trace, _ = (rollout(process, step=1, rollout=number, uid="u1", reward=float(number)) for number in (0, 1))
+    assert ship(folder, once=True).state == "done"
+    process.fact("advantage", 0.75, trace)
+    process.exit()
+    assert ship(folder, once=True).state == "done"
+    found = committed(folder)
+    assert not found.superseded and [file.rows for file in found.files["trajectories"].values()] == [2]
+    with contextlib.closing(of_run(folder)) as reader:
+        assert [row.advantage for row in reader.select(columns=("advantage",))] == [0.75, 0.5]
 
 
 @pytest.mark.parametrize("compacted", [False, True])
