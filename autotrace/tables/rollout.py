@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.insight.profile import decode
+from autotrace.insight.profile import Profile, decode
 from autotrace.trajectory.chains import Chain, tree_of
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, figures, finish_reason, times
@@ -99,6 +99,11 @@ class Rollout:
         """The agent's calls of models."""
         calls = {call.span.span_id: call for call in self.spans if call.turn is not None}
         return [calls[span.span_id] for span in self.trajectory.llm_spans]
+
+    @cached
+    def profile(self) -> Profile | None:
+        """What detectors saw in it; None: it was not examined."""
+        return decode(self.trajectory.profile)
 
     @cached
     def receipt(self) -> Receipt | None:
@@ -233,9 +238,8 @@ class Rollout:
     def known(self) -> Iterator[Known]:
         """Its facts."""
         yield from (Known(self, name, value) for name, value in self.facts.items())
-        profile = decode(self.trajectory.profile)
-        if profile is not None and profile.found:
-            yield Known(self, GROUP_FINDINGS, msgspec.to_builtins(profile.found))
+        if self.profile is not None and self.profile.found:
+            yield Known(self, GROUP_FINDINGS, msgspec.to_builtins(self.profile.found))
 
 
 class Call:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from autotrace.insight.profile import codes, decode, has_tool_error, is_truncated
+from autotrace.insight.profile import codes, has_tool_error, is_truncated
 from autotrace.tables.columns import IDENTITY, Column, Table, duration
 from autotrace.tables.rollout import Rollout, exact, json
 from autotrace.trajectory.chains import tree_of
@@ -93,9 +93,8 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("finish_reasons", "list<string>", "why each turn ended: `stop`, `length`, ...",
            attrgetter("finish_reasons")),
     Column("truncated", "bool", "an answer was cut at a limit of tokens, as its findings say",
-           lambda one: is_truncated(decode(one.trajectory.profile))),
-    Column("tool_error", "bool", "a tool failed, as its findings say",
-           lambda one: has_tool_error(decode(one.trajectory.profile))),
+           lambda one: is_truncated(one.profile)),
+    Column("tool_error", "bool", "a tool failed, as its findings say", lambda one: has_tool_error(one.profile)),
     Column("min_global_steps", "int64", "the oldest weights that answered",
            lambda one: min(one.weight_versions) if one.weight_versions
            else integer(one.attributes.get("min_global_steps"))),
@@ -129,7 +128,7 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
            lambda one: prompt_line(one.trajectory), text=True),
     Column("tokenizer", "string", "what decoded the texts", lambda one: one.trajectory.tokenizer, text=True),
     Column("findings", "list<string>", "[findings](findings.md) of it: `AT-RETOKENIZED`, ...",
-           lambda one: codes(decode(one.trajectory.profile)), tag=True),
+           lambda one: codes(one.profile), tag=True),
     Column("settings", "json", "what is known of the run's configuration and `autotrace diagnose` needs",
            lambda one: None if one.trajectory.settings == "{}" else one.trajectory.settings),
     Column("profile", "json", "what `autotrace diagnose` reads of it, in a form of its own",

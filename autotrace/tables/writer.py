@@ -310,10 +310,10 @@ class Tables:
 
 def _digest(rollout: Rollout) -> int:
     """A digest of everything that decides its rows in the tables other than ``facts``, for this process."""
-    trajectory = rollout.trajectory
+    one, marks = rollout.trajectory, tuple(rollout.profile.marks) if rollout.profile is not None else None
     spans = tuple(
         (span.span_id, span.parent_id, span.status, span.end_ns, span.prompt_tokens, span.response_tokens,
          span.new_prompt_text is None, span.response_text is None, span.old_logprobs is None, len(span.attributes))
-        for span in trajectory.spans
+        for span in one.spans
     )  # fmt: skip
-    return hash((spans, len(trajectory.attributes), len(trajectory.notes), trajectory.tokenizer, trajectory.settings))
+    return hash((spans, marks, len(one.attributes), len(one.notes), one.tokenizer, one.settings))

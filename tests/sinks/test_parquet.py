@@ -28,7 +28,7 @@ from autotrace.tables.writer import Tables
 from tests.kills import in_child, killed_everywhere
 from tests.sinks.rollouts import group, info
 from tests.tables.reading import committed, rows, trajectories
-from tests.tables.test_writer import made, same
+from tests.tables.test_writer import changed, made, same
 
 RUN = "20261121-1"
 Sink = Callable[..., ParquetSink]
@@ -37,8 +37,7 @@ Sink = Callable[..., ParquetSink]
 @pytest.fixture
 def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sink:
     """``sink(...)``: as a new shipper of a run in ``tmp_path`` makes it, which has tables."""
-    for name in (env.TABLES, env.PARQUET):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv(env.TABLES, raising=False)
 
     def make(**known: Any) -> ParquetSink:
         described = info(**{"project": "rl", **known})
@@ -77,13 +76,13 @@ def test_what_comes_later_is_copied_and_what_was_merged_goes(sink: Sink, tmp_pat
     write(tmp_path, made())
     one.deliver(())
     sent = one.sent
-    write(tmp_path, made(version=2, advantage=0.5), made(sample=18))
+    write(tmp_path, changed(), made(sample=18))
     one.deliver(())
     assert sent < one.sent
-    same(there(tmp_path), made(version=2, advantage=0.5), made(sample=18))
+    same(there(tmp_path), changed(), made(sample=18))
     Tables(tmp_path / RUN, RUN).finish()
     one.close()
-    same(there(tmp_path), made(version=2, advantage=0.5), made(sample=18))
+    same(there(tmp_path), changed(), made(sample=18))
     assert len([*there(tmp_path).rglob("*.parquet")]) == len(OF_TRAJECTORIES)
 
 
@@ -98,7 +97,7 @@ def test_a_copy_that_is_killed_anywhere_has_whole_commits(
     one = sink()
     write(tmp_path, made())
     one.deliver(())
-    write(tmp_path, made(version=2, advantage=0.5), made(sample=18))
+    write(tmp_path, changed(), made(sample=18))
     Tables(tmp_path / RUN, RUN).finish()
     shutil.copytree(tmp_path / RUN, before / RUN)
     shutil.copytree(tmp_path / "parquet", before / "parquet")
@@ -107,7 +106,7 @@ def test_a_copy_that_is_killed_anywhere_has_whole_commits(
         found = {one.trace_id: one.version for one in trajectories(there(at)).values()}
         assert found[made().trace_id] == len(found), "one in its first version, or two"
         copied(at)
-        same(there(at), made(version=2, advantage=0.5), made(sample=18))
+        same(there(at), changed(), made(sample=18))
         kept = {path for of in committed(there(at)).files.values() for path in of} | {FILE}
         tables = there(at) / FOLDER
         assert {str(path.relative_to(tables)) for path in tables.rglob("*") if path.is_file()} == kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 
+from autotrace.insight.profile import Mark, Profile, codes, decode, encode
 from autotrace.run import files
 from autotrace.tables import writer
 from autotrace.tables.commits import FILE, FOLDER, Added, Commit, folded, snapshot
@@ -30,6 +32,13 @@ def made(step: int = 3, sample: int = 17, version: int = 1, **facts: Any) -> Tra
     one.attributes["sample_index"] = str(sample)
     one.version = version
     one.facts |= facts
+    return one
+
+
+def changed() -> Trajectory:
+    """A later version of ``made()``, all of which is written again."""
+    one = made(version=2, advantage=0.5)
+    one.spans[-1].status = "ERROR"
     return one
 
 
@@ -105,6 +114,22 @@ def test_a_late_fact_of_what_another_shipper_wrote_appends_facts(tmp_path: Path)
     found = trajectories(tmp_path)
     assert fields(found[grown.trace_id]) == fields(grown) and fields(found[new.trace_id]) == fields(new)
     assert found[late.trace_id].facts == late.facts
+
+
+def test_a_finding_of_the_trajectory_that_a_late_fact_makes_is_in_the_tables(tmp_path: Path) -> None:
+    """It is no fact: the trajectory is written again, also by the shipper that wrote it first."""
+    tables = Tables(tmp_path, RUN)
+    tables.write([made()])
+    late = made(version=2, reward=math.nan)
+    late.profile = encode(Profile("1", marks=[Mark("AT-REWARD-NAN", 1)]))
+    tables.write([late])
+    assert committed(tmp_path).superseded == {late.trace_id: 2}
+    same_group = made(version=3, reward=math.nan)
+    same_group.profile = encode(Profile("1", marks=[Mark("AT-REWARD-NAN", 1)], found=[Mark("AT-NO-SIGNAL")]))
+    tables.write([same_group])
+    assert committed(tmp_path).superseded == {late.trace_id: 2}, "what its group shows is a fact"
+    (one,) = trajectories(tmp_path).values()
+    assert codes(decode(one.profile)) == ["AT-REWARD-NAN", "AT-NO-SIGNAL"]
 
 
 def test_only_the_latest_trajectories_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
