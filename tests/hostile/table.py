@@ -16,8 +16,8 @@ MEMORY_LIMIT = 64 << 20
 OWN_MEMORY = 24 << 20
 """What the modules, threads and buffers of the agent take in a process that waits for nothing."""
 LATER = 0.001
-"""Seconds that the exception of a signal handler may arrive later than without tracing: the median, as the latest is
-the machine's."""
+"""Seconds of its thread's own time that the exception of a signal handler may arrive later than without tracing: the
+median, as the latest is the machine's."""
 
 Check = Callable[[Observed, Observed], Iterator[str]]
 """Bare run, traced run -> what is wrong."""
