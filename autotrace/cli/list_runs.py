@@ -27,10 +27,10 @@ def runs(folder: str | None, as_json: bool) -> None:
         raise terminal.fail(f"{parent}: no such folder; autotrace-run makes one for its runs")
     problems: list[Exception] = []
     rows = listed(place for place in places(parent, problems) if is_run(place.path))
-    if not rows:
-        raise terminal.fail(f"{parent} holds no autotrace run that can be read")
     for problem in problems:
         click.echo(f"autotrace: {terminal.safe(problem)}", err=True)
+    if not rows:
+        raise terminal.fail(f"{parent} holds no autotrace run that can be read")
     out = terminal.console()
     if as_json:
         out.file.writelines(terminal.json_line(run) for run in rows)

@@ -34,8 +34,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 
 def row_of(trajectory: Trajectory) -> Row | str:
-    """File name and value, or why it cannot be exported. The format has no empty fields: those that are None are left
-    out."""
+    """File name and value, or why it cannot be exported. Fields that are None are left out."""
     agents, tools = _steps(trajectory)
     steps = agents.pop(None, [])
     if not steps:
