@@ -153,6 +153,8 @@ def test_a_group_with_equal_rewards_is_marked(tmp_path: Path, visit: Open) -> No
     expect(tab.page.locator(f"{ROWS} .c-ties").first).to_have_text("all 2")
     expect(tab.page.locator(f"{ROWS} .c-ties").first).to_have_class(re.compile("flat"))
     tab.page.keyboard.press("Escape")
+    expect(tab.page.locator(".where")).not_to_be_focused()
+    assert tab.page.locator(".where").input_value() == "reward = 0.25", "the field is left, not emptied"
     tab.page.locator(ROWS).first.click()
     tab.page.wait_for_selector(".item")
     tab.page.keyboard.press("g")
