@@ -67,7 +67,7 @@ def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
     since = pa.array(superseded.values(), pa.int64())
     with pq.ParquetFile(path) as file:
         for group in range(file.num_row_groups):
-            table = file.read_row_group(group)
+            table = file.read_row_group(group, use_threads=False)  # each thread would keep memory of its own
             if len(ids):
                 place = pc.index_in(table["trace_id"], value_set=ids)
                 old = pc.less(table["version"], since.take(place.combine_chunks()))
