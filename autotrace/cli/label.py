@@ -8,7 +8,6 @@ import click
 
 from autotrace.cli import runs, terminal
 from autotrace.tables import labels
-from autotrace.tables.place import is_url
 
 
 @click.command(no_args_is_help=True, short_help='Label a trajectory: autotrace label 3f9c1a good "why".')
@@ -25,8 +24,6 @@ def label(trace: str, label: str, why: str, run: str | None, remove: bool) -> No
     """
     if remove == bool(label):
         raise click.UsageError("name a label, or take it away with --remove")
-    if run is not None and is_url(run):
-        raise terminal.fail(f"{run} is in a bucket; labels are kept in a run folder")
     with contextlib.closing(runs.reader_of_one([run] if run else [])) as reader:
         trace_id = reader.resolve(trace)
         try:

@@ -113,8 +113,6 @@ def test_a_run_goes_to_s3_and_is_read_from_there(
         assert page.get(f"/api/runs/{folder.name}/traces/{trace}").json()["trace_id"] == trace
     told = CliRunner().invoke(main, ["status", f"s3://{at}"], catch_exceptions=False)
     assert told.exit_code == 2 and "what was bound and delivered is told in the run folder" in told.stderr
-    told = CliRunner().invoke(main, ["label", trace, "good", "--run", f"s3://{at}"], catch_exceptions=False)
-    assert told.exit_code == 2 and "labels are kept in a run folder" in told.stderr
     for command in (["ls", "--json"], ["grep", "no answer", "--json"], ["steps", "--json"], ["diagnose", "--json"]):
         there, local = (CliRunner().invoke(main, [*command, path], catch_exceptions=False).stdout
                         for path in (f"s3://{at}", str(folder)))  # fmt: skip
