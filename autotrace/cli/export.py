@@ -42,8 +42,9 @@ def export(
     PATH is a folder; for a format of one file it may also be that file, or - for standard output.
     """
     as_tables = layout == format.TABLES
-    arrow_without_pandas()
-    if not as_tables and out is not None and "://" in out:
+    if as_tables:
+        arrow_without_pandas()
+    elif out is not None and "://" in out:
         raise terminal.fail(f"--out {out}: the format {layout} writes to local folders only")
     reader = runs.reader(named)
     if out is None and (len(reader.sources) > 1 or not reader.run.path.is_dir()):

@@ -23,7 +23,6 @@ from autotrace.insight.words import of_turns as said_of_turns
 from autotrace.tables.columns import ID
 from autotrace.tables.conditions import equals
 from autotrace.tables.errors import NotFound
-from autotrace.tables.lean import arrow_without_pandas
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.divergence import shared
@@ -111,7 +110,6 @@ def show(
     """
     if selection or worst:
         trace, named = None, named if trace is None else (trace, *named)
-    arrow_without_pandas()
     reader = runs.reader(named)
     trajectory = reader.one(_first(reader, selection, worst)) if trace is None else reader.load(trace)
     out = terminal.console()

@@ -34,7 +34,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 
 def row_of(trajectory: Trajectory) -> Row | str:
-    """File name and value, or why it cannot be exported. Fields that are None are left out."""
+    """Return the file name and the value, or say why it cannot be exported. The value has no field that is None."""
     agents, tools = _steps(trajectory)
     steps = agents.pop(None, [])
     if not steps:

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -40,18 +40,19 @@ def asked_first(finder: Any) -> Iterator[None]:
 
 
 def arrow_without_pandas() -> None:
-    """Import pyarrow so that it never imports pandas, which it else does with the first array: a second of CPU. Nor
-    numpy, where pyarrow can do without it (from 18 on): 0.1 s and 20 MB. For the process of a command or of a shipper,
-    where nobody asks an Arrow table for a data frame. Nothing where pyarrow is imported or missing.
+    """Import pyarrow so that it never imports pandas, which it else does with the first array: a second of CPU. For the
+    process of a command or of a shipper, where nobody asks an Arrow table for a data frame. Nothing where pyarrow is
+    imported or missing.
 
     Memory comes from the system's allocator: with pyarrow's own a shipper of Parquet takes 310 MB instead of 260.
     """
     if "pyarrow" in sys.modules:
         return
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    for names in (("pandas", "numpy"), ("pandas",)):
-        with suppress(ImportError), absent(*names):
-            import pyarrow.compute
+    try:
+        with absent("pandas"):
+            import pyarrow
 
             pyarrow.array([""])  # looks for pandas now, and never again
-            return
+    except ImportError:
+        return

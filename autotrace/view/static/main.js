@@ -119,7 +119,7 @@ const EVERYWHERE = {
 addEventListener("keydown", (event) => {
   const target = /** @type {HTMLElement} */ (event.target);
   if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
-  if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) { if (event.key === "Escape") { event.preventDefault(); target.blur(); } return; } // not emptied, as a search field would be
+  if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) { if (event.key === "Escape") { event.preventDefault(); target.blur(); } return; } // a browser would empty the field
   if (event.key === "Enter" && /^(A|BUTTON|SUMMARY)$/.test(target.tagName)) return;
   const act = shown?.keys?.[event.key] ?? EVERYWHERE[event.key];
   if (act) { event.preventDefault(); act(); }
