@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -88,7 +87,6 @@ def _serve(at: str | Path, host: str, port: int | None, page_of: str, no_browser
             raise
         raise terminal.fail(f"autotrace view needs {error.name}, which is not installed: {INSTALL}") from None
     sys.setswitchinterval(SWITCH)
-    gc.set_threshold(100_000)  # of many rows, an eighth of the time went to looking for cycles among them
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of a neighbour's connections it would tell without end
     listening = _socket(host, port)
     where = listening.getsockname()[0] if host == "localhost" else host  # a neighbour may listen on its other address

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from autotrace.insight.profile import Profile, has_tool_error, is_truncated
 from autotrace.insight.settings import Settings
+from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.jsonable import finite, integer, number
 
 
@@ -40,20 +41,27 @@ class Record:
         """How long it took."""
         return None if self.end_ns is None or self.start_ns is None else (self.end_ns - self.start_ns) / 1e9
 
-    @property
+    @cached
     def advantage(self) -> float | None:
         """As the trainer computed it; NaN where it is no number."""
         return measured(self.facts.get("advantage"))
 
-    @property
+    @cached
     def score(self) -> float | None:
         """The reward; NaN where it is no finite number."""
         return self.reward if self.reward is not None else measured(self.facts.get("reward"))
 
-    @property
+    @cached
     def trained_in_step(self) -> int | None:
         """The step whose update used it."""
         return integer(self.facts.get("trained_in_step"))
+
+    @cached
+    def versions(self) -> list[int]:
+        """Of the weights that answered, ascending."""
+        told = {turn.weights for turn in self.profile.turns}
+        told |= {integer(self.facts.get(name)) for name in ("min_global_steps", "max_global_steps")}
+        return sorted(version for version in told if version is not None)
 
     def members(self, fact: str) -> Mapping[Any, Any]:
         """Those of a fact that has some; empty for any other."""

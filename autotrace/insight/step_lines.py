@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from autotrace.insight.families.engine import behind, versions
+from autotrace.insight.families.engine import behind
 from autotrace.insight.families.signal import cause
 from autotrace.insight.families.time import PARTS
 from autotrace.insight.records import Record, Step
@@ -74,7 +74,7 @@ def line(
     scores = [score for record in records if (score := finite(record.score)) is not None]
     mean = sum(scores) / len(scores) if scores else None
     seconds = sorted(taken for record in records if (taken := record.seconds) is not None)
-    groups = Step(step.number, [record for record in records if not record.validate], step.settings).groups
+    groups = (step if records is step.training else Step(step.number, [*records], step.settings)).groups
     judged = [group for group in groups if len(group.rewards) > 1]
     causes = Counter(cause(group, step) for group in judged if group.is_flat)
     done = [record for record in records if record.profile.turns]
@@ -102,7 +102,7 @@ def line(
         seconds_p99=_at(seconds, 0.99),
         time=_time(records),
         cached=_cached(records),
-        staleness=_mean([late for record in records if (late := behind(record, step, versions(record))) is not None]),
+        staleness=_mean([late for record in records if (late := behind(record, step)) is not None]),
         mismatch_p50=_at(mismatch, 0.5),
         mismatch_p99=_at(mismatch, 0.99),
         metrics={} if validate else dict(step.metrics),

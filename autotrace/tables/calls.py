@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from autotrace.spool.records import MEASURED
@@ -19,7 +19,9 @@ from autotrace.trajectory.tool_calls import tool_name
 
 
 def _figure(name: str, kind: str, meaning: str, convert: Callable[[Any], Any]) -> Column:
-    return Column(name, kind, meaning, lambda call: convert(call.figures.get(name)))
+    return Column(
+        name, kind, meaning, lambda call: None if (value := call.figures.get(name)) is None else convert(value)
+    )
 
 
 TRAINED = {
@@ -47,10 +49,6 @@ def _duration(call: Call) -> float | None:
 def _model(call: Call) -> str | None:
     inputs = call.span.inputs.get("model")
     return word(call.figures.get("model")) or (inputs if isinstance(inputs, str) else None)
-
-
-def _error(position: int) -> Callable[[tuple[str, str, str] | None], str | None]:
-    return lambda error: error[position] or ("" if position == 0 else None) if error else None
 
 
 def _mask(call: Call) -> list[int] | None:
@@ -213,9 +211,9 @@ SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the re
     of_span("key", "string", "the entry of the list that names it"),
     Column("tool_name", "string", "the tool", _tool_name),
     of_span("status", "string", "`OK`, `ERROR`, `TIMEOUT`, `CANCELLED`, `INTERRUPTED` or, while it runs, `OPEN`"),
-    of_span("error_type", "string", "type of the exception", "error", _error(0)),
-    of_span("error_message", "string", "its message", "error", _error(1)),
-    of_span("error_stack", "string", "where it was raised", "error", _error(2)),
+    of_span("error_type", "string", "type of the exception", "error", itemgetter(0)),
+    of_span("error_message", "string", "its message", "error", lambda error: error[1] or None),
+    of_span("error_stack", "string", "where it was raised", "error", lambda error: error[2] or None),
     of_span("start_ns", "int64", "start, ns since 1970 (UTC)"),
     of_span("end_ns", "int64", "end, ns since 1970 (UTC)"),
     Column("duration_s", "float64", "s from start to end", _duration),

@@ -87,9 +87,12 @@ def of_span(
     *,
     text: bool = False,
 ) -> Column:
-    """A column that is made of one field of a call's span: of the one that is called the same, as it is."""
+    """A column that is made of one field of a call's span: of the one that is called the same, as it is. ``made`` is
+    called where the field has a value."""
     of = attrgetter(f"span.{field or name}")
-    return Column(name, kind, meaning, of if made is None else lambda call: made(of(call)), text)
+    if made is None:
+        return Column(name, kind, meaning, of, text)
+    return Column(name, kind, meaning, lambda call: None if (value := of(call)) is None else made(value), text)
 
 
 def duration(start_ns: int, end_ns: int | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
 from pathlib import Path
@@ -23,6 +23,7 @@ from autotrace.tables.engine import connect, first_line, of_file, read
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import RemotePlace, failed
+from autotrace.tables.rebuild import BELOW, Row, rebuilt, rows_of
 from autotrace.tables.rollout import ROLES
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
 from autotrace.tables.sources import STORED, Lines, Place, Source, Steps, stored_info
@@ -31,7 +32,6 @@ from autotrace.trajectory.model import Trajectory, flattened
 
 if TYPE_CHECKING:
     import duckdb
-    import pyarrow as pa
 
 _NAME = re.compile(r"\d{6,}(\.c)?\.parquet")
 
@@ -144,8 +144,6 @@ class Committed(Source):
             return self._load(trace_ids)
 
     def _load(self, trace_ids: Sequence[str]) -> dict[str, Trajectory]:
-        from autotrace.tables.rebuild import BELOW, rebuilt
-
         paths = self.files(TRAJECTORIES.name)
         if not paths or not trace_ids:
             return {}
@@ -158,13 +156,14 @@ class Committed(Source):
             ).fetchall()
             versions = {trace_id: version for trace_id, version, _ in sorted(found, key=lambda row: row[1])}
             steps = [step for _, _, step in found]
-            within = "" if not steps or None in steps else f" AND step BETWEEN {min(steps)} AND {max(steps)}"
-            tables = {name: self._rows(name, of + within, list(versions)) for name in (TRAJECTORIES.name, *BELOW)}
+            where = of if not steps or None in steps else f"{of} AND step BETWEEN {min(steps)} AND {max(steps)}"
+            names = [name for name in (TRAJECTORIES.name, *BELOW) if self.files(name)]
+            tables = {name: self._rows(name, where, versions) for name in names}
         except (duckdb.Error, OSError) as error:
             raise Gone(f"{self.folder} cannot be read: {first_line(error)}") from error
         loaded = {}
         try:
-            for trajectory in rebuilt({name: rows for name, rows in tables.items() if rows is not None}):
+            for trajectory in rebuilt(tables):
                 flattened(trajectory.spans)
                 if trajectory.version == versions[trajectory.trace_id]:
                     loaded[trajectory.trace_id] = trajectory
@@ -172,17 +171,18 @@ class Committed(Source):
             raise Gone(f"{self.folder} was not written by autotrace, or is damaged: {error}") from error
         return loaded
 
-    def _rows(self, name: str, where: str, trace_ids: Sequence[str]) -> pa.Table | None:
+    def _rows(self, name: str, where: str, trace_ids: Collection[str]) -> Iterable[Row]:
         """The rows of a table about some trajectories: those of their last version, and of ``facts`` all."""
-        paths = self.files(name)
-        if not paths:
-            return None
+        paths, columns = self.files(name), OF_TRAJECTORIES[name].columns
         described = self._database.execute(f"DESCRIBE SELECT * FROM {read(paths)}").fetchall()
         present = {row[0] for row in described}  # tables of an earlier release lack some
-        columns = ", ".join(of_file(column, present) for column in OF_TRAJECTORIES[name].columns)
+        listed = ", ".join(of_file(column, present) for column in columns)
         last = "" if name == "facts" else " QUALIFY version = max(version) OVER (PARTITION BY trace_id)"
-        sql = f"SELECT {columns} FROM {read(paths)} WHERE {where}{last}"
-        return self._database.sql(sql, params={"ids": list(trace_ids)}).to_arrow_table()
+        sql = f"SELECT {listed} FROM {read(paths)} WHERE {where}{last}"
+        found = self._database.sql(sql, params={"ids": list(trace_ids)})
+        if len(trace_ids) == 1:  # pyarrow takes longer to import than one trajectory takes to be read
+            return [dict(zip((column.name for column in columns), row, strict=True)) for row in found.fetchall()]
+        return rows_of(found.to_arrow_table())
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""

@@ -3,7 +3,7 @@ not stored: titles, and whole prompts. Never in a traced process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -73,13 +73,13 @@ _PACKED = {"int32": "i", "float32": "f"}
 Row = dict[str, Any]
 
 
-def rebuilt(tables: Mapping[str, pa.Table]) -> list[Trajectory]:
+def rebuilt(tables: Mapping[str, Iterable[Row]]) -> list[Trajectory]:
     """The trajectories of the rows of ``trajectories``, ``turns``, ``spans``, ``tokens`` and ``facts``, in the order of
     ``trajectories``. The facts of one are those of its newest version."""
     by_trace = {name: _by_trace(tables[name]) for name in BELOW if name in tables}
     return [
         _trajectory(row, *(by_trace.get(name, {}).get(row["trace_id"], []) for name in BELOW))
-        for row in _rows(tables["trajectories"])
+        for row in tables["trajectories"]
     ]
 
 
@@ -87,15 +87,15 @@ BELOW = ("spans", "turns", "tokens", "facts")
 """Tables that trajectories are read from, beside ``trajectories``."""
 
 
-def _by_trace(table: pa.Table) -> dict[str, list[Row]]:
+def _by_trace(rows: Iterable[Row]) -> dict[str, list[Row]]:
     grouped: dict[str, list[Row]] = {}
-    for row in _rows(table):
+    for row in rows:
         grouped.setdefault(row["trace_id"], []).append(row)
     return grouped
 
 
-def _rows(table: pa.Table) -> Iterator[Row]:
-    """Long lists of numbers as ``Packed``."""
+def rows_of(table: pa.Table) -> Iterator[Row]:
+    """The rows of a table, long lists of numbers as ``Packed``."""
     names = table.column_names
     for batch in table.combine_chunks().to_batches():
         columns = [_values(batch.column(name)) for name in names]

@@ -3,7 +3,7 @@ computed once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from json import dumps, loads
 from typing import Any
@@ -15,9 +15,8 @@ from autotrace.trajectory.chains import Chain, tree_of
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, figures, finish_reason, times
 from autotrace.trajectory.jsonable import integer, jsonable, word
-from autotrace.trajectory.model import TRAINERS, Span, Trajectory, group_of
+from autotrace.trajectory.model import TRAINERS, Span, Trajectory, group_of, own_calls
 from autotrace.trajectory.receipt import Receipt, of_row, own_pieces, receipt_of, whole_response
-from autotrace.trajectory.tool_calls import tool_calls
 
 ROLES = ("trajectory", "agent", "span")
 """Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
@@ -30,6 +29,7 @@ _WORDED = frozenset({
     "response_text", "response_parts", "messages", "response_mask",
 })  # fmt: skip
 """Fields of a call, as an instance of ``Span`` has them, for which it has a row in ``turns``."""
+_TRAINED = frozenset(TRAINERS)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -138,7 +138,7 @@ class Rollout:
     @cached
     def tool_calls(self) -> int:
         """Calls of tools; a tool's own method below the agent's call of it is the same call."""
-        return len(tool_calls(self.trajectory))
+        return len(own_calls(self.trajectory.spans, "tool"))
 
     @cached
     def failed(self) -> Span | None:
@@ -185,11 +185,7 @@ class Rollout:
     @cached
     def worded(self) -> list[Call]:
         """The calls that have tokens, texts, messages or a mask."""
-        return [
-            call for call in self.spans
-            if not _WORDED.isdisjoint(fields := vars(call.span))
-            and any(fields.get(name) is not None for name in _WORDED)
-        ]  # fmt: skip
+        return [call for call in self.spans if _has(call, _WORDED)]
 
     @cached
     def followed(self) -> frozenset[str]:
@@ -215,31 +211,37 @@ class Rollout:
     def joined_ids(self) -> bytes:
         """The tokens of the turns, one after the other: the response of the first, then what each prompt adds, and its
         response. Empty where some are not known."""
-        parts: list[bytes | None] = []
-        for call in self.turns:
-            parts += [call.span.packed_prompt, call.span.packed_response]
-        known = [part for part in parts[1:] if part is not None]
-        return b"".join(known) if len(known) == len(parts) - 1 else b""
+        spans = [call.span for call in self.turns]
+        return b"".join(_all_known(part for span in spans for part in (span.packed_prompt, span.packed_response)))
 
     @cached
     def joined_text(self) -> str:
         """The same as text."""
-        parts: list[str | None] = []
-        for call in self.turns:
-            parts += [call.span.new_prompt_text, call.span.response_text]
-        known = [part for part in parts[1:] if part is not None]
-        return "".join(known) if len(known) == len(parts) - 1 else ""
+        spans = [call.span for call in self.turns]
+        return "".join(_all_known(part for span in spans for part in (span.new_prompt_text, span.response_text)))
 
     @property
     def computed(self) -> list[Call]:
         """The calls for whose tokens the trainer's values were recorded."""
-        return [call for call in self.spans if any(vars(call.span).get(name) is not None for name in TRAINERS)]
+        return [call for call in self.spans if _has(call, _TRAINED)]
 
     def known(self) -> Iterator[Known]:
         """Its facts."""
         yield from (Known(self, name, value) for name, value in self.facts.items())
         if self.profile is not None and self.profile.found:
             yield Known(self, GROUP_FINDINGS, msgspec.to_builtins(self.profile.found))
+
+
+def _all_known(parts: Iterable[Any]) -> list[Any]:
+    """All but the first of ``parts``; none where some are not known."""
+    rest = [*parts][1:]
+    return [] if None in rest else rest
+
+
+def _has(call: Call, names: frozenset[str]) -> bool:
+    """One of these fields has a value."""
+    fields = vars(call.span)
+    return not names.isdisjoint(fields) and any(fields.get(name) is not None for name in names)
 
 
 class Call:

@@ -31,6 +31,7 @@ COLUMNS = (
     *ID, "group_id", "step", "status", "profile", "validate", "uid", "data_source", "reward", "facts",
     "start_ns", "end_ns", "attempt", "rollout_n", "error", "complete", *PARTS,
 )  # fmt: skip
+"""``PARTS`` come last."""
 
 
 def steps(
@@ -109,7 +110,7 @@ def _records(rows: Sequence[Any], reader: Reader, settings: Settings, watch: Wat
 
 def _record(row: Any, known: Profile) -> Record:
     facts = mapping(row.facts)
-    times = {name: value for name in PARTS if (value := getattr(row, name)) is not None}
+    times = {name: value for name, value in zip(PARTS, row[-len(PARTS) :], strict=True) if value is not None}
     return Record(
         row.trace_id, row.group_id, row.step, row.status, known, bool(row.validate), row.uid, row.data_source,
         row.reward, facts, times, row.start_ns, row.end_ns, row.attempt or 1, row.rollout_n, row.error, row.run_id,

@@ -34,7 +34,7 @@ MANY, FEW = 32, 2
 """Small files of a table that are made one; at the end of a run."""
 FULL = 64 << 20
 """Bytes of a file that is left as it is."""
-SMALL = 2 << 20, FULL
+SMALL = 1 << 20, FULL
 """Files below so many bytes are made one; so each row is written about three times."""
 LATEST = 8
 """Commits whose files are left as they are while the run goes on: they may hold what is given once more."""

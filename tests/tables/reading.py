@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from autotrace.tables.arrow import arrow_schema, from_rows
 from autotrace.tables.commits import FILE, FOLDER, Snapshot, snapshot
-from autotrace.tables.rebuild import rebuilt
+from autotrace.tables.rebuild import Row, rebuilt, rows_of
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
 from autotrace.trajectory.model import Trajectory
@@ -21,6 +21,11 @@ def tables(trajectories: Iterable[Trajectory]) -> dict[str, pa.Table]:
     """The tables of ``trajectories``, by name."""
     rollouts = [Rollout(one) for one in trajectories]
     return {name: from_rows(table.columns, table.rows(rollouts)) for name, table in OF_TRAJECTORIES.items()}
+
+
+def in_rows(trajectories: Iterable[Trajectory]) -> dict[str, Iterable[Row]]:
+    """Their rows, as trajectories are made of."""
+    return {name: rows_of(made) for name, made in tables(trajectories).items()}
 
 
 def committed(folder: Path) -> Snapshot:
@@ -53,7 +58,7 @@ def rows(folder: Path, name: str = "trajectories") -> list[dict[str, Any]]:
 
 def trajectories(folder: Path) -> dict[str, Trajectory]:
     """All of them; none may be there twice."""
-    made = rebuilt({name: table(folder, name) for name in OF_TRAJECTORIES})
+    made = rebuilt({name: rows_of(table(folder, name)) for name in OF_TRAJECTORIES})
     by_id = {one.trace_id: one for one in made}
     assert len(by_id) == len(made), "a trajectory is there twice"
     return by_id

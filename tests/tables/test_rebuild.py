@@ -62,12 +62,14 @@ def plain(value: Any) -> Any:
 
 def check(*trajectories: Trajectory) -> None:
     """They come out of the tables as they went in."""
-    made = rebuilt(reading.tables(trajectories))
+    made = rebuilt(reading.in_rows(trajectories))
     assert len(made) == len(trajectories)
     for before, after in zip(trajectories, made, strict=True):
         for name, value in fields(before).items():
             assert fields(after)[name] == value, name
-    again = rebuilt(reading.tables(made))
+    in_lists = {name: table.to_pylist() for name, table in reading.tables(trajectories).items()}
+    assert [fields(one) for one in rebuilt(in_lists)] == [fields(one) for one in made], "without pyarrow"
+    again = rebuilt(reading.in_rows(made))
     assert [fields(one) for one in again] == [fields(one) for one in made]
 
 
@@ -125,7 +127,7 @@ def test_a_thousand_turns() -> None:
         calls.append((before, ids(f"{number} ")))
         before = before + ids(f"{number} go on. ")
     made = filled(calls)
-    (after,) = rebuilt(reading.tables([made]))
+    (after,) = rebuilt(reading.in_rows([made]))
     first, last = made.llm_spans[-1], after.llm_spans[-1]
     assert (last.prompt_ids, last.prompt_text) == (first.prompt_ids, first.prompt_text)
 

@@ -9,7 +9,7 @@ from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step
-from autotrace.trajectory.jsonable import integer, number
+from autotrace.trajectory.jsonable import number
 
 PARAMETERS = {
     "temperature": 1.0, "top_p": 1.0, "top_k": -1.0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
@@ -74,23 +74,15 @@ def _same(name: str, one: float, other: float) -> bool:
     return abs(one - other) < 1e-6
 
 
-def versions(record: Record) -> list[int]:
-    """Of the weights that answered."""
-    told = [turn.weights for turn in record.profile.turns if turn.weights is not None]
-    bounds = (integer(record.facts.get(name)) for name in ("min_global_steps", "max_global_steps"))
-    return sorted({*told, *(bound for bound in bounds if bound is not None)})
-
-
-def behind(record: Record, step: Step, known: list[int]) -> int | None:
-    """Steps between its weights (``known``: ``versions``) and those that the step of its training began with; None: it
-    is not known."""
-    at = record.trained_in_step or step.number
+def behind(record: Record, step: Step) -> int | None:
+    """Steps between its weights and those that the step of its training began with; None: it is not known."""
+    at, known = record.trained_in_step or step.number, record.versions
     return None if at is None or at < 0 or not known else max(0, at - 1 - known[-1])
 
 
 def weights(step: Step, history: History) -> Iterator[Hit]:
     """Versions within a trajectory, behind the step, and over the steps."""
-    answered = [(record, known) for record in step.training if (known := versions(record))]
+    answered = [(record, known) for record in step.training if (known := record.versions)]
     for record, known in answered:
         if known[-1] - known[0] >= SPREAD or (len(known) > 1 and step.is_sync):
             others = (n for n, turn in enumerate(record.profile.turns, 1) if turn.weights not in (None, known[0]))
@@ -99,7 +91,7 @@ def weights(step: Step, history: History) -> Iterator[Hit]:
         return
     allowed = 0 if step.is_sync else step.settings.max_off_policy_threshold
     for record, known in answered:
-        late = behind(record, step, known) or 0
+        late = behind(record, step) or 0
         if allowed is not None and known[-1] > 0 and late > allowed:
             yield Hit("AT-WEIGHTS-STALE", record, None, None, f"{late} steps behind", f"{late} steps")
     yield from _stuck(step, history, answered)

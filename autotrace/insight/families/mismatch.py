@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from autotrace.insight.families.engine import behind, versions
+from autotrace.insight.families.engine import behind
 from autotrace.insight.finding import Code
 from autotrace.insight.records import History, Hit, Record, Step
 from autotrace.trajectory.chains import path
@@ -78,7 +78,8 @@ def _means(rows: Sequence[_Row]) -> list[float]:
 
 
 def _row(record: Record) -> _Row | None:
-    facts = record.members("token_facts")
+    if not (facts := record.members("token_facts")):
+        return None
     names = ("mismatch_mean", "probs_diff_mean", "k3_mean", "log_ratio_mean")
     mean, diff, k3, log_ratio = (number(facts.get(name)) for name in names)
     tokens = integer(facts.get("tokens")) or 0
@@ -89,8 +90,7 @@ def _row(record: Record) -> _Row | None:
 
 def _is_stale(record: Record, step: Step) -> bool:
     """Older weights answered, or several: then the two differ on purpose. One who waits for rollouts has no such."""
-    known = versions(record)
-    return not step.is_sync and (len(known) > 1 or bool(behind(record, step, known)))
+    return not step.is_sync and (len(record.versions) > 1 or bool(behind(record, step)))
 
 
 def _direction(signed: float, size: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -179,12 +179,18 @@ _TRUTH = re.compile(
 
 def gamed(step: Step, history: History) -> Iterator[Hit]:
     """Rows that are paid for their form alone."""
-    if not any(_FORM.search(str(name)) for name in _names(step.training)):
+    names = {name for record in step.training for name in record.members("reward_extra_info")}
+    of_form = [name for name in names if _FORM.search(str(name))]
+    of_truth = [name for name in names if name not in of_form and _TRUTH.search(str(name))]
+    if not of_form or not of_truth:
         return
     rows = [
-        (record, *parts, length)
+        (record, form, truth, length)
         for record in step.training
-        if (parts := _parts(record)) is not None and (length := _tokens(record)) is not None
+        if finite(record.score) is not None
+        and (form := _most(record, of_form)) is not None
+        and (truth := _most(record, of_truth)) is not None
+        and (length := _tokens(record)) is not None
     ]
     best = max((form for _, form, _, _ in rows), default=0.0)
     right = [length for _, _, truth, length in rows if truth > 0]
@@ -207,23 +213,10 @@ def gamed(step: Step, history: History) -> Iterator[Hit]:
         yield Hit("AT-FORMAT-GAMED", record, len(record.profile.turns) or None, note=note)
 
 
-def _names(records: list[Record]) -> set[object]:
-    """Of the parts of their rewards."""
-    return {name for record in records for name in record.members("reward_extra_info")}
-
-
-def _parts(record: Record) -> tuple[float, float] | None:
-    """What was paid for the form and for the truth; None: the reward has no such parts."""
-    extra = record.members("reward_extra_info")
-    if finite(record.score) is None:
-        return None
-    form = [value for name, part in extra.items() if _FORM.search(str(name)) and (value := finite(part)) is not None]
-    truth = [value for name, part in extra.items() if _is_truth(name) and (value := finite(part)) is not None]
-    return (max(form), max(truth)) if form and truth else None
-
-
-def _is_truth(name: object) -> bool:
-    return _TRUTH.search(str(name)) is not None and _FORM.search(str(name)) is None
+def _most(record: Record, names: Iterable[object]) -> float | None:
+    """The largest of these parts of its reward; None: it has none of them."""
+    parts = map(finite, map(record.members("reward_extra_info").get, names))
+    return max((part for part in parts if part is not None), default=None)
 
 
 def _tokens(record: Record) -> int | None:

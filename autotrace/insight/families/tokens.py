@@ -33,6 +33,8 @@ CODES = (
 def retokenised(evidence: Evidence) -> Iterator[Mark]:
     """Turns whose prompt leaves the turn before. Of an agent that returns several samples, each may begin so."""
     marks, tree = [], tree_of(evidence.trajectory)
+    if not tree.changed:
+        return
     for number in sorted(tree.changed):
         call, before = evidence.turns[number - 1], evidence.turns[tree.before[number] - 1]
         prompt, asked = packed_ids(call.span.prompt_ids), packed_ids(before.span.prompt_ids)

@@ -37,7 +37,7 @@ def read(span: Span) -> None:
     """Fill ``messages``, token counts, ``model`` and ``finish_reason`` of an LLM call from its arguments and result."""
     if any(map(_is_omitted, span.inputs.values())):
         span.inputs = {name: value for name, value in span.inputs.items() if not _is_omitted(value)}
-    if not span.inputs:
+    if span.inputs.keys().isdisjoint(_GIVEN_AS) and not _alone(span.inputs):
         return
     answer = _answer(span.output)
     name, messages = _given(span.inputs, answer is not None or _broken_off(span.output) is not None)

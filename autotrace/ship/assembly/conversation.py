@@ -247,6 +247,8 @@ class Conversation:
         outer.prompt_text = text = before.text(before.prompt)
         known = self._prompts[text] if text in self._prompts else self._redactor.signs(text)
         redacted = self._redact(known, outer, "prompt_text", "prompt_ids")
+        cleaned = outer.prompt_text
+        vars(first)["_prompt_text"].make = lambda: cleaned  # which is looked through for credentials once
         returned, joined = outer.response_ids, None
         response = returned or []
         if returned is None:

@@ -91,18 +91,16 @@ class Loader:
     def look(self, row: TraceRow, *, final: bool) -> Look | None:
         """The same for a look at it that changes nothing. ``row``: its line as it is now."""
         trace_id = row.trace_id
-        extent, offsets_of = self._state.places(trace_id)
-        assembled = self._assembled(trace_id, offsets_of, final)
+        assembled = self._assembled(trace_id, self._state.offsets_of(trace_id), final)
         if assembled is None:
             return None
-        self.recent.put(trace_id, extent, assembled)
+        self.recent.put(trace_id, assembled)
         records = assembled.bytes if assembled.lasting else None
         return Look(self._described(trace_id, assembled, row), assembled.digests, records)
 
     def _taken(self, trace_id: str, final: bool) -> Assembled | None:
         """As it was when it was looked at, if no more of it was read since."""
-        extent, offsets_of = self._state.places(trace_id)
-        return self.recent.take(trace_id, extent) or self._assembled(trace_id, offsets_of, final)
+        return self.recent.take(trace_id) or self._assembled(trace_id, self._state.offsets_of(trace_id), final)
 
     def _assembled(self, trace_id: str, offsets_of: OffsetsOf, final: bool) -> Assembled | None:
         before = None

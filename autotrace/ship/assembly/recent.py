@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from autotrace.spool.reader import Located
 from autotrace.trajectory.model import Span, Trajectory
@@ -97,7 +97,6 @@ class Assembled(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    mark: Any
     assembled: Assembled
     size: int
     put_at: float
@@ -127,8 +126,8 @@ class Recent:
         room = max(0, self._limit - self._bytes) // self._usual
         return None if not room and time.monotonic() - self._asked_at > SOON else room
 
-    def put(self, trace_id: str, mark: Any, assembled: Assembled) -> None:
-        """Keep it, if there is room. ``mark``: what it was made of."""
+    def put(self, trace_id: str, assembled: Assembled) -> None:
+        """Keep it, if there is room, until it is taken, or dropped because more of it was read."""
         self.drop(trace_id)
         if not self._limit or not assembled.lasting:
             return
@@ -137,14 +136,14 @@ class Recent:
         if self._bytes >= self._limit:
             self._make_room()
         if self._bytes < self._limit:
-            self._entries[trace_id] = _Entry(mark, assembled, size, time.monotonic())
+            self._entries[trace_id] = _Entry(assembled, size, time.monotonic())
             self._bytes += size
 
-    def take(self, trace_id: str, mark: Any) -> Assembled | None:
-        """What was made of ``mark``, once."""
+    def take(self, trace_id: str) -> Assembled | None:
+        """What was put, once."""
         self._asked_at = time.monotonic()
         entry = self.drop(trace_id)
-        return None if entry is None or entry.mark != mark else entry.assembled
+        return None if entry is None else entry.assembled
 
     def drop(self, trace_id: str) -> _Entry | None:
         """Nobody will come for it."""

@@ -85,6 +85,7 @@ class Traces:
             if self._woken(trace_id):
                 trace = self.reopen(row)
             else:
+                self._loader.recent.drop(trace_id)
                 overfull = self._overfull.pop(trace_id, None)
                 trace = self.open[trace_id] = OpenTrace(row)
                 if overfull is not None:

@@ -224,18 +224,12 @@ class State:
             ((trace_id, segment, offsets.tobytes()) for (trace_id, segment), offsets in offsets_of.items()),
         )
 
-    def places(self, trace_id: str) -> tuple[tuple[int, int], OffsetsOf]:
-        """Something that changes whenever more records of a trace are read, and where its records lie."""
-        by_segment: dict[int, set[int]] = {}
-        count = last = 0
-        for row in self.db.execute("SELECT rowid, segment, offsets FROM places WHERE trace_id = ?", (trace_id,)):
-            count, last = count + 1, max(last, row[0])
-            by_segment.setdefault(row[1], set()).update(array("q", row[2]))
-        return (count, last), {segment: sorted(offsets) for segment, offsets in by_segment.items()}
-
     def offsets_of(self, trace_id: str) -> OffsetsOf:
         """Where the records of a trace lie."""
-        return self.places(trace_id)[1]
+        by_segment: dict[int, set[int]] = {}
+        for segment, offsets in self.db.execute("SELECT segment, offsets FROM places WHERE trace_id = ?", (trace_id,)):
+            by_segment.setdefault(segment, set()).update(array("q", offsets))
+        return {segment: sorted(offsets) for segment, offsets in by_segment.items()}
 
     # -- groups --------------------------------------------------------------------------------------------------------
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.run.info import RunInfo
 from autotrace.ship.assembly import recent
 from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.assembly.recent import Assembled, Recent
+from autotrace.ship.delivery.outbox import Outbox
+from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
@@ -22,27 +25,41 @@ def assembled(tokens: int = 1000, lasting: bool = True) -> Assembled:
     return Assembled([span], [], [], [], lasting, 2 * tokens)
 
 
-def test_it_is_handed_over_once_and_only_if_it_was_made_of_the_same() -> None:
+def test_it_is_handed_over_once() -> None:
     kept, one = Recent(1 << 20), assembled()
-    kept.put("a", "mark", one)
-    assert kept.take("a", "mark") is one and kept.take("a", "mark") is None
-    kept.put("a", "mark", one)
-    assert kept.take("a", "other mark") is None and kept.take("a", "mark") is None
-    kept.put("a", "mark", assembled(lasting=False))
-    assert kept.take("a", "mark") is None
+    kept.put("a", one)
+    assert kept.take("a") is one and kept.take("a") is None
+    kept.put("a", assembled(lasting=False))
+    assert kept.take("a") is None
+
+
+def test_what_grows_after_it_was_looked_at_is_assembled_again(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    process, state, trace = Process(run), State.of_run(run), os.urandom(16)
+    info = RunInfo.read(run)
+    indexer = Indexer(state, run, info, [Outbox(state, info)], ahead=8 << 20)
+    root = process.open(trace, "trajectory")
+    process.close(trace, root)
+    indexer.round()
+    assert indexer.settle(over=True) == 1
+    process.close(trace, process.open(trace, "tool", root))
+    indexer.round()
+    grown = indexer.loader.load(trace.hex())
+    assert grown is not None and [span.role for span in grown.spans] == ["trajectory", "tool"]
+    state.close()
 
 
 def test_room_is_as_many_as_fit_and_what_nobody_came_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     kept, size = Recent(1 << 20), assembled().size
     for number in range(100):
-        kept.put(str(number), "mark", assembled())
+        kept.put(str(number), assembled())
     assert kept.room() == 0
-    held = [number for number in range(100) if kept.take(str(number), "mark") is not None]
+    held = [number for number in range(100) if kept.take(str(number)) is not None]
     assert held == list(range(len(held))) and abs(len(held) * size - (1 << 20)) <= size
     room = kept.room()
     assert room is not None and 0 < room <= len(held)
     for number in range(100):
-        kept.put(str(number), "mark", assembled())
+        kept.put(str(number), assembled())
     monkeypatch.setattr(recent, "SOON", -1.0)
     assert kept.room()
     assert Recent(0).room() is None
@@ -55,28 +72,28 @@ def test_what_nobody_comes_for_holds_nothing_up_for_ever(monkeypatch: pytest.Mon
 
     kept = Recent(1 << 20)  # what is left is less than another one takes, and more than nothing
     while kept.room():
-        kept.put(str(kept.room()), "mark", assembled(8_000))
+        kept.put(str(kept.room()), assembled(8_000))
     assert room_at_last(kept)
     kept = Recent(1 << 20)
     for name in ("large", "larger"):  # than all that may be kept
-        kept.put(name, "mark", assembled(400_000))
-        kept.take(name, "mark")
+        kept.put(name, assembled(400_000))
+        kept.take(name)
     assert kept.room() == 1
-    kept.put("large", "mark", assembled(400_000))
+    kept.put("large", assembled(400_000))
     assert room_at_last(kept)
 
 
 def test_what_nobody_will_come_for_makes_room_at_once() -> None:
     kept = Recent(1 << 20)
     for number in range(100):
-        kept.put(str(number), "mark", assembled())
+        kept.put(str(number), assembled())
     assert kept.room() == 0
     kept.drop("0")
     kept.drop("1")
-    assert kept.room() and kept.take("0", "mark") is None
+    assert kept.room() and kept.take("0") is None
     for number in range(100):
         kept.drop(str(number))
-    assert kept.take("2", "mark") is None and (kept.room() or 0) > 10
+    assert kept.take("2") is None and (kept.room() or 0) > 10
 
 
 def test_arguments_and_results_take_room_too(tmp_path: Path) -> None:
