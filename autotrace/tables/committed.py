@@ -180,9 +180,12 @@ class Committed(Source):
         last = "" if name == "facts" else " QUALIFY version = max(version) OVER (PARTITION BY trace_id)"
         sql = f"SELECT {listed} FROM {read(paths)} WHERE {where}{last}"
         found = self._database.sql(sql, params={"ids": list(trace_ids)})
-        if len(trace_ids) == 1:  # pyarrow takes longer to import than one trajectory takes to be read
-            return [dict(zip((column.name for column in columns), row, strict=True)) for row in found.fetchall()]
-        return rows_of(found.to_arrow_table())
+        if len(trace_ids) > 1:
+            return rows_of(found.to_arrow_table())
+        rows = found.fetchall()  # pyarrow takes longer to import than one trajectory takes to be read
+        if name in ("turns", "tokens") and any(type(value) is list and None in value for row in rows for value in row):
+            raise Gone(f"{self.folder} was not written by autotrace: a list of numbers in {name} lacks one")
+        return [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""

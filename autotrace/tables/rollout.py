@@ -3,7 +3,7 @@ computed once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from json import dumps, loads
 from typing import Any
@@ -138,7 +138,7 @@ class Rollout:
     @cached
     def tool_calls(self) -> int:
         """Calls of tools; a tool's own method below the agent's call of it is the same call."""
-        return len(own_calls(self.trajectory.spans, "tool"))
+        return len({span.span_id for span in own_calls(self.trajectory.spans, "tool")})
 
     @cached
     def failed(self) -> Span | None:
@@ -211,14 +211,16 @@ class Rollout:
     def joined_ids(self) -> bytes:
         """The tokens of the turns, one after the other: the response of the first, then what each prompt adds, and its
         response. Empty where some are not known."""
-        spans = [call.span for call in self.turns]
-        return b"".join(_all_known(part for span in spans for part in (span.packed_prompt, span.packed_response)))
+        return b"".join(self._joined("packed_prompt", "packed_response"))
 
     @cached
     def joined_text(self) -> str:
         """The same as text."""
-        spans = [call.span for call in self.turns]
-        return "".join(_all_known(part for span in spans for part in (span.new_prompt_text, span.response_text)))
+        return "".join(self._joined("new_prompt_text", "response_text"))
+
+    def _joined(self, *fields: str) -> list[Any]:
+        parts = [getattr(call.span, field) for call in self.turns for field in fields][1:]
+        return [] if None in parts else parts
 
     @property
     def computed(self) -> list[Call]:
@@ -230,12 +232,6 @@ class Rollout:
         yield from (Known(self, name, value) for name, value in self.facts.items())
         if self.profile is not None and self.profile.found:
             yield Known(self, GROUP_FINDINGS, msgspec.to_builtins(self.profile.found))
-
-
-def _all_known(parts: Iterable[Any]) -> list[Any]:
-    """All but the first of ``parts``; none where some are not known."""
-    rest = [*parts][1:]
-    return [] if None in rest else rest
 
 
 def _has(call: Call, names: frozenset[str]) -> bool:

@@ -89,8 +89,7 @@ def _by_step(reader: Reader, counts: Mapping[int | None, int]) -> Iterator[tuple
 
 def _settings(reader: Reader) -> Settings:
     """As they were reported; of a run of which only its tables are there, as they stand in these."""
-    binds = reader.run.binds()
-    if binds:
+    if binds := reader.run.binds():
         return Settings.of(binds)
     rows = reader.rows("trajectories", ("settings",), "settings IS NOT NULL")
     return Settings.decode(next((text for (text,) in rows), None))
@@ -121,6 +120,5 @@ def _with_texts(records: list[Record], reader: Reader, settings: Settings, most:
     """Compare what rewards judged with what rollouts said, in at most ``most`` of them."""
     judged = [record for record in records if record.profile.judged and not record.has("AT-REWARD-MISMATCHED")]
     for one, trajectory in reader.each(judged[:: max(1, -(-len(judged) // most))]):
-        marks = [] if trajectory is None else list(misread(Evidence(trajectory, settings)))
-        if marks:
+        if trajectory is not None and (marks := list(misread(Evidence(trajectory, settings)))):
             one.profile = msgspec.structs.replace(one.profile, marks=[*one.profile.marks, *marks])

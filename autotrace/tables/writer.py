@@ -31,11 +31,11 @@ from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS
 from autotrace.trajectory.model import Trajectory
 
 MANY, FEW = 32, 2
-"""Small files of a table that are made one; at the end of a run."""
+"""Files of one of ``SIZES`` that are made one; at the end of a run, or where they are a full one."""
 FULL = 64 << 20
 """Bytes of a file that is left as it is."""
-SMALL = 1 << 20, FULL
-"""Files below so many bytes are made one; so each row is written about three times."""
+SIZES = (0, 1 << 20), (1 << 20, FULL)
+"""From and below so many bytes: each row is written about three times. At the end of a run the first alone counts."""
 LATEST = 8
 """Commits whose files are left as they are while the run goes on: they may hold what is given once more."""
 
@@ -44,21 +44,17 @@ def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
     """A table and the files to make one of it."""
     recent = [*islice((commit for commit in reversed(found.commits) if not commit.removes), LATEST)]
     for table, by_path in found.files.items():
-        latest = {f"{table}/{commit.files[table].name}" for commit in recent if table in commit.files}
-        for limit in _limits(found, table) if everything else SMALL:
+        latest = set() if everything else {f"{table}/{of.files[table].name}" for of in recent if table in of.files}
+        leaving = found.superseded or found.form(table) != TABLES[table].form  # rows that do not count, other columns
+        for least, most in ((0, FULL),) if everything and leaving else SIZES[: 1 if everything else 2]:
             taken, size = list[str](), 0
             for path, file in by_path.items():
-                if file.bytes < limit and size < FULL and (everything or path not in latest):
+                if least <= file.bytes < most and size < FULL and path not in latest:
                     taken.append(path)
                     size += file.bytes
-            if len(taken) >= (FEW if everything else MANY):
+            if len(taken) >= (FEW if everything or size >= FULL else MANY):
                 return table, taken
     return None
-
-
-def _limits(found: Snapshot, table: str) -> Sequence[int]:
-    """At the end of a run: all files where rows have to leave that do not count, or columns differ."""
-    return SMALL[1:] if found.superseded or found.form(table) != TABLES[table].form else SMALL[:1]
 
 
 def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from autotrace.insight.diagnose import Diagnosis
-from autotrace.insight.families import tools
+from autotrace.insight.families import rewards, tools
 from autotrace.insight.records import Record
 from autotrace.insight.step_lines import line
 from autotrace.insight.words import amount, worst
+from autotrace.trajectory.jsonable import finite
 from tests.insight.made import SECOND, Mark, ToolUse, Turn, diagnose, record, step
 
 TWO = [Turn(100, 10, "stop", 2, 0, 0, 1), Turn(200, 10, "stop", 2, 110, 104, 1)]
@@ -249,6 +250,15 @@ def test_answers_that_are_paid_for_their_form() -> None:
     assert gamed not in codes(rows(6, form="answer_format", right="answer_format")), "no part is for the truth"
     (finding,) = (one for one in diagnose([step(rows(6))]) if one.code == gamed)
     assert finding.trajectories == 6 and "6 of 40 rows (7% to 29%)" in finding.places[0].note
+
+
+def test_parts_of_rewards_that_each_have_a_name_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(rewards, "finite", lambda value: asked.append(value) or finite(value))
+    codes([
+        record(n, reward=1.0, facts={"reward_extra_info": {f"format_{n}": 1.0, f"right_{n}": 1.0}}) for n in range(300)
+    ])  # fmt: skip
+    assert 0 < len(asked) < 10 * 300
 
 
 def test_rows_of_a_trained_step_that_were_left_out() -> None:

@@ -8,17 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
 from autotrace.insight.profile import Mark, Profile, codes, decode, encode
 from autotrace.run import files
 from autotrace.tables import writer
-from autotrace.tables.commits import FILE, FOLDER, Added, Commit, folded, snapshot
+from autotrace.tables.commits import FILE, FOLDER, Added, Commit, Snapshot, folded, snapshot
 from autotrace.tables.committed import Committed
+from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
 from autotrace.tables.schema import TABLES
-from autotrace.tables.writer import Tables
+from autotrace.tables.writer import Tables, to_merge
 from autotrace.trajectory.model import Trajectory
 from tests.sinks.rollouts import group, trajectory
 from tests.tables.reading import committed, rows, table, trajectories
@@ -54,6 +56,20 @@ def test_log_probabilities_are_sorted_by_the_places_of_their_bytes(tmp_path: Pat
     group = parquet.ParquetFile(path).metadata.row_group(0)
     columns = {group.column(n).path_in_schema: group.column(n).encodings for n in range(group.num_columns)}
     assert "BYTE_STREAM_SPLIT" in columns["rollout_log_probs.list.element"]
+
+
+@pytest.mark.parametrize("column", ["response_ids", "new_prompt_ids", "rollout_log_probs"])
+def test_a_list_of_a_stranger_that_lacks_a_number(tmp_path: Path, column: str) -> None:
+    one = made()
+    Tables(tmp_path, RUN).write([one])
+    (path,) = (tmp_path / "tables" / "turns").glob("*.parquet")
+    rows = parquet.read_table(path)
+    place = rows.schema.get_field_index(column)
+    lists = [values and [None, *values[1:]] for values in rows[column].to_pylist()]
+    kind = rows.schema.field(place)
+    parquet.write_table(rows.set_column(place, kind, pa.array(lists, kind.type)), path)
+    with pytest.raises(Gone, match="was not written by autotrace"):
+        Committed(tmp_path).load(one.trace_id)
 
 
 # -- versions and facts ------------------------------------------------------------------------------------------------
@@ -229,6 +245,32 @@ def test_many_small_files_become_one_and_readers_of_the_old_ones_go_on(
     assert len(set(tmp_path.rglob("*.parquet"))) == sum(map(len, after.files.values()))
 
 
+@pytest.mark.parametrize("size", [20 << 10, 600 << 10, 1_100 << 10, 2_500 << 10, 40 << 20])
+def test_files_stay_few_however_much_a_commit_writes(size: int) -> None:
+    found, again, form = Snapshot(), 0, TABLES["turns"].form
+
+    def commit(name: str, size: int, removes: list[str]) -> None:
+        found.add(Commit(found.batch + 1, 0, {"turns": Added(name, 1, size, form)}, removes))
+
+    def merged(everything: bool) -> int:
+        chosen = to_merge(found, everything)
+        if chosen is None:
+            return 0
+        size = sum(found.files["turns"][path].bytes for path in chosen[1])
+        commit(f"{found.batch + 1:06}.c.parquet", size, chosen[1])
+        return size
+
+    for number in range(1, 1_001):
+        commit(f"{found.batch + 1:06}.parquet", size, [])
+        again += merged(False)
+        full = number * size / writer.FULL
+        assert len(found.files["turns"]) <= full + 2 * writer.MANY + writer.LATEST
+    assert again <= 4 * 1_000 * size, "a row is written about three times"
+    while merged(True):
+        pass
+    assert sum(file.bytes < 1 << 20 for file in found.files["turns"].values()) <= 1
+
+
 def test_who_asks_while_the_files_are_made_one_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables(tmp_path, RUN)
     tables.write([made(sample=0)])
@@ -267,7 +309,7 @@ def test_rows_that_do_not_count_leave_with_a_compaction(tmp_path: Path) -> None:
 def test_large_files_stay_as_they_are_unless_their_columns_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "SMALL", (1, writer.FULL))
+    monkeypatch.setattr(writer, "SIZES", ((0, 1), (1, writer.FULL)))
     for sample in range(3):
         Tables(tmp_path, RUN).write([made(sample=sample)])
     compacted(tmp_path)

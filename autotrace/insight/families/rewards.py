@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Set
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -180,8 +180,8 @@ _TRUTH = re.compile(
 def gamed(step: Step, history: History) -> Iterator[Hit]:
     """Rows that are paid for their form alone."""
     names = {name for record in step.training for name in record.members("reward_extra_info")}
-    of_form = [name for name in names if _FORM.search(str(name))]
-    of_truth = [name for name in names if name not in of_form and _TRUTH.search(str(name))]
+    of_form = {name for name in names if _FORM.search(str(name))}
+    of_truth = {name for name in names - of_form if _TRUTH.search(str(name))}
     if not of_form or not of_truth:
         return
     rows = [
@@ -213,10 +213,10 @@ def gamed(step: Step, history: History) -> Iterator[Hit]:
         yield Hit("AT-FORMAT-GAMED", record, len(record.profile.turns) or None, note=note)
 
 
-def _most(record: Record, names: Iterable[object]) -> float | None:
+def _most(record: Record, names: Set[object]) -> float | None:
     """The largest of these parts of its reward; None: it has none of them."""
-    parts = map(finite, map(record.members("reward_extra_info").get, names))
-    return max((part for part in parts if part is not None), default=None)
+    parts = record.members("reward_extra_info").items()
+    return max((value for name, part in parts if name in names and (value := finite(part)) is not None), default=None)
 
 
 def _tokens(record: Record) -> int | None:

@@ -247,8 +247,9 @@ class Conversation:
         outer.prompt_text = text = before.text(before.prompt)
         known = self._prompts[text] if text in self._prompts else self._redactor.signs(text)
         redacted = self._redact(known, outer, "prompt_text", "prompt_ids")
-        cleaned = outer.prompt_text
-        vars(first)["_prompt_text"].make = lambda: cleaned  # which is looked through for credentials once
+        prompt, cleaned = vars(first).get("_prompt_text"), outer.prompt_text
+        if isinstance(prompt, Deferred):
+            prompt.make = lambda: cleaned  # which is looked through for credentials once
         returned, joined = outer.response_ids, None
         response = returned or []
         if returned is None:

@@ -94,9 +94,9 @@ class Loader:
         assembled = self._assembled(trace_id, self._state.offsets_of(trace_id), final)
         if assembled is None:
             return None
+        trajectory = self._described(trace_id, assembled, row)
         self.recent.put(trace_id, assembled)
-        records = assembled.bytes if assembled.lasting else None
-        return Look(self._described(trace_id, assembled, row), assembled.digests, records)
+        return Look(trajectory, assembled.digests, assembled.bytes if assembled.lasting else None)
 
     def _taken(self, trace_id: str, final: bool) -> Assembled | None:
         """As it was when it was looked at, if no more of it was read since."""

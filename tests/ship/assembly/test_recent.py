@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,6 +43,24 @@ def test_what_grows_after_it_was_looked_at_is_assembled_again(tmp_path: Path) ->
     process.close(trace, root)
     indexer.round()
     assert indexer.settle(over=True) == 1
+    process.close(trace, process.open(trace, "tool", root))
+    indexer.round()
+    grown = indexer.loader.load(trace.hex())
+    assert grown is not None and [span.role for span in grown.spans] == ["trajectory", "tool"]
+    state.close()
+
+
+def test_what_could_not_be_looked_at_is_not_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = new_run(tmp_path)
+    process, state, trace = Process(run), State.of_run(run), os.urandom(16)
+    info = RunInfo.read(run)
+    indexer = Indexer(state, run, info, [Outbox(state, info)], ahead=8 << 20)
+    root = process.open(trace, "trajectory")
+    process.close(trace, root)
+    indexer.round()
+    with monkeypatch.context() as context:
+        context.setattr(Loader, "_described", Mock(side_effect=OSError("the file system fails")))
+        indexer.settle(over=True)
     process.close(trace, process.open(trace, "tool", root))
     indexer.round()
     grown = indexer.loader.load(trace.hex())
