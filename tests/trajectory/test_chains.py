@@ -50,7 +50,7 @@ def histories(draw: st.DrawFn) -> tuple[list[tuple[list[int], list[int]]], list[
 def test_paths_are_recovered_from_what_is_recorded(made: tuple[list[tuple[list[int], list[int]]], list[int]]) -> None:
     calls, befores = made
     one = assembled(recorded(calls))
-    (stored,) = rebuilt(reading.tables([one]))
+    (stored,) = rebuilt(reading.in_rows([one]))
     agent = span("agent", None)
     bare = trajectory(agent, *(llm(agent.span_id, 2 * n, *call) for n, call in enumerate(calls, 1)))
     for each in (one, stored, bare):  # the last one: nothing says which prompt goes on from which

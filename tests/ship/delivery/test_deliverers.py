@@ -265,15 +265,15 @@ def test_a_backend_that_takes_one_caller_gets_one(tmp_path: Path, monkeypatch: p
 
 def test_nothing_is_started_before_there_is_something_to_do(tmp_path: Path) -> None:
     run = new_run(tmp_path, main_pid=os.getpid(), shippers=2)
-    process = Process(run)
+    process, others = Process(run), children(os.getpid())
     shipper = Shipper(run)
     shipper.step()
-    assert not children(os.getpid())
+    assert children(os.getpid()) == others
     trajectory(process)
     process.exit()
-    until(lambda: shipper.step() and children(os.getpid()))
+    until(lambda: shipper.step() and children(os.getpid()) != others)
     shipper.close()
-    assert not children(os.getpid())
+    assert children(os.getpid()) == others
 
 
 @pytest.fixture
