@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -34,7 +35,12 @@ def test_it_is_handed_over_once() -> None:
     assert kept.take("a") is None
 
 
-def test_what_grows_after_it_was_looked_at_is_assembled_again(tmp_path: Path) -> None:
+Begun = tuple[Indexer, Process, bytes, int]
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Iterator[Begun]:
+    """The indexer of a run that has read a whole trajectory, the process that wrote it, its id and its root."""
     run = new_run(tmp_path)
     process, state, trace = Process(run), State.of_run(run), os.urandom(16)
     info = RunInfo.read(run)
@@ -42,22 +48,21 @@ def test_what_grows_after_it_was_looked_at_is_assembled_again(tmp_path: Path) ->
     root = process.open(trace, "trajectory")
     process.close(trace, root)
     indexer.round()
+    yield indexer, process, trace, root
+    state.close()
+
+
+def test_what_grows_after_it_was_looked_at_is_assembled_again(begun: Begun) -> None:
+    indexer, process, trace, root = begun
     assert indexer.settle(over=True) == 1
     process.close(trace, process.open(trace, "tool", root))
     indexer.round()
     grown = indexer.loader.load(trace.hex())
     assert grown is not None and [span.role for span in grown.spans] == ["trajectory", "tool"]
-    state.close()
 
 
-def test_what_could_not_be_looked_at_is_not_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = new_run(tmp_path)
-    process, state, trace = Process(run), State.of_run(run), os.urandom(16)
-    info = RunInfo.read(run)
-    indexer = Indexer(state, run, info, [Outbox(state, info)], ahead=8 << 20)
-    root = process.open(trace, "trajectory")
-    process.close(trace, root)
-    indexer.round()
+def test_what_could_not_be_looked_at_is_not_handed_over(begun: Begun, monkeypatch: pytest.MonkeyPatch) -> None:
+    indexer, process, trace, root = begun
     with monkeypatch.context() as context:
         context.setattr(Loader, "_described", Mock(side_effect=OSError("the file system fails")))
         indexer.settle(over=True)
@@ -65,7 +70,6 @@ def test_what_could_not_be_looked_at_is_not_handed_over(tmp_path: Path, monkeypa
     indexer.round()
     grown = indexer.loader.load(trace.hex())
     assert grown is not None and [span.role for span in grown.spans] == ["trajectory", "tool"]
-    state.close()
 
 
 def test_room_is_as_many_as_fit_and_what_nobody_came_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
