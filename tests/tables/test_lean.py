@@ -6,10 +6,13 @@ import importlib
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from autotrace.tables.lean import absent
+from autotrace.tables.writer import Tables
+from tests.sinks.rollouts import trajectory
 from tests.waiting import DEADLINE
 
 
@@ -34,6 +37,17 @@ def test_a_module_is_absent_for_one_thread_and_for_a_time(monkeypatch: pytest.Mo
         with pytest.raises(ModuleNotFoundError, match="No module named 'colorsys'"):
             importlib.import_module("colorsys")
     assert names == ["colorsys"] == [importlib.import_module("colorsys").__name__]
+
+
+def test_to_read_one_trajectory_of_the_tables_needs_no_arrow(tmp_path: Path) -> None:
+    one = trajectory(1, 2, reward=1.0)
+    Tables(tmp_path, "20261128-1").write([one])
+    printed = python(
+        "import sys; from pathlib import Path; from autotrace.tables.committed import Committed\n"
+        f"one = Committed(Path({str(tmp_path)!r})).load({one.trace_id!r})\n"
+        "print(one.facts['reward'], len(one.spans), {'pyarrow', 'numpy', 'pandas'} & {*sys.modules})"
+    )
+    assert printed == f"1.0 {len(one.spans)} set()"
 
 
 def test_arrow_tables_need_no_pandas() -> None:
