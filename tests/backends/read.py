@@ -62,7 +62,7 @@ def _of_mlflow(trace: Any) -> Seen:
     (agent,) = [span for span in trace.data.spans if span.get_attribute("autotrace.role") == "agent"]
     facts: dict[str, list[Any]] = {}
     for one in trace.info.assessments:
-        if one.name == "finding":  # several codes share the name
+        if one.name == "finding" or one.feedback is None:  # several codes share the name; a reference to an issue
             continue
         facts.setdefault(one.name, []).append(one.value)
     assert all(len(values) == 1 for values in facts.values()), f"said twice: {facts}"
