@@ -89,13 +89,9 @@ def restore(state: State, run_folder: Path) -> None:
                 row.group_key = Rollout(one).group_id
                 state.put_rows([row])
                 state.db.execute("INSERT INTO removed VALUES (?)", (one.trace_id,))
-                state.db.executemany(
-                    "INSERT INTO facts (segment, offset, trace_id, name, value, at_ns) VALUES (0, ?, ?, ?, ?, 0)",
-                    (
-                        (next(offsets), one.trace_id, name, msgspec.msgpack.encode(value))
-                        for name, value in one.facts.items()
-                    ),
-                )
+                facts = {name: msgspec.msgpack.encode(value) for name, value in one.facts.items()}
+                sql = "INSERT INTO facts (segment, offset, trace_id, name, value, at_ns) VALUES (0, ?, ?, ?, ?, 0)"
+                state.db.executemany(sql, ((next(offsets), one.trace_id, *fact) for fact in facts.items()))
     tables.close()
 
 

@@ -281,13 +281,13 @@ class Views:
         names = [column.name for column in columns if column.name in _KNOWN]
         at_first = in_all.issuperset(names)  # what was known then is in the row itself
         rows = self._rows("facts", late=at_first)
-        if not rows or not names:
+        if not rows or not (names or any(column.name == "version" for column in columns)):
             return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
         later = " WHERE version > 1" if at_first else ""
-        known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in names)
+        known = "".join(f", {_KNOWN[name]} AS {name}" for name in names)
         of = NEWEST["facts"]
         facts = (
-            f"SELECT {of}, any_value(version) AS version, {known} FROM (SELECT * FROM {rows} AS one{later}"
+            f"SELECT {of}, any_value(version) AS version{known} FROM (SELECT * FROM {rows} AS one{later}"
             f" QUALIFY version = max(version) OVER (PARTITION BY {of})) GROUP BY {of}"
         )
         written = {name: f"one.{name}" if name in present else "NULL" for name in names}

@@ -38,6 +38,8 @@ def test_what_came_late_in_one_run_counts_there_alone(tmp_path: Path) -> None:
     reader = Reader([Committed(tmp_path / "one"), Committed(tmp_path / "other")])
     columns = ("run_id", "version", "advantage")
     assert [tuple(row) for row in reader.select(columns=columns)] == [("one", 2, 0.5), ("other", 1, None)]
+    alone = reader.select(columns=("run_id", "version"))
+    assert [tuple(row) for row in alone] == [("one", 2), ("other", 1)], "whatever else is asked for"
     reader.close()
     grown.spans[-1].status = "ERROR"
     one.write([grown])

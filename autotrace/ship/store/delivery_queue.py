@@ -127,7 +127,5 @@ class DeliveryQueue:
         self._remove(backend, ((trace_id, version) for trace_id, version, _ in rejected))
 
     def _remove(self, backend: str, settled: Iterable[tuple[str, int]]) -> None:
-        self._db.executemany(
-            "DELETE FROM queue WHERE backend = ? AND trace_id = ? AND version <= ?",
-            ((backend, trace_id, version) for trace_id, version in settled),
-        )
+        sql = "DELETE FROM queue WHERE backend = ? AND trace_id = ? AND version <= ?"
+        self._db.executemany(sql, ((backend, *one) for one in settled))

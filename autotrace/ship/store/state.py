@@ -212,17 +212,14 @@ class State:
 
     def put_counts(self, rows: Iterable[TraceRow]) -> None:
         """Store what further calls change of lines that are there: how many calls there are."""
-        self.db.executemany(
-            "UPDATE traces SET spans = ?, turns = ?, tool_calls = ?, late_spans = ? WHERE trace_id = ?",
-            ((row.spans, row.turns, row.tool_calls, row.late_spans, row.trace_id) for row in rows),
-        )
+        counts = ((row.spans, row.turns, row.tool_calls, row.late_spans, row.trace_id) for row in rows)
+        sql = "UPDATE traces SET spans = ?, turns = ?, tool_calls = ?, late_spans = ? WHERE trace_id = ?"
+        self.db.executemany(sql, counts)
 
     def put_offsets(self, offsets_of: Mapping[tuple[str, int], array[int]]) -> None:
         """Remember where records lie: (trace id, segment) -> offsets."""
-        self.db.executemany(
-            "INSERT INTO places VALUES (?, ?, ?)",
-            ((trace_id, segment, offsets.tobytes()) for (trace_id, segment), offsets in offsets_of.items()),
-        )
+        rows = ((*place, offsets.tobytes()) for place, offsets in offsets_of.items())
+        self.db.executemany("INSERT INTO places VALUES (?, ?, ?)", rows)
 
     def offsets_of(self, trace_id: str) -> OffsetsOf:
         """Where the records of a trace lie."""
