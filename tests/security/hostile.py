@@ -751,7 +751,7 @@ _lines(
         for one in _TWO
     ),
 )
-_lines("lines_run_ids", *(json.dumps({**_line(), "run_id": f"{n}{EVIL}"}) for n in range(2000)))
+_lines("lines_run_ids", *(json.dumps({**_line(), "run_id": f"{n}{EVIL}"}) for n in range(1000)))
 _lines(
     "lines_deep",
     *(
