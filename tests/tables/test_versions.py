@@ -36,10 +36,10 @@ def test_what_came_late_in_one_run_counts_there_alone(tmp_path: Path) -> None:
         changed.run_id = "one"
     one.write([late])
     reader = Reader([Committed(tmp_path / "one"), Committed(tmp_path / "other")])
+    alone = reader.sql("SELECT run_id, version FROM trajectories ORDER BY run_id").rows()
+    assert [tuple(row) for row in alone] == [("one", 2), ("other", 1)], "whatever else is asked for"
     columns = ("run_id", "version", "advantage")
     assert [tuple(row) for row in reader.select(columns=columns)] == [("one", 2, 0.5), ("other", 1, None)]
-    alone = reader.select(columns=("run_id", "version"))
-    assert [tuple(row) for row in alone] == [("one", 2), ("other", 1)], "whatever else is asked for"
     reader.close()
     grown.spans[-1].status = "ERROR"
     one.write([grown])
