@@ -52,6 +52,7 @@ _FACT = {
 }
 """Type of a column that is a fact -> SQL over the rows of ``facts`` of one trajectory."""
 _KNOWN = {
+    "version": "any_value(version)",
     **{column.name: _FACT[column.type].format(column.name) for column in TRAJECTORIES.columns if column.fact},
     "findings": f"any_value(json_extract_string(value, '$[*][0]')) FILTER (name = '{GROUP_FINDINGS}')",
     "facts": (
@@ -61,6 +62,7 @@ _KNOWN = {
 }
 _NEWER = "CASE WHEN late.version > one.version THEN late.{0} ELSE {1} END"
 _LATEST = {
+    "version": "greatest({1}, late.version)",
     "findings": (
         "CASE WHEN late.version > one.version AND len(late.findings) > 0"
         " THEN list_distinct(list_concat({1}, late.findings)) ELSE {1} END"
@@ -281,13 +283,13 @@ class Views:
         names = [column.name for column in columns if column.name in _KNOWN]
         at_first = in_all.issuperset(names)  # what was known then is in the row itself
         rows = self._rows("facts", late=at_first)
-        if not rows or not (names or any(column.name == "version" for column in columns)):
+        if not rows or not names:
             return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
         later = " WHERE version > 1" if at_first else ""
-        known = "".join(f", {_KNOWN[name]} AS {name}" for name in names)
+        known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in dict.fromkeys(["version", *names]))
         of = NEWEST["facts"]
         facts = (
-            f"SELECT {of}, any_value(version) AS version{known} FROM (SELECT * FROM {rows} AS one{later}"
+            f"SELECT {of}, {known} FROM (SELECT * FROM {rows} AS one{later}"
             f" QUALIFY version = max(version) OVER (PARTITION BY {of})) GROUP BY {of}"
         )
         written = {name: f"one.{name}" if name in present else "NULL" for name in names}
@@ -295,8 +297,6 @@ class Views:
         shown = ", ".join(
             _LATEST.get(column.name, _NEWER).format(column.name, written[column.name]) + f' AS "{column.name}"'
             if column.name in names
-            else 'greatest(one.version, late.version) AS "version"'
-            if column.name == "version"
             else of_file(column, present, "one.")
             for column in columns
         )
