@@ -2,7 +2,7 @@
 
 ``TREE/autotrace`` records them; the workloads are this checkout's. ``SUBJECT``: ``autotrace``, ``not sampled``, ``off``
 or ``floor``. Reads one JSON request a line (``[row, calls]``), answers each with nanoseconds of the caller's thread
-for one call. ``AUTOTRACE_BENCH_DELAY`` makes the calls of one row dearer (``row=share``): a test plants it.
+for one call; dearer than they were if ``call_rows.DELAY`` says so.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)
 
+from benchmarks.call_rows import DELAY, FLOOR, NOT_SAMPLED, OFF  # noqa: E402
 from benchmarks.workload import ITEMS, Chat, Client, TokenOutput, Tool, send  # noqa: E402
 
 sys.path[0] = sys.argv[1]
@@ -29,7 +30,6 @@ sys.path[0] = sys.argv[1]
 Function = Callable[..., Any]
 Run = Callable[[int], int]
 """Makes so many calls, and returns nanoseconds of the thread."""
-RECORDED, NOT_SAMPLED, OFF, FLOOR = "autotrace", "not sampled", "off", "floor"
 TOKENIZER_BYTES = 7_000_000
 """As in ``worker``: a process that calls models has freed a large block before."""
 _ns = time.thread_time_ns
@@ -246,7 +246,7 @@ def main() -> None:
             probe.off = True
     made["call that is off"] = made["function"]
     bytes(TOKENIZER_BYTES)
-    delayed, _, share = os.environ.get("AUTOTRACE_BENCH_DELAY", "").partition("=")
+    delayed, _, share = os.environ.get(DELAY, "").partition("=")
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
         row, number = json.loads(line)

@@ -3,8 +3,9 @@
     python benchmarks/calls.py [--against CHECKOUT] [--rows "function,llm"]
 
 A round plays each row once in every process, one process right after the other, so that all of them meet the same moods
-of a shared machine. A figure is the tenth part from below of its rounds. This tree is played by two processes: how much
-they differ is the noise, and rounds are added while it is too large to tell a tenth.
+of a shared machine. The ratio of a start is the median of its rounds' ratios: between two starts on a busy machine it
+differs by a twentieth, where the ratio of the best rounds differs by a fifth. A row is dearer only if every start says
+so; one that seems to be is started anew, up to ``MOST`` times.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +27,12 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import before, report  # noqa: E402
 from benchmarks.bench import Bench, Missing  # noqa: E402
-from benchmarks.call_rows import FLOOR, LIMIT, LIMITS, NOT_SAMPLED, OFF, RECORDED, ROWS, TELLS, dearer  # noqa: E402
+from benchmarks.call_rows import DELAY, FLOOR, NOT_SAMPLED, OFF, RECORDED, ROWS, dearer  # noqa: E402
 
 Result = dict[str, Any]
-STARTS, ROUNDS, MOST = 2, 12, 6
+STARTS, ROUNDS, MOST = 2, 24, 5
 """So many times every process is started anew (where its memory lies makes some calls dearer), for so many rounds; at
-most so many times while there is too much noise."""
+most so many times for a row that every start found too dear."""
 
 
 class Lane:
@@ -71,57 +74,54 @@ def _subject(row: str) -> str:
     return {"root, not sampled": NOT_SAMPLED, "call that is off": OFF}.get(row, RECORDED)
 
 
-class _Play:
-    """The rounds so far."""
-
-    def __init__(self, against: Path, rows: Sequence[str], environ: dict[str, str]) -> None:
-        self.rows = rows
-        self._trees = {"now": (ROOT, environ), "again": (ROOT, environ), "before": (against, {}), FLOOR: (ROOT, {})}
-        self._found: dict[str, dict[str, list[float]]] = {row: {name: [] for name in self._trees} for row in rows}
-
-    def start(self) -> None:
-        """Play ``ROUNDS`` rounds in new processes."""
-        with tempfile.TemporaryDirectory(prefix="autotrace-calls-") as folder:
-            lanes: dict[tuple[str, str], Lane] = {}
-            try:
-                for number in range(ROUNDS + 1):
-                    names = list(self._trees) if number % 2 else list(reversed(self._trees))
-                    for row in self.rows:
-                        for name in names:
-                            tree, environ = self._trees[name]
-                            which = name, FLOOR if name == FLOOR else _subject(row)
-                            if which not in lanes:
-                                lanes[which] = Lane(tree, which[1], Path(folder, str(len(lanes))), environ)
-                            ns = lanes[which].ask(row)
-                            if number:  # the first one warms up
-                                self._found[row][name].append(ns)
-            finally:
-                for lane in lanes.values():
-                    lane.close()
-
-    def measured(self) -> Result:
-        """Row -> microseconds, ratios and noise."""
-        made: Result = {}
-        for row, found in self._found.items():
-            us = {name: sorted(each)[len(each) // 10] / 1e3 for name, each in found.items()}
-            now, noise = (us["now"] + us["again"]) / 2, abs(us["now"] / us["again"] - 1)
-            made[row] = {
-                "floor_us": us[FLOOR], "before_us": us["before"], "now_us": now, "x_floor": now / us[FLOOR],
-                "x_before": now / us["before"], "noise": noise,
-            }  # fmt: skip
-        return made
+def _start(trees: dict[str, tuple[Path, dict[str, str]]], rows: Iterable[str]) -> Result:
+    """Play ``ROUNDS`` rounds in new processes: row -> name of ``trees`` -> nanoseconds of each round."""
+    found: dict[str, dict[str, list[float]]] = {row: {name: [] for name in trees} for row in rows}
+    with tempfile.TemporaryDirectory(prefix="autotrace-calls-") as folder:
+        lanes: dict[tuple[str, str], Lane] = {}
+        try:
+            for number in range(ROUNDS + 1):
+                names = list(trees) if number % 2 else list(reversed(trees))
+                for row, by_tree in found.items():
+                    for name in names:
+                        tree, environ = trees[name]
+                        which = name, FLOOR if name == FLOOR else _subject(row)
+                        if which not in lanes:
+                            lanes[which] = Lane(tree, which[1], Path(folder, str(len(lanes))), environ)
+                        ns = lanes[which].ask(row)
+                        if number:  # the first one warms up
+                            by_tree[name].append(ns)
+        finally:
+            for lane in lanes.values():
+                lane.close()
+    return found
 
 
-def played(against: Path, rows: Sequence[str] = tuple(ROWS), environ: dict[str, str] | None = None) -> Result:
-    """This tree beside ``against``. ``environ``: of this tree's processes alone. Raises ``Missing``."""
-    play = _Play(against, rows, environ or {})
-    for start in range(MOST):
-        play.start()
-        made = play.measured()
-        unclear = [
-            row for row, each in made.items() if each["noise"] > TELLS or each["x_before"] > LIMITS.get(row, LIMIT)
-        ]
-        if start + 1 >= STARTS and not unclear:
+def _figures(starts: Sequence[Result]) -> Result:
+    """Microseconds and ratios of a row."""
+    made: Result = {"starts": len(starts)}
+    for name in starts[0]:
+        made[f"{name}_us"] = statistics.median(ns for start in starts for ns in start[name]) / 1e3
+        ratios = [statistics.median(map(truediv, start["now"], start[name])) for start in starts]
+        made[f"x_{name}"], made[f"least_x_{name}"] = statistics.median(ratios), min(ratios)
+    return made
+
+
+def played(against: Path, rows: Iterable[str] = tuple(ROWS), environ: dict[str, str] | None = None) -> Result:
+    """This tree beside ``against``: row -> its figures. ``environ``: of this tree's processes alone. Raises
+    ``Missing``."""
+    undelayed = {DELAY: ""}
+    trees = {"now": (ROOT, environ or {}), "before": (against, undelayed), FLOOR: (ROOT, undelayed)}
+    found: dict[str, list[Result]] = {row: [] for row in rows}
+    made: Result = {}
+    asked: Iterable[str] = found
+    for number in range(1, MOST + 1):
+        for row, start in _start(trees, asked).items():
+            found[row].append(start)
+            made[row] = _figures(found[row])
+        if number >= STARTS:
+            asked = dearer({row: made[row] for row in asked})
+        if not asked:
             break
     return made
 
@@ -152,7 +152,7 @@ def main() -> int:
         made = played(against, rows)
     report.show_tables(report.beside(made))
     beyond = dearer(made)
-    print(*beyond, sep="\n")
+    print(*beyond.values(), sep="\n")
     return 1 if beyond else 0
 
 
