@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,16 @@ from benchmarks.subjects import NEED_WEAVE
 ROOT = Path(__file__).resolve().parent.parent
 ROUND_NS = 8_000_000
 """Time one round of one subject should take: long against the clock's resolution, short against the machine's moods."""
+
+
+CPUS: Sequence[int] = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else ()
+"""The ones this machine lends us. One of two may be half as fast as the other for a while."""
+
+
+def pin(process: subprocess.Popen[str], cpu: int) -> None:
+    """Have ``process`` run on one of ``CPUS`` (counted round), so that it can be compared with others there."""
+    if CPUS:
+        os.sched_setaffinity(process.pid, {CPUS[cpu % len(CPUS)]})
 
 
 class Missing(Exception):
@@ -114,6 +124,7 @@ class Bench:
         if name not in self._lanes and name not in self.missing:
             try:
                 self._lanes[name] = self.fresh(name)
+                pin(self._lanes[name].process, 0)
             except Missing:
                 return None
         return self._lanes.get(name)

@@ -2,10 +2,10 @@
 
     python benchmarks/calls.py [--against CHECKOUT] [--rows "function,llm"]
 
-A round plays each row once in every process, one process right after the other, so that all of them meet the same moods
-of a shared machine. The ratio of a start is the median of its rounds' ratios: between two starts on a busy machine it
-differs by a twentieth, where the ratio of the best rounds differs by a fifth. A row is dearer only if every start says
-so; one that seems to be is started anew, up to ``MOST`` times.
+A round plays each row once in every process, one process right after the other and all on one CPU, so that they meet
+the same moods of a shared machine. The ratio of a start is the median of its rounds' ratios. Beside four busy processes
+on two CPUs, this differs by a twentieth between two starts (by a third if each process takes any CPU). A row is dearer
+only if every start says so; one that seems to be is started anew, up to ``MOST`` times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import before, report  # noqa: E402
-from benchmarks.bench import Bench, Missing  # noqa: E402
+from benchmarks.bench import Bench, Missing, pin  # noqa: E402
 from benchmarks.call_rows import DELAY, FLOOR, NOT_SAMPLED, OFF, RECORDED, ROWS, dearer  # noqa: E402
 
 Result = dict[str, Any]
@@ -38,7 +38,7 @@ most so many times for a row that every start found too dear."""
 class Lane:
     """A process that plays rows: ``call_program.py``."""
 
-    def __init__(self, tree: Path, subject: str, folder: Path, environ: dict[str, str]) -> None:
+    def __init__(self, tree: Path, subject: str, folder: Path, environ: dict[str, str], cpu: int) -> None:
         (folder / "spool").mkdir(parents=True)
         self._log = folder / "log"
         with open(self._log, "wb") as stderr:
@@ -47,6 +47,7 @@ class Lane:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder,
                 env={**os.environ, **environ}, start_new_session=True,
             )  # fmt: skip
+        pin(self._process, cpu)
         self._answer()
 
     def ask(self, row: str) -> float:
@@ -74,7 +75,7 @@ def _subject(row: str) -> str:
     return {"root, not sampled": NOT_SAMPLED, "call that is off": OFF}.get(row, RECORDED)
 
 
-def _start(trees: dict[str, tuple[Path, dict[str, str]]], rows: Iterable[str]) -> Result:
+def _start(trees: dict[str, tuple[Path, dict[str, str]]], rows: Iterable[str], cpu: int) -> Result:
     """Play ``ROUNDS`` rounds in new processes: row -> name of ``trees`` -> nanoseconds of each round."""
     found: dict[str, dict[str, list[float]]] = {row: {name: [] for name in trees} for row in rows}
     with tempfile.TemporaryDirectory(prefix="autotrace-calls-") as folder:
@@ -87,7 +88,7 @@ def _start(trees: dict[str, tuple[Path, dict[str, str]]], rows: Iterable[str]) -
                         tree, environ = trees[name]
                         which = name, FLOOR if name == FLOOR else _subject(row)
                         if which not in lanes:
-                            lanes[which] = Lane(tree, which[1], Path(folder, str(len(lanes))), environ)
+                            lanes[which] = Lane(tree, which[1], Path(folder, str(len(lanes))), environ, cpu)
                         ns = lanes[which].ask(row)
                         if number:  # the first one warms up
                             by_tree[name].append(ns)
@@ -116,7 +117,7 @@ def played(against: Path, rows: Iterable[str] = tuple(ROWS), environ: dict[str, 
     made: Result = {}
     asked: Iterable[str] = found
     for number in range(1, MOST + 1):
-        for row, start in _start(trees, asked).items():
+        for row, start in _start(trees, asked, number).items():
             found[row].append(start)
             made[row] = _figures(found[row])
         if number >= STARTS:
