@@ -26,11 +26,12 @@ ROUND_NS = 8_000_000
 
 
 CPUS: Sequence[int] = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else ()
-"""The ones this machine lends us. One of two may be half as fast as the other for a while."""
+"""The CPUs that this process may use. One of two may be half as fast as the other for a while."""
 
 
 def pin(process: subprocess.Popen[str], cpu: int) -> None:
-    """Have ``process`` run on one of ``CPUS`` (counted round), so that it can be compared with others there."""
+    """Have ``process``, which has just been started, run on one of ``CPUS`` (counted round). It can be compared with
+    others there."""
     if CPUS:
         os.sched_setaffinity(process.pid, {CPUS[cpu % len(CPUS)]})
 
@@ -42,7 +43,7 @@ class Missing(Exception):
 class Lane:
     """A subject's process."""
 
-    def __init__(self, name: str, folder: Path, environ: dict[str, str], log: Path) -> None:
+    def __init__(self, name: str, folder: Path, environ: dict[str, str], log: Path, cpu: int | None) -> None:
         self.name = name
         self.folder = folder
         folder.mkdir(parents=True)
@@ -54,6 +55,8 @@ class Lane:
                 cwd=ROOT, env=os.environ | environ | {"PYTHONPATH": str(ROOT)},
                 start_new_session=True,  # no terminal: a peer that asks for a password would stop us all
             )  # fmt: skip
+        if cpu is not None:
+            pin(self.process, cpu)
         self._answer()
 
     def ask(self, measure: str, **options: Any) -> dict[str, Any]:
@@ -106,15 +109,17 @@ class Bench:
         self._weave_url = ""
         self._random = random.Random(seed)
         self._number = 0
+        self._cpu = 0
+        """Of the processes kept."""
 
-    def fresh(self, name: str, **environ: str) -> Lane:
-        """A new process for the subject ``name``. Raises ``Missing``."""
+    def fresh(self, name: str, cpu: int | None = None, **environ: str) -> Lane:
+        """A new process for the subject ``name``, pinned to ``cpu`` if one is given. Raises ``Missing``."""
         self._number += 1
         if name in NEED_WEAVE:
             environ |= self.weave_environment()
         folder = self._folder / f"{self._number}"
         try:
-            return Lane(name, folder, environ, self._folder / f"{self._number}.log")
+            return Lane(name, folder, environ, self._folder / f"{self._number}.log", cpu)
         except Missing as missing:
             self.missing[name] = str(missing)
             raise
@@ -123,8 +128,7 @@ class Bench:
         """The process of subject ``name``; None if it cannot be measured here."""
         if name not in self._lanes and name not in self.missing:
             try:
-                self._lanes[name] = self.fresh(name)
-                pin(self._lanes[name].process, 0)
+                self._lanes[name] = self.fresh(name, self._cpu)
             except Missing:
                 return None
         return self._lanes.get(name)
@@ -196,6 +200,7 @@ class Bench:
         for lane in self._lanes.values():
             lane.close()
         self._lanes.clear()
+        self._cpu += 1
 
     def close(self) -> None:
         """End everything that was started."""

@@ -259,12 +259,21 @@ class Ratio:
 
 
 def _ratio(kind: str, ours: str, peer: str, scenario: str = "small", key: str = "ns") -> Callable[[Results], float]:
-    return lambda results: _over(results, scenario, kind, ours, key) / _over(results, scenario, kind, peer, key)
+    return lambda results: _times(_over(results, scenario, kind, ours, key), _over(results, scenario, kind, peer, key))
 
 
 def _items(stream: str, call: str) -> Callable[[Results], float]:
     """What an item costs over what a call costs."""
-    return lambda results: _over(results, "small", stream, "autotrace") / _over(results, "small", call, "autotrace")
+    return lambda results: _times(
+        _over(results, "small", stream, "autotrace"), _over(results, "small", call, "autotrace")
+    )
+
+
+def _times(ours: float, peer: float) -> float:
+    """A peer that costs less than the bare call was not measured: its figure is noise."""
+    if peer <= 0:
+        raise KeyError(peer)
+    return ours / peer
 
 
 def _startup_ratio(results: Results) -> float:
@@ -298,12 +307,13 @@ TIMES = 3
 
 
 def failures(results: Results, measure: Callable[[str], Any]) -> list[str]:
-    """What CI fails on: the ratios that are beyond their limits each time. ``measure`` measures a scenario anew."""
+    """What CI fails on: rows of ``calls`` that are too dear, and ratios that are beyond their limits each time, as the
+    last time found. Scenarios that are not in ``results`` are not judged. ``measure`` measures one anew."""
     beyond = {one: said for one in RATIOS if one.scenario in results and (said := one.said(results))}
     for _ in range(TIMES - 1):
-        anew = {name: measure(name) for name in {one.scenario for one in beyond}}
+        anew = {name: measure(name) for name in dict.fromkeys(one.scenario for one in beyond)}
         beyond = {one: said for one in beyond if (said := one.said(anew))}
-    calls = list(dearer(results.get("calls", {})).values())
+    calls = dearer(results.get("calls", {}))
     if results.get("calls") == {}:
-        calls = ["calls beside the commit before: not measured"]
+        calls.append("calls beside the commit before: not measured")
     return [*calls, *beyond.values()]

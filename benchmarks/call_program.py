@@ -2,7 +2,7 @@
 
 ``TREE/autotrace`` records them; the workloads are this checkout's. ``SUBJECT``: ``autotrace``, ``not sampled``, ``off``
 or ``floor``. Reads one JSON request a line (``[row, calls]``), answers each with nanoseconds of the caller's thread
-for one call; dearer than they were if ``call_rows.DELAY`` says so.
+for one call. ``call_rows.DELAY`` adds to them.
 """
 
 from __future__ import annotations

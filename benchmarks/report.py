@@ -130,8 +130,8 @@ def delivery(rows: dict[str, dict[str, Any]]) -> Iterator[Table]:
 
 def beside(rows: dict[str, dict[str, float]]) -> Iterator[Table]:
     """Calls, beside those of the commit before and beside the floor."""
-    heads = ["", "floor, us", "before, us", "now, us", "x the floor", "x before", "the least", "starts"]
-    keys = ("floor_us", "before_us", "now_us", "x_floor", "x_before", "least_x_before", "starts")
+    heads = ["", "floor, us", "before, us", "now, us", "x the floor", "x before", "starts"]
+    keys = ("floor_us", "before_us", "now_us", "x_floor", "x_before", "starts")
     if rows:
         cells = [[NAMES[row], *(_cell(each[key]) for key in keys)] for row, each in rows.items()]
         yield Table("Calls, beside the commit before", heads, cells)

@@ -43,6 +43,12 @@ def main() -> int:
     bench.missing = dict(earlier["missing"])
     bench.speeds = list(earlier["machine"]["speeds"])
     results: Results = dict(earlier["results"])
+
+    def anew(name: str) -> Results:
+        print(f"{name}: beyond a ratio, measured again", file=sys.stderr, flush=True)
+        bench.missing.clear()  # what did not start may start now
+        return SCENARIOS[name](bench)
+
     try:
         for name in names:
             began = time.monotonic()
@@ -52,14 +58,14 @@ def main() -> int:
             if options.json:
                 whole = {"machine": about, "results": results, "missing": bench.missing}
                 options.json.write_text(json.dumps(whole, indent=1))
-        beyond = failures(results, lambda name: SCENARIOS[name](bench)) if options.short else []
+        results = {name: results[name] for name in SCENARIOS if name in results}
+        report.show(results, about, bench.missing)
+        if options.results:
+            text = report.markdown(results, about, bench.missing, "make bench", earlier is not _EMPTY)
+            (ROOT / "benchmarks" / "RESULTS.md").write_text(text)
+        beyond = failures({name: results[name] for name in names}, anew) if options.short else []
     finally:
         bench.close()
-    results = {name: results[name] for name in SCENARIOS if name in results}
-    report.show(results, about, bench.missing)
-    if options.results:
-        text = report.markdown(results, about, bench.missing, "make bench", earlier is not _EMPTY)
-        (ROOT / "benchmarks" / "RESULTS.md").write_text(text)
     for line in beyond:
         print(f"beyond its ratio: {line}", file=sys.stderr)
     return 1 if beyond else 0

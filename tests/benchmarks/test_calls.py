@@ -5,33 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.before import ROOT
-from benchmarks.budgets import TIMES, failures
+from benchmarks.budgets import RATIOS, TIMES, Ratio, _ratio, failures
 from benchmarks.call_rows import DELAY, NAMES, dearer
-from benchmarks.calls import MOST, STARTS, played
+from benchmarks.calls import MOST, played
+from benchmarks.scenarios import SHORT
 
 ROWS = ("function", "object")
 
 
 def test_what_is_dearer_than_before_is_found_and_nothing_else() -> None:
-    """Half as much again, which also a busy machine tells; ``AUTOTRACE_BENCH_DELAY=function=0.15 make bench-short``
-    fails on one that is not."""
-    made = played(ROOT, ROWS, {DELAY: "function=0.5"})
-    (said,) = dearer(made).values()
-    assert said.startswith(NAMES["function"]) and f"in each of {MOST} starts" in said
-    assert made["object"]["x_before"] < made["function"]["x_before"]
-    assert made["object"]["starts"] >= STARTS
+    """A quarter as much again, which also a busy machine tells."""
+    made = played(ROOT, ROWS, {DELAY: "function=0.25"})
+    (said,) = dearer(made)
+    assert said.startswith(NAMES["function"]) and f"(median of {MOST} starts)" in said
     assert failures({"calls": made}, _never) == [said]
 
 
 def test_a_row_may_cost_several_floors() -> None:
-    row = {"now_us": 36.0, "starts": 2, "least_x_before": 1.0, "least_x_floor": 3.6}
-    assert dearer({"llm": row}) == {}
-    assert dearer({"llm": {**row, "least_x_floor": 4.1}})["llm"].endswith("4.10 x floor or more, allowed 4 x")
-    assert dearer({"object": {**row, "least_x_floor": 9.0}}) == {}
+    row = {"now_us": 36.0, "starts": 2, "x_before": 1.0, "x_floor": 3.6}
+    assert dearer({"llm": row, "object": {**row, "x_floor": 9.0}}) == []
+    before, floor = dearer({"llm": {**row, "x_before": 1.3, "x_floor": 4.1}})
+    assert before.endswith("1.30 x before (median of 2 starts), allowed 1.1 x")
+    assert floor.endswith("4.10 x floor (median of 2 starts), allowed 4 x")
 
 
 def test_without_the_commit_before_nothing_passes() -> None:
     assert failures({"calls": {}}, _never) == ["calls beside the commit before: not measured"]
+
+
+def test_each_ratio_is_measured_in_the_short_form() -> None:
+    assert {"calls", *(ratio.scenario for ratio in RATIOS)} <= set(SHORT)
 
 
 def _never(scenario: str) -> object:
@@ -63,3 +66,11 @@ def test_a_ratio_beyond_its_limit_once_is_measured_again() -> None:
 
 def test_what_cannot_be_measured_does_not_pass() -> None:
     assert failures({"volume": {}}, lambda _: {}) == ["spool bytes / each token and text once: not measured"]
+
+
+def test_a_peer_that_costs_nothing_proves_nothing() -> None:
+    one = {"bare call": {"ns": 50.0}, "autotrace": {"ns": 900.0}}
+    ratio = Ratio("LLM call / copies", "llm", 5.0, _ratio("2k", "autotrace", "copies of the lists", "llm"))
+    for ns, said in ((49.0, "not measured"), (50.0, "not measured"), (150.0, "8.5, allowed 5")):
+        group = {**one, "copies of the lists": {"ns": ns}}
+        assert ratio.said({"llm": {"2k": group}}) == f"LLM call / copies: {said}"
