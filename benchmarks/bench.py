@@ -23,8 +23,6 @@ from benchmarks.subjects import NEED_WEAVE
 ROOT = Path(__file__).resolve().parent.parent
 ROUND_NS = 8_000_000
 """Time one round of one subject should take: long against the clock's resolution, short against the machine's moods."""
-
-
 CPUS: Sequence[int] = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else ()
 """The CPUs that this process may use. One of two may be half as fast as the other for a while."""
 

@@ -141,9 +141,13 @@ def main() -> int:
     """The table alone."""
     parser = argparse.ArgumentParser(description="What a call costs its caller.")
     parser.add_argument("--against", type=before.named, default=before.HISTORY, metavar="CHECKOUT", help=before.HELP)
-    parser.add_argument("--rows", default=",".join(ROWS).replace("root, not", "root not"), help="some of them")
+    parser.add_argument("--rows", help="some of them; all as a rule")
     options = parser.parse_args()
-    rows = [row for row in ROWS if row.replace(",", "") in options.rows.split(",")]
+    by_name = {row.replace(",", ""): row for row in ROWS}
+    names = options.rows.split(",") if options.rows else list(by_name)
+    if unknown := [name for name in names if name not in by_name]:
+        parser.error(f"there is no row {unknown[0]!r}; choose from {', '.join(by_name)}")
+    rows = [by_name[name] for name in names]
     missing: dict[str, str] = {}
     with before.checkout(options.against, missing, before.CALLS) as against:
         if against is None:

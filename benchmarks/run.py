@@ -27,7 +27,7 @@ _EMPTY: Results = {"missing": {}, "machine": {"speeds": []}, "results": {}}
 def main() -> int:
     """Exit code 1: a ratio of the short form is beyond its limit."""
     parser = argparse.ArgumentParser(description="What tracing costs, beside the peers.")
-    parser.add_argument("--short", action="store_true", help="a minute, for CI; fails on ratios")
+    parser.add_argument("--short", action="store_true", help="a few minutes, for CI; fails on ratios")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured here")
     parser.add_argument("--add", action="store_true", help="keep what FILE holds of other scenarios (a run in parts)")
     parser.add_argument("--results", action="store_true", help="write benchmarks/RESULTS.md")
