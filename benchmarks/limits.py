@@ -1,11 +1,9 @@
-"""What bounds delivery from outside: an MLflow server's own rate, and the cores that several processes use.
+"""Measure the limit of delivery that an MLflow server sets: its own rate.
 
     python benchmarks/limits.py server [--trajectories 40] [--rounds 3]
-    python benchmarks/limits.py shippers [--backend mlflow] [--trajectories 1600] [--rounds 3]
 
 ``server``: one server after the other, each fresh, gets the same requests from a client that has them ready, and from
-the shipper. ``shippers``: the same spool with one process and with two; besides the clock, what each of them spends,
-from which follows what they deliver on cores of their own.
+the shipper.
 """
 
 from __future__ import annotations
@@ -13,13 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +29,12 @@ from autotrace.run.info import RunInfo  # noqa: E402
 from autotrace.ship.readers import of_run  # noqa: E402
 from autotrace.sinks.mlflow import sink as sinks  # noqa: E402
 from autotrace.sinks.mlflow.server import ServerStore  # noqa: E402
-from benchmarks.spools import SERVERS, TURNS, Spools, spans, uri  # noqa: E402
+from benchmarks.spools import TURNS, Spools, spans  # noqa: E402
 from tests.mlflow_server import MlflowServer  # noqa: E402
 
 SPANS = spans(1)
 NEAR = 1.1
 """Times as long as the ready requests take, the shipper may."""
-FASTER = 1.7
-"""Times as much two processes deliver into MLflow's database, on cores of their own."""
-FEW = 8
-"""Trajectories of a run that tells what starting takes: each process gets some of them."""
 
 
 class Recorder(httpx.BaseTransport):
@@ -147,57 +139,6 @@ def server(options: argparse.Namespace) -> int:
     return 0 if ratio <= NEAR else 1
 
 
-def shippers(options: argparse.Namespace) -> int:
-    """The rates with one and two processes; 1 if two deliver less than ``FASTER`` times as much, a core for each."""
-    count = options.trajectories or 1_600
-    used: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
-    with tempfile.TemporaryDirectory(prefix="autotrace-limits-") as name:
-        spools = Spools(Path(name))
-        for number in range(options.rounds):
-            for processes, each in used.items():
-                folder = Path(name, f"{number}-{processes}")
-                folder.mkdir()
-                database = SERVERS[options.backend](folder) if options.backend in SERVERS else None
-                try:
-                    if database is not None:
-                        database.start()
-                    backend, where = options.backend.split()[0], uri(database, str(folder))
-                    each.append(_shipped(spools, folder, backend, where, processes, count))
-                finally:
-                    if database is not None:
-                        database.stop()
-                    shutil.rmtree(folder)
-    print(f"{options.backend}, {count} trajectories of {SPANS} spans, {options.rounds} rounds, medians")
-    total = spans(count)
-    (one, own, _), (two, serial, dealt) = (tuple(map(statistics.median, zip(*used[n], strict=True))) for n in used)
-    print(f"--shippers 1  {total / one:7.0f} spans/s, {own / total * 1e6:4.0f} us of CPU a span")
-    print(
-        f"--shippers 2  {total / two:7.0f} spans/s, {serial / total * 1e6:4.0f} us of the shipper's own, "
-        f"{dealt / total * 1e6:4.0f} us dealt out"
-    )
-    print(f"by the clock, on {os.cpu_count()} cores: {one / two:.2f} times as much")
-    gain = own / max(serial, dealt / 2)
-    print(f"on cores of their own, by what each spends: {gain:.2f} times, {'met' if gain >= FASTER else 'NOT MET'}")
-    return 0 if gain >= FASTER else 1
-
-
-def _shipped(
-    spools: Spools, folder: Path, backend: str, where: str, processes: int, count: int
-) -> tuple[float, float, float]:
-    """Seconds by the clock, of CPU of the shipper itself and of its delivery processes, without what starting takes."""
-    runs = []
-    for number, trajectories in enumerate((FEW, FEW, count)):
-        run = spools.copy(folder / f"run{number}", backend, where, trajectories, TURNS)
-        info = RunInfo.read(run)
-        info.shippers = processes
-        info.write(run)
-        runs.append(run)
-    _, fixed, used = delivered(runs)
-    assert used["delivered"] == count, used
-    wall, own, every = (used[name] - fixed[name] for name in ("wall_s", "own_cpu_s", "cpu_s"))
-    return wall, own, every - own
-
-
 def _all(values: list[float]) -> str:
     return f"({', '.join(f'{value:.0f}' for value in sorted(values))})"
 
@@ -205,13 +146,10 @@ def _all(values: list[float]) -> str:
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    commands: dict[str, Callable[[argparse.Namespace], int]] = {"server": server, "shippers": shippers}
-    parser.add_argument("what", choices=list(commands))
-    parser.add_argument("--backend", default="mlflow", help="jsonl, mlflow, mlflow postgresql, parquet")
+    parser.add_argument("what", choices=["server"])
     parser.add_argument("--trajectories", type=int)
     parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    return commands[options.what](options)
+    return server(parser.parse_args())
 
 
 if __name__ == "__main__":

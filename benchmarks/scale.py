@@ -127,7 +127,7 @@ class Node:
         return sent
 
 
-def new_run(parent: Path, backend: str, uri: str, main_pid: int, shippers: int) -> Path:
+def new_run(parent: Path, backend: str, uri: str, main_pid: int) -> Path:
     """A run folder whose collector is asked to listen."""
     run = parent / "run"
     (run / layout.SPOOL).mkdir(parents=True, mode=0o700)
@@ -135,7 +135,6 @@ def new_run(parent: Path, backend: str, uri: str, main_pid: int, shippers: int) 
     RunInfo(
         run_id="run", created="2026-01-01T00:00:00+00:00", command=["scale"], host=os.uname().nodename,
         main_pid=main_pid, backends=[backend], tracking_uri=uri or None, project="scale", drain_timeout=PATIENCE,
-        shippers=shippers,
     ).write(run)  # fmt: skip
     (run / layout.LISTEN).write_text("127.0.0.1")
     return run
@@ -221,7 +220,7 @@ def play(run: Path, where: dict[str, str], pid: int, options: argparse.Namespace
         "seconds": seconds, "rollouts": rollouts, "spans": rollouts * spans, "mb": (size + rest) / 1e6,
         "spans_per_s": (size / (size + rest)) * rollouts * spans / seconds, "mb_per_s": size / 1e6 / seconds,
         "requests_per_s": requests / seconds, "connections": len(nodes), "generator_behind_s": behind,
-        "lag_s": lag_of(status), "to_deliver": status.get("pending"), "shippers": status.get("shippers"),
+        "lag_s": lag_of(status), "to_deliver": status.get("pending"),
         "requests": requests, "refused": sum(node.refused for node in nodes),
         "collector_cores": used / seconds, "generator_cores": generator / seconds,
         "other_cores": max(0.0, everything - generator - used) / seconds, "cores": os.cpu_count(),
@@ -247,7 +246,7 @@ def _published(run: Path, shipper: subprocess.Popen[bytes]) -> dict[str, str]:
 def receive(options: argparse.Namespace) -> dict[str, Any]:
     """Only the receiver, in a thread of this process: what receiving takes."""
     with tempfile.TemporaryDirectory(prefix="autotrace-scale-") as name:
-        run = new_run(Path(name), options.backend, "", 0, 0)
+        run = new_run(Path(name), options.backend, "", 0)
         receiver = Receiver(run, "127.0.0.1")
         where = {"url": f"http://127.0.0.1:{receiver.url.rsplit(':', 1)[1]}", "token": receiver.token}
         before = time.process_time() - time.thread_time()
@@ -270,7 +269,7 @@ def main(words: list[str] | None = None) -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="autotrace-scale-") as name:
         first = subprocess.Popen(["sleep", str(options.seconds + 3600)])
-        run = new_run(Path(name), options.backend, options.tracking_uri, first.pid, options.shippers)
+        run = new_run(Path(name), options.backend, options.tracking_uri, first.pid)
         shipper = subprocess.Popen([sys.executable, "-m", "autotrace.ship", str(run)], cwd=ROOT)
         try:
             result = play(run, _published(run, shipper), shipper.pid, options)
@@ -322,7 +321,6 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--backend", default="jsonl")
     parser.add_argument("--tracking-uri", default="")
-    parser.add_argument("--shippers", type=int, default=0)
     parser.add_argument("--every", type=float, default=10.0, help="seconds between two lines")
     parser.add_argument("--receive-only", action="store_true", help="nothing is delivered: CPU of the receiver alone")
     parser.add_argument("--json", help="write the result there")

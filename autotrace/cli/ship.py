@@ -31,12 +31,10 @@ from autotrace.tables.place import is_url
               help="Copy the run's tables there: a folder or s3://bucket/folder; adds --backend parquet.")  # fmt: skip
 @click.option("--tokenizer", type=option_types.checked(option_types.tokenizer), metavar="NAME",
               help="Decode token ids with this tokenizer from now on: a folder, or a name on the hub.")  # fmt: skip
-@click.option("--shippers", type=option_types.checked(option_types.processes), metavar="N",
-              help="Processes that deliver; default: as the run was started with.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Also deliver what the keep-rules of the run left out.")
 def ship(
     run: str, backends: tuple[str, ...], tracking_uri: str | None, tables: str | None, tokenizer: str | None,
-    everything: bool, shippers: int | None,
+    everything: bool,
 ) -> None:  # fmt: skip
     """Deliver what the run DIR left on disk, and wait for it. Exit code 1 if something is still left."""
     if is_url(run):
@@ -50,7 +48,7 @@ def ship(
 
         with terminal.counting("delivered") as count:
             shown = None if count is None else lambda status: count(*_delivered(status))
-            status = deliver(folder, once=True, everything=everything, shippers=shippers or 0, progress=shown)
+            status = deliver(folder, once=True, everything=everything, progress=shown)
     except run_setup.RunSetupError as error:
         raise terminal.fail(error) from None
     except (OSError, msgspec.MsgspecError, sqlite3.Error, BackendError) as error:

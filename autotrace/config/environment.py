@@ -59,8 +59,8 @@ RUN_OWNER = "AUTOTRACE_RUN_OWNER"
 """Number of the user that the file system calls the owner of the run folder: with NFS it may be another than ours."""
 
 OWN_RUN = "AUTOTRACE_OWN_RUN"
-"""Absolute path of the run folder whose shipper this process is, or one of its delivery processes: it may load what the
-run loaded. Whoever else reads a run reads what a stranger may have written. Empty: a person delivers it by hand."""
+"""Absolute path of the run folder whose shipper this process is: the shipper may load what the run loaded. Any other
+process that reads a run reads what a stranger may have written. Empty: a person delivers the run by hand."""
 
 REDACT_PATTERNS = "AUTOTRACE_REDACT_PATTERNS"
 """``--redact-patterns``. Who reads a run that was recorded with it names it too: a folder's own patterns do not run."""
@@ -99,7 +99,7 @@ OF_A_RUN = (
 
 
 def is_own(run_folder: str | os.PathLike[str]) -> bool:
-    """This process is the run's own shipper, or one of its delivery processes (``OWN_RUN``)."""
+    """Whether this process is the run's own shipper (``OWN_RUN``)."""
     return os.environ.get(OWN_RUN) == os.path.abspath(run_folder)
 
 

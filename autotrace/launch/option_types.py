@@ -20,7 +20,6 @@ import click
 from autotrace.config import environment as env
 from autotrace.config.written import KeepRules, located
 
-MOST_PROCESSES = 64
 TRUE, FALSE = env.ON, ("", *env.OFF)
 
 
@@ -93,7 +92,6 @@ share = _number(float, 0, 1, "a number between 0 and 1")
 seconds = _number(float, 0, _FINITE, "a number of seconds; write for example 60, or 0 not to wait")
 count = _number(_whole, 0, _FINITE, "a whole number (0, 1, 2, ...)")
 positive = _number(_whole, 1, _FINITE, "a whole number above 0; write for example 10")
-processes = _number(_whole, 1, MOST_PROCESSES, f"a number of processes; write 1 to {MOST_PROCESSES}, for example 2")
 
 
 def flag(text: str) -> bool:

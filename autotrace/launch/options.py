@@ -134,8 +134,6 @@ SETTINGS = (
             goes=DELIVERY, type=types.keep, metavar="RULE,..."),
     Setting("--step-budget", "Deliver at most this much per training step and backend.",
             goes=DELIVERY, type=parse_bytes, metavar="SIZE"),
-    Setting("--shippers", "Processes that deliver; default: the shipper alone.",
-            goes=DELIVERY, type=types.processes, metavar="N"),
     Setting("--alert", "Address (https://...) that gets one JSON or Slack message about each finding.",
             type=types.address, metavar="URL"),
     Setting("--alert-on", "Only about these findings, and once a step; default: all, once a run.",

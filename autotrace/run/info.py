@@ -58,9 +58,6 @@ class RunInfo(msgspec.Struct):
     tokenizers: dict[str, str] = {}
     """Folders that were named, here or in the plan -> their copies below ``blobs``."""
 
-    shippers: Annotated[int, msgspec.Meta(ge=0, le=64)] = 0
-    """Processes that deliver; 0 and 1: the shipper alone."""
-
     def write(self, run_folder: str | Path) -> None:
         """Write ``run.json`` atomically."""
         files.replace(Path(run_folder, layout.RUN_JSON), msgspec.json.format(msgspec.json.encode(self), indent=2))

@@ -120,8 +120,6 @@ class Status(msgspec.Struct):
     """Of them, not read by the shipper yet."""
     read_bytes: int = 0
     """Read so far, also in segments that were removed since."""
-    shippers: int = 1
-    """Processes that deliver."""
     backends: dict[str, BackendStatus] = {}
     targets: list[TargetStatus] = []
     found: Found = Found()

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from autotrace.run.info import RunInfo, plan_of
+from autotrace.run.info import plan_of
 from autotrace.run.status import BackendStatus, Status
 
 _log = logging.getLogger("autotrace.ship")
@@ -52,8 +52,7 @@ class Sample(NamedTuple):
 class Pace:
     """Of one run: ``look`` is called with each new status and completes it."""
 
-    def __init__(self, info: RunInfo, run_folder: Path) -> None:
-        self._info = info
+    def __init__(self, run_folder: Path) -> None:
         self._run_folder = run_folder
         self._spool_limit = plan_of(run_folder).settings.spool_limit
         self._samples: dict[str, deque[Sample]] = {}
@@ -98,18 +97,9 @@ class Pace:
         return (
             f"{backend.name} does not keep up: the run makes {rate_in:.3g} traces a second, {backend.name} takes "
             f"{rate_out:.3g}, {rate_in - rate_out:.3g} a second wait in the run folder (the run does not){full}; what "
-            f"helps: {self._faster(backend, status.shippers)}a part of the run (--sample-rate "
-            f"{max(0.01, rate_out / rate_in):.2f}, --keep), or another backend (--backend)"
+            f"helps: a part of the run (--sample-rate {max(0.01, rate_out / rate_in):.2f}, --keep), or another backend "
+            "(--backend)"
         )
-
-    def _faster(self, backend: BackendStatus, shippers: int) -> str:
-        """How the backend itself would take more, where there is a way."""
-        place = backend.place or self._info.tracking_uri or ""
-        if backend.name == "mlflow" and place.startswith("http"):
-            return "to write into the server's database (--tracking-uri postgresql://...), "
-        if self._info.step_budget is None and not place.startswith("sqlite"):  # one SQLite file has one writer
-            return f"more delivery processes (--shippers {max(2, 2 * shippers)}), "
-        return ""
 
     def _room(self, status: Status) -> float:
         """Bytes that may still be written."""

@@ -18,8 +18,8 @@ from autotrace.run import files, layout
 
 
 def begin(run_folder: Path) -> None:
-    """What the shipper and its delivery processes do first: nothing of theirs is traced, and what a terminal sends to
-    all of its processes does not end them."""
+    """Prepare this process to be a shipper: nothing here is traced, and a signal that a terminal sends to all of its
+    processes does not end the shipper."""
     os.environ[env.AUTOTRACE] = "0"
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)

@@ -17,7 +17,6 @@ from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Found, Status, TargetStatus
 from autotrace.ship.delivery.courier import Courier
-from autotrace.ship.delivery.deliverers import Remote
 from autotrace.ship.delivery.packing import OVER_BUDGET
 from autotrace.ship.delivery.reporting import has_all_steps
 from autotrace.ship.pace import Pace
@@ -106,9 +105,8 @@ class StatusFile:
         verdict: str,
         info: RunInfo,
         notes: Iterable[str],
-        couriers: Iterable[Courier | Remote],
+        couriers: Iterable[Courier],
         progress: Callable[[Status], None] | None,
-        shippers: int = 1,
         found: Callable[[], Found] = Found,
     ) -> Status:
         """Write the status with what the ``couriers`` say and what was ``found``; ``progress`` gets it, and gets it
@@ -120,9 +118,8 @@ class StatusFile:
             return latest
         self._written = now
         status = self.latest = status_of(self._state, info, self._run_folder, verdict)
-        status.shippers = shippers
         status.found = found()
-        for courier in sorted(couriers, key=lambda one: one.state == "blocked"):  # the worst of a backend's is the last
+        for courier in couriers:
             if courier.state != "ok":
                 if (backend := status.backends.get(courier.name)) is not None:
                     backend.state, backend.error = courier.state, courier.error

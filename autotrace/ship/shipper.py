@@ -49,10 +49,7 @@ LAST_TRIES = 600.0
 class Shipper:
     """One run's shipper. ``step`` does everything there is to do now and returns the state."""
 
-    def __init__(
-        self, run_folder: str | Path, *, once: bool = False, everything: bool = False, shippers: int = 0
-    ) -> None:
-        """``shippers``: processes that deliver; 0: as the run was started with."""
+    def __init__(self, run_folder: str | Path, *, once: bool = False, everything: bool = False) -> None:
         self.run_folder = Path(run_folder)
         self.info = RunInfo.read(self.run_folder)
         self.once = once
@@ -75,7 +72,7 @@ class Shipper:
         self._retention = Retention(self._state, self.run_folder, self._indexer.has_news)
         self._delivery = Delivery(
             self._state, self.run_folder, self.info, self._outbox, self._indexer.loader, tables,
-            processes=shippers or self.info.shippers or 1, unlimited=everything,
+            unlimited=everything,
         )  # fmt: skip
         self._listening = Listening(self.run_folder)
         self._unusable_choice = ""
@@ -84,7 +81,7 @@ class Shipper:
         self._asked_at: float | None = None
         """When the first process was first seen to wait for delivery."""
         self._main = MainProcess(self.info.main_pid, self.info.host)
-        self._status = StatusFile(self._state, self.run_folder, Pace(self.info, self.run_folder))
+        self._status = StatusFile(self._state, self.run_folder, Pace(self.run_folder))
         with self._state:
             if everything:  # also what the keep-rules left in the run folder
                 self._state.db.execute("UPDATE traces SET kept = ? WHERE complete = 1", (ALL,))
@@ -235,9 +232,7 @@ class Shipper:
         """Write ``status.json``, about once a second and whenever the state changes."""
         notes = [*self._delivery.notes(), *filter(None, [self._unusable_choice])]
         notes += [*self._listening.notes(), *self._live.notes, *self._alerts.notes]
-        return self._status.write(
-            state, self.info, notes, self._delivery, progress, self._delivery.processes, self._found
-        )
+        return self._status.write(state, self.info, notes, self._delivery, progress, self._found)
 
     def _found(self) -> Found:
         return msgspec.structs.replace(self._live.found(), ended_run=self._alerts.stopped_by)
@@ -255,12 +250,10 @@ def ship(
     *,
     once: bool,
     everything: bool = False,
-    shippers: int = 0,
     progress: Callable[[Status], None] | None = None,
 ) -> Status:
     """Run the shipper of ``run_folder`` here. ``once``: deliver what is left and return; else until the run is over.
-    ``everything``: also what the keep-rules left in the spool. ``shippers``: processes that deliver; 0: as the run was
-    started with.
+    ``everything``: also what the keep-rules left in the spool.
 
     When another shipper of this run is at work, its status is returned. Raises ``OSError``, ``msgspec.DecodeError`` or
     ``sqlite3.Error`` when the folder cannot be used.
@@ -268,7 +261,7 @@ def ship(
     with ShipperLock(run_folder) as lock:
         if not lock.held:
             return Status.read(run_folder)
-        shipper = Shipper(run_folder, once=once, everything=everything, shippers=shippers)
+        shipper = Shipper(run_folder, once=once, everything=everything)
         try:
             if once:
                 return shipper.deliver_all(progress)

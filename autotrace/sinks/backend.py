@@ -62,10 +62,6 @@ class Backend(ABC):
     """Name of the report (``spool.records.Bind``) that links traces to the run of the trainer's own logger: what was
     delivered before it is delivered once more, with the link."""
 
-    parallel: ClassVar[bool] = False
-    """Whether several processes may deliver trajectories of one run to it at the same time, each its own (no
-    trajectory goes to two): with ``--shippers N`` there are N sinks. False: one of the processes delivers all."""
-
     from_tables: ClassVar[bool] = False
     """Its sink takes what it needs from the tables of the run folder: it is given no trajectories, and called once they
     are there."""

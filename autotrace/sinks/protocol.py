@@ -1,7 +1,6 @@
 """What a backend must be able to do: the sink, and the errors it raises. ``Delivered`` is what a sink may remember.
 
-A sink is called by the shipper alone, from one thread at a time; with ``--shippers N`` there are N of them in N
-processes, if the backend's descriptor allows that (``Backend.parallel``). Two promises make delivery safe:
+A sink is called by the shipper alone, from one thread at a time. Two promises make delivery safe:
 
 - ``deliver`` returns only when the backend has acknowledged every trajectory: what is not acknowledged stays on disk
   and is delivered again.

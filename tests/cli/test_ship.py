@@ -73,12 +73,3 @@ def test_a_directory_store_is_refused_with_the_remedy(call: Call, run: Path) -> 
 def test_an_unknown_backend(call: Call, run: Path) -> None:
     found = call("ship", run, "--backend", "jaeger")
     assert (found.exit_code, "there is no backend 'jaeger'" in found.output) == (2, True)
-
-
-def test_an_option_that_a_run_does_not_allow_is_not_dropped_in_silence(call: Call, runs: Path) -> None:
-    folder = new_run(runs, step_budget=100_000)
-    process = Process(folder)
-    trajectory(process)
-    process.exit()
-    found = call("ship", folder, "--shippers", "2")
-    assert found.exit_code == 0 and "so the shipper delivers alone" in found.output

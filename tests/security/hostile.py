@@ -435,7 +435,7 @@ def _run_json(name: str, **given: Any) -> None:
 
 _run_json("run_keep", keep=[f"random={EVIL}", EVIL, "random=1e999"])
 _run_json("run_types", keep=7, command="x", backends={}, run_id=[])
-_run_json("run_numbers", drain_timeout=1e308, main_pid=1 << 62, step_budget=-(1 << 62), shippers=1 << 40)
+_run_json("run_numbers", drain_timeout=1e308, main_pid=1 << 62, step_budget=-(1 << 62))
 _run_json("run_backends", backends=[EVIL, "nonsense", "../x"], origins={"backends": EVIL})
 _run_json("run_tokenizers", tokenizer="/etc", tokenizers={"/etc": "../../../../etc", "x": EVIL})
 

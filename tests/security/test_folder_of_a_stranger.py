@@ -116,7 +116,7 @@ def test_no_module_of_the_current_directory_is_imported(tmp_path: Path, elsewher
     for name in SHADOWED:
         (elsewhere / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})\n")
     reads = [words for words in reading(run) if words[0] in ("ls", "show", "sql")]
-    for words in [*reads, ["ship", str(run), "--backend", "jsonl", "--shippers", "2"]]:
+    for words in [*reads, ["ship", str(run), "--backend", "jsonl"]]:
         called(words, elsewhere)
         assert not ran.exists(), (words, ran.read_text())
 

@@ -11,7 +11,6 @@ import pytest
 
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import layout
-from autotrace.run.info import RunInfo
 from autotrace.run.status import BackendStatus, Status
 from autotrace.ship.pace import Pace, duration, warnings
 from tests.ship.spools import new_run
@@ -22,7 +21,7 @@ def watched(
     state: str = "ok", place: str | None = None, name: str = "mlflow", whole: str = "running",
 ) -> Status:  # fmt: skip
     """The status after so many seconds at these rates a second; ``spool``, ``unread``: bytes a second."""
-    pace = Pace(RunInfo.read(run), run)
+    pace = Pace(run)
     status = Status(whole, run.name)
     for second in range(seconds + 1):
         delivered, read = int(taken * second), int((made - (unread / 1e6)) * second)
@@ -45,20 +44,8 @@ def test_within_a_minute_it_is_said_with_both_rates(tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING, "autotrace.ship"):
         (text,) = warnings(watched(run, made=27.0, taken=6.0, place="http://mlflow:5000"))
     assert "the run makes 27 traces a second, mlflow takes 6, 21 a second wait" in text
-    assert "the server's database" in text and "--keep" in text and "--sample-rate 0.22" in text
+    assert "--sample-rate 0.22" in text and "--keep" in text and "--backend" in text
     assert [record.getMessage() for record in caplog.records].count(text) <= 1 and len(caplog.records) == 1
-
-
-def test_the_option_that_helps_is_that_of_the_backend(tmp_path: Path) -> None:
-    run = new_run(tmp_path, backends=["weave"])
-    (text,) = warnings(watched(run, made=27.0, taken=6.0, name="weave", place="https://wandb.ai/a/b"))
-    assert "--shippers 2" in text and "database" not in text
-    (text,) = warnings(watched(run, made=27.0, taken=6.0, place="sqlite:////data/mlflow.db"))
-    assert "--shippers" not in text  # one file, one writer
-    budget = new_run(tmp_path, "budget", backends=["weave"], step_budget=1000)
-    assert "--shippers" not in warnings(watched(budget, made=27.0, taken=6.0, name="weave"))[0]
-    for text in warnings(watched(budget, made=27.0, taken=6.0, name="weave")):
-        assert "--sample-rate 0.22" in text and "--keep" in text and "--backend" in text
 
 
 def test_when_the_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +77,7 @@ def test_what_keeps_up_or_has_another_reason_is_not_said(tmp_path: Path) -> None
 
 def told(run: Path, made: Callable[[int], int], taken: Callable[[int], int], seconds: int = 180) -> list[int]:
     """The seconds at which a run is said not to be kept up with, of which so much was made and taken by each second."""
-    pace, said = Pace(RunInfo.read(run), run), []
+    pace, said = Pace(run), []
     for second in range(seconds + 1):
         status = Status("running", run.name, traces=made(second))
         pending = made(second) - taken(second)

@@ -1,5 +1,4 @@
-"""Delivers to one backend: how much to send at once, and how long to wait after what went wrong. And all couriers of a
-process: they are given what waits in the delivery queue, and what came of it is stored."""
+"""Delivers to one backend: decides how much to send at once, and how long to wait after a failure."""
 
 from __future__ import annotations
 
@@ -9,18 +8,10 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
-from pathlib import Path
 from typing import Any
 
-from autotrace.run.info import RunInfo
-from autotrace.ship.assembly.about_run import binds_of
-from autotrace.ship.assembly.decoding import Decoder
-from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.delivery.carrier import Carrier, Problem, Receipt, Wanted
-from autotrace.ship.delivery.packing import Packer
-from autotrace.ship.store.delivery_queue import TABLES, WHOLE, DeliveryQueue, Share
-from autotrace.ship.store.state import Memory, State
-from autotrace.sinks import registry
+from autotrace.ship.store.delivery_queue import DeliveryQueue
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -40,14 +31,11 @@ AT_ONCE = 4_000
 
 
 class Courier:
-    """Delivers ``share`` of what backend ``name`` is to get, through ``carrier``."""
+    """Delivers the trajectories that are queued for backend ``name``, through ``carrier``."""
 
-    def __init__(
-        self, name: str, carrier: Carrier, share: Share = WHOLE, *, gather: float = 0.0, after: str = ""
-    ) -> None:
+    def __init__(self, name: str, carrier: Carrier, *, gather: float = 0.0, after: str = "") -> None:
         """``gather``: as in ``Backend``. ``after``: as in ``DeliveryQueue.next``."""
         self.name = name
-        self.share = share
         self.after = after
         self.state = "ok"
         """ok | waiting | blocked"""
@@ -86,7 +74,7 @@ class Courier:
         """What to send now. ``coming``: there will be more to deliver, for which a few may wait."""
         if not self.upcoming or (self._gather and len(self.upcoming) < self.batch):
             under_way = {trace_id for wanted, _ in self._running for trace_id, _ in wanted}
-            found = queue.next(self.name, AT_ONCE, self.share, under_way, self.after)
+            found = queue.next(self.name, AT_ONCE, under_way, self.after)
             self.upcoming = deque(trace_id for trace_id, _ in found)
         if coming and self._gather and self.waits(len(self.upcoming)):
             return ()
@@ -144,80 +132,3 @@ class Courier:
         receipts = list(iter(self.receipt, None))
         self._carrier.close(idle=not self._running)
         return receipts
-
-
-class Couriers:
-    """The couriers of one process. Several processes may deliver what waits in one queue, each a share of it."""
-
-    def __init__(
-        self, state: State, run_folder: Path, info: RunInfo, loader: Loader, step_budget: int | None = None
-    ) -> None:
-        """``step_budget``: as in ``Packer``."""
-        self.own: list[Courier] = []
-        """Those of this process."""
-        self.decoder = Decoder(run_folder, much=True)
-        self._state = state
-        self._run_folder = run_folder
-        self._info = info
-        self._queue = DeliveryQueue(state)
-        self._packer = Packer(state, loader, self.decoder, step_budget)
-        self._bound = 0
-        """So many of the reports about the run were handed on."""
-
-    def to(self, name: str, share: Share) -> Courier:
-        """One that delivers to a backend. Raises ``registry.BackendError``."""
-        backend = registry.usable(name)
-        sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
-        carrier = Carrier(sink, self._packer, backend.from_tables)
-        return Courier(name, carrier, share, gather=backend.gather, after=TABLES if backend.from_tables else "")
-
-    @property
-    def busy(self) -> bool:
-        """A parcel is on its way."""
-        return any(courier.busy for courier in self.own)
-
-    def deliver(self, sending: bool, coming: bool = False) -> bool:
-        """Store what came of earlier parcels and, if ``sending``, hand over new ones; True when something moved.
-        ``coming``: there will be more to deliver."""
-        self._hand_on_binds()
-        moved = False
-        for courier in self.own:
-            while (receipt := courier.receipt()) is not None:
-                self._store(courier, receipt)
-                moved = moved or receipt.moved
-            while sending and self._ready(courier) and (wanted := courier.next(self._queue, coming)):
-                self._hand_on_binds()  # after looking: what was reported before a trajectory is handed on before it
-                courier.send(wanted)
-                moved = True
-        return moved
-
-    def _ready(self, courier: Courier) -> bool:
-        """It may be given more. The tables wait a little for backends that are at work."""
-        others = courier.name == TABLES and any(one.busy and one.state == "ok" for one in self.own[1:])
-        return courier.ready() and not (others and self._packer.ahead)
-
-    def _hand_on_binds(self) -> None:
-        """Pass what was reported about the run since the last time to the backends and the decoder."""
-        for name, value in binds_of(self._state, self._bound):
-            self._bound += 1
-            if name == "tokenizer":
-                self.decoder.bind(value)
-            for courier in self.own:
-                courier.bind(name, value)
-
-    def _store(self, courier: Courier, receipt: Receipt) -> None:
-        if receipt.moved or receipt.sent:
-            sent = f"backend:{courier.name}:sent"
-            with self._state:
-                self._queue.acknowledged(courier.name, receipt.delivered)
-                self._queue.rejected(courier.name, [*receipt.rejected, *receipt.left_out])
-                self._state.put_meta(sent, str(int(self._state.meta(sent) or 0) + receipt.sent))
-        for trace_id, _, reason in receipt.rejected:
-            _log.warning("%s rejected trace %s: %s", courier.name, trace_id, reason)
-
-    def let_go(self) -> None:
-        """Store what is on its way and let go of the sinks. Some put their files in order then."""
-        self._hand_on_binds()
-        for courier in self.own:
-            for receipt in courier.close(seconds=5.0):
-                self._store(courier, receipt)

@@ -1,5 +1,4 @@
-"""All delivery of a run: into its tables, and to each backend, by the shipper itself or by delivery processes
-(``deliverers``)."""
+"""All delivery of a run: into its tables, and to each backend."""
 
 from __future__ import annotations
 
@@ -9,101 +8,80 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from autotrace.run.info import RunInfo
+from autotrace.ship.assembly.about_run import binds_of
+from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.delivery.carrier import Carrier
-from autotrace.ship.delivery.courier import Courier, Couriers
-from autotrace.ship.delivery.deliverers import GIVE_UP, KEYS, Deliverer, Remote, said, say
+from autotrace.ship.delivery.carrier import Carrier, Receipt
+from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.into_tables import GATHER as GATHER_FOR_TABLES
 from autotrace.ship.delivery.into_tables import TablesSink
 from autotrace.ship.delivery.outbox import Outbox
-from autotrace.ship.store.delivery_queue import TABLES, WHOLE, Share
-from autotrace.ship.store.state import State
+from autotrace.ship.delivery.packing import Packer
+from autotrace.ship.store.delivery_queue import TABLES
+from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
 
 _log = logging.getLogger("autotrace.ship")
 
 
-class Delivery(Couriers):
-    """Delivers what is in the outbox of a run, and makes other couriers when the backends or the number of processes
-    change."""
+class Delivery:
+    """Hands queued trajectories to one courier per destination, and stores which trajectories arrived."""
 
     def __init__(
         self, state: State, run_folder: Path, info: RunInfo, outbox: Outbox, loader: Loader, tables: TablesSink, *,
-        processes: int, unlimited: bool,
+        unlimited: bool,
     ) -> None:  # fmt: skip
-        """``processes``: how many deliver; 1: the shipper alone. ``unlimited``: budgets do not count."""
-        budget = None if unlimited else info.step_budget
-        super().__init__(state, run_folder, info, loader, budget)
+        """``unlimited``: budgets do not count."""
+        self._state = state
+        self._run_folder = run_folder
+        self._info = info
         self._outbox = outbox
+        self._queue = outbox.queue
         self._tables = tables
-        self._closed = self._warm = False
-        self._alone = ""
-        """Why the shipper delivers alone, although more processes were asked for."""
-        if processes > 1 and budget is not None:
-            processes, self._alone = 1, "one process counts what --step-budget allows, so the shipper delivers alone"
-        self._deliverers = [Deliverer(state, run_folder, number) for number in range(processes if processes > 1 else 0)]
-        self.own = self._made(info.backends)
-        with state:
-            state.db.execute("DELETE FROM meta WHERE key GLOB ?", (f"{KEYS}*",))
-        self._deal(info.backends)
+        self._decoder = Decoder(run_folder, much=True)
+        self._packer = Packer(state, loader, self._decoder, None if unlimited else info.step_budget)
+        self._bound = 0
+        """How many of the reports about the run were handed on."""
+        self._is_closed = self._is_warm = False
+        self._couriers = self._made(info.backends)
 
-    @property
-    def processes(self) -> int:
-        """How many deliver."""
-        return len(self._deliverers) or 1
-
-    def __iter__(self) -> Iterator[Courier | Remote]:
-        yield from self.own
-        yield from self._remotes()
-
-    def _remotes(self) -> Iterator[Remote]:
-        for one in self._deliverers:
-            yield from said(self._state, one.key)
-
-    # -- who delivers --------------------------------------------------------------------------------------------------
+    def __iter__(self) -> Iterator[Courier]:
+        return iter(self._couriers)
 
     def _made(self, backends: Sequence[str]) -> list[Courier]:
-        """The one into the tables comes first: some backends take what they need from there. Raises
+        """Make the courier into the tables, then one per backend: some backends read the tables. Raises
         ``registry.BackendError``."""
-        here = [name for name in backends if registry.usable(name).from_tables or not self._deliverers]
-        self._packer.destinations = 1 + sum(not registry.get(name).from_tables for name in here)
+        self._packer.destinations = 1 + sum(not registry.get(name).from_tables for name in backends)
         into_tables = Courier(TABLES, Carrier(self._tables, self._packer), gather=GATHER_FOR_TABLES)
-        return [into_tables, *(self.to(name, WHOLE) for name in here)]
+        return [into_tables, *map(self._to, backends)]
 
-    def _deal(self, backends: Sequence[str]) -> None:
-        """What is to be delivered to ``backends`` is for the delivery processes, which do not run now. The first one
-        delivers all to a backend that cannot be called by several at once."""
-        described = [backend for backend in map(registry.get, backends) if not backend.from_tables]
-        for number, one in enumerate(self._deliverers):
-            share = Share(number, self.processes)
-            dealt = [backend for backend in described if backend.parallel or number == 0]
-            say(self._state, one.key, [Remote(to.name, share if to.parallel else WHOLE) for to in dealt])
+    def _to(self, name: str) -> Courier:
+        backend = registry.usable(name)
+        sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
+        carrier = Carrier(sink, self._packer, backend.from_tables)
+        return Courier(name, carrier, gather=backend.gather, after=TABLES if backend.from_tables else "")
 
     def replace(self, backends: Sequence[str]) -> None:
         """Deliver to ``backends`` from now on. Raises ``registry.BackendError`` when one of them cannot be used; then
         nothing has changed."""
         couriers = self._made(backends)
-        self.let_go()
-        self.own, self._bound = couriers, 0
-        self._deal(backends)
+        self._let_go()
+        self._couriers, self._bound = couriers, 0
         with self._state:
             self._outbox.deliver_to(backends)
 
     def put_in_order(self) -> None:
         """Close the sinks and make them anew. Some sinks put their files in order when they are closed. Call it only
-        while nothing is on its way."""
-        self.let_go()
-        if self._broken:
-            self._deliverers = []
-        self.own, self._bound = self._made(self._info.backends), 0
+        while no parcel is on its way."""
+        self._let_go()
+        self._couriers, self._bound = self._made(self._info.backends), 0
 
     def warm_up(self) -> None:
-        """Have the backends import what they need, in the background; once. Delivery processes import for
-        themselves."""
-        if self._warm:
+        """Have the backends import their libraries, in the background; once."""
+        if self._is_warm:
             return
-        self._warm = True
-        for courier in self.own[1:]:
+        self._is_warm = True
+        for courier in self._couriers[1:]:
             name = courier.name
             threading.Thread(target=self._warmed_up, args=(name,), name=f"warm-up-{name}", daemon=True).start()
 
@@ -115,46 +93,72 @@ class Delivery(Couriers):
 
     # -- delivery ------------------------------------------------------------------------------------------------------
 
-    def deliver(self, sending: bool, coming: bool = False) -> bool:
-        """See ``Couriers``. When delivery processes die again and again, the shipper delivers alone, once nothing is on
-        its way here."""
-        if self._broken and not self.busy:
-            _log.error("the delivery processes die again and again: the shipper delivers alone")
-            self._alone = "the delivery processes died again and again, so the shipper delivers alone; why: shipper.log"
-            self.put_in_order()
-        sending = sending and not self._broken
-        for one in self._deliverers if sending else ():
-            one.keep()
-        return super().deliver(sending, coming)
-
     @property
-    def _broken(self) -> bool:
-        return any(one.deaths >= GIVE_UP for one in self._deliverers)
+    def busy(self) -> bool:
+        """Whether a parcel is on its way."""
+        return any(courier.busy for courier in self)
+
+    def deliver(self, sending: bool, coming: bool = False) -> bool:
+        """Store what came of earlier parcels and, if ``sending``, hand over new ones; True when something moved.
+        ``coming``: more trajectories will follow."""
+        self._hand_on_binds()
+        moved = False
+        for courier in self:
+            while (receipt := courier.receipt()) is not None:
+                self._store(courier, receipt)
+                moved = moved or receipt.moved
+            while sending and self._is_ready(courier) and (wanted := courier.next(self._queue, coming)):
+                self._hand_on_binds()  # after looking: what was reported before a trajectory is handed on before it
+                courier.send(wanted)
+                moved = True
+        return moved
+
+    def _is_ready(self, courier: Courier) -> bool:
+        """Whether the courier may be given more. The tables wait a little for backends that are at work."""
+        others = courier.name == TABLES and any(one.busy and one.state == "ok" for one in self._couriers[1:])
+        return courier.ready() and not (others and self._packer.ahead)
+
+    def _hand_on_binds(self) -> None:
+        """Pass the new reports about the run to the backends and the decoder."""
+        for name, value in binds_of(self._state, self._bound):
+            self._bound += 1
+            if name == "tokenizer":
+                self._decoder.bind(value)
+            for courier in self:
+                courier.bind(name, value)
+
+    def _store(self, courier: Courier, receipt: Receipt) -> None:
+        if receipt.moved or receipt.sent:
+            sent = f"backend:{courier.name}:sent"
+            with self._state:
+                self._queue.acknowledged(courier.name, receipt.delivered)
+                self._queue.rejected(courier.name, [*receipt.rejected, *receipt.left_out])
+                self._state.put_meta(sent, str(int(self._state.meta(sent) or 0) + receipt.sent))
+        for trace_id, _, reason in receipt.rejected:
+            _log.warning("%s rejected trace %s: %s", courier.name, trace_id, reason)
 
     @property
     def blocked(self) -> bool:
-        """Some backend cannot go on until the user acts."""
+        """Whether some backend cannot go on until the user acts."""
         return any(courier.state == "blocked" for courier in self)
 
-    def unfinished(self) -> list[Courier | Remote]:
-        """Those that still have something to deliver, except for those that wait for another one of them."""
-        return [c for c in self if c.busy or self._queue.waits(c.name, c.share, c.after)]
+    def unfinished(self) -> list[Courier]:
+        """Return the couriers with queued trajectories, except couriers that wait for another courier."""
+        return [courier for courier in self if courier.busy or self._queue.waits(courier.name, courier.after)]
 
     def notes(self) -> list[str]:
-        """Notes for the user."""
-        notes = [self.decoder.problem, *(one.note for one in self._remotes()), self._alone]
-        return list(dict.fromkeys(filter(None, notes)))
+        """Notes for the user: why texts could not be decoded."""
+        return [self._decoder.problem] if self._decoder.problem else []
 
-    def let_go(self) -> None:
-        """See ``Couriers``."""
-        super().let_go()
-        for one in self._deliverers:
-            one.ask()
-        for one in self._deliverers:
-            one.stop()
+    def _let_go(self) -> None:
+        """Store what is on its way and close the sinks."""
+        self._hand_on_binds()
+        for courier in self:
+            for receipt in courier.close(seconds=5.0):
+                self._store(courier, receipt)
 
     def close(self) -> None:
-        """Store what is on its way and let go; once."""
-        if not self._closed:
-            self._closed = True
-            self.let_go()
+        """Store what is on its way and close the sinks; once."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._let_go()

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import itertools
 import time
-import zlib
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from autotrace.ship.store.state import State
 
@@ -25,20 +23,6 @@ def not_in_tables(state: State) -> frozenset[str]:
         (TABLES,),
     )
     return frozenset(trace_id for (trace_id,) in rows)
-
-
-@dataclass(frozen=True)
-class Share:
-    """One of ``of`` shares of all traces, dealt out by id."""
-
-    number: int
-    of: int
-
-    def __contains__(self, trace_id: str) -> bool:
-        return self.of == 1 or zlib.crc32(trace_id.encode()) % self.of == self.number
-
-
-WHOLE = Share(0, 1)
 
 
 class DeliveryQueue:
@@ -76,27 +60,25 @@ class DeliveryQueue:
         marks = ", ".join("?" * len(backends))
         self._db.execute(f"DELETE FROM queue WHERE backend NOT IN ({marks})", list(backends))
 
-    def next(
-        self, backend: str, limit: int, share: Share = WHOLE, without: Collection[str] = (), after: str = ""
-    ) -> list[tuple[str, int]]:
-        """Trace ids and versions of ``share`` to deliver next, oldest end first; ``without`` those under way, and those
-        that ``after``, another destination, still waits for."""
+    def next(self, backend: str, limit: int, without: Collection[str] = (), after: str = "") -> list[tuple[str, int]]:
+        """Return the trace ids and versions to deliver next, oldest end first; ``without`` the traces under way, and
+        without traces that ``after``, another destination, still waits for."""
         rows = self._db.execute(
             "SELECT q.trace_id, q.version FROM queue q JOIN traces t USING (trace_id) WHERE q.backend = ? "
             "AND NOT EXISTS (SELECT 1 FROM queue e WHERE e.backend = ? AND e.trace_id = q.trace_id) "
             "ORDER BY t.end_ns",
             (backend, after),
         )
-        wanted = ((row[0], row[1]) for row in rows if row[0] in share and row[0] not in without)
+        wanted = ((row[0], row[1]) for row in rows if row[0] not in without)
         return list(itertools.islice(wanted, limit))
 
-    def waits(self, backend: str, share: Share, after: str) -> bool:
+    def waits(self, backend: str, after: str) -> bool:
         """Whether ``next`` has something: asked often, it sorts nothing."""
         sql = (
-            "SELECT trace_id FROM queue q WHERE backend = ? AND NOT EXISTS"
+            "SELECT 1 FROM queue q WHERE backend = ? AND NOT EXISTS"
             " (SELECT 1 FROM queue e WHERE e.backend = ? AND e.trace_id = q.trace_id)"
         )
-        return any(trace_id in share for (trace_id,) in self._db.execute(sql, (backend, after)))
+        return self._db.execute(sql, (backend, after)).fetchone() is not None
 
     def current(self, backend: str, trace_ids: Iterable[str]) -> list[tuple[str, int]]:
         """Those of ``trace_ids`` that still wait, with the version that does."""

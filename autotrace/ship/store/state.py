@@ -63,8 +63,8 @@ def _refuse_shared_pages(db: sqlite3.Connection, path: str | Path) -> None:
 
 
 class State:
-    """One connection to the state of a run. Not thread-safe. Writes belong to the holder of ``shipper.lock`` and its
-    delivery processes."""
+    """One connection to the state of a run. Not thread-safe. Writes belong to the holder of
+    ``shipper.lock``."""
 
     def __init__(self, path: str) -> None:
         self.db = sqlite3.connect(path, timeout=TIMEOUT, isolation_level=None, check_same_thread=False)

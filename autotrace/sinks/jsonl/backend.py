@@ -15,7 +15,6 @@ class JsonlBackend(Backend):
 
     name = "jsonl"
     summary = "a file in the run folder"
-    parallel = True
 
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
         """See ``Backend``."""

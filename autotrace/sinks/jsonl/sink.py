@@ -13,20 +13,15 @@ also ``prompt_text``, ``response_text``, ``response_mask`` and ``response_parts`
 The line of a trajectory that was sent again (a late reward) is at the end, and the earlier one is taken out: at
 once in a small file; in a large one when such lines are half of it, and at last when the sink is closed. So what is
 written for late rewards grows with them, not with the file times their number. Until then the last line of a
-trajectory is the one that counts.
-
-Several processes may write, one at a time: what each one appends, or rewrites, it does under a lock. Each writes about
-trajectories of its own."""
+trajectory is the one that counts."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
 import os
 import re
 from collections.abc import Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -106,8 +101,6 @@ def _span(span: Span) -> dict[str, Any]:
 
 
 FILE = "trajectories.jsonl"
-LOCK = "trajectories.lock"
-"""Held by who writes; in it, how long the file is, and how much of it are lines that a later one replaces."""
 SMALL = 4 << 20
 """Bytes of a file that is rewritten whenever something in it is replaced."""
 
@@ -132,61 +125,47 @@ class JsonlSink(Sink):
     def __init__(self, run_folder: Path, memory: MutableMapping[str, str]) -> None:
         self.sent = 0
         self._path = run_folder / FILE
-        self._lock = run_folder / LOCK
         self._lengths: dict[bytes, int] = {}
-        """Trace id -> length of its last line. No other process writes about a trajectory of this one."""
-        self._was_read = False
+        """Trace id -> length of the last line about the trace."""
+        self._size = -1
+        """Bytes of the file that this sink knows. A file of another size must be read first."""
+        self._replaced = 0
+        """Bytes of lines that a later line replaces."""
         memory["place"] = str(self._path)
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
-        """Append their lines, and take out earlier ones where it is time (atomically)."""
+        """Append the lines of ``trajectories``; take out earlier lines when it is time (atomically)."""
         lines = {trajectory.trace_id.encode(): encoded(trajectory) for trajectory in trajectories}
         try:
-            with self._locked() as lock:
-                replaced = self._replaced(lock)
-                with os.fdopen(files.append(self._path), "wb") as file:
-                    file.writelines(lines.values())
-                    file.flush()
-                    os.fsync(file.fileno())
-                    size = file.tell()
-                for trace_id, line in lines.items():
-                    replaced += self._lengths.get(trace_id, 0)
-                    self._lengths[trace_id] = len(line)
-                if size <= SMALL or 2 * replaced > size:
-                    self._rewrite(lock, replaced)
-                else:
-                    _remember(lock, size, replaced)
+            if not self._path.exists() or self._path.stat().st_size != self._size:
+                self._read()
+            with os.fdopen(files.append(self._path), "wb") as file:
+                file.writelines(lines.values())
+                file.flush()
+                os.fsync(file.fileno())
+                self._size = file.tell()
+            for trace_id, line in lines.items():
+                self._replaced += self._lengths.get(trace_id, 0)
+                self._lengths[trace_id] = len(line)
+            if self._size <= SMALL or 2 * self._replaced > self._size:
+                self._rewrite()
         except OSError as error:
-            self._was_read = False
+            self._size = -1
             raise Unavailable(f"cannot write {self._path}: {error.strerror}") from error
         self.sent += sum(map(len, lines.values()))
 
-    @contextmanager
-    def _locked(self) -> Iterator[int]:
-        fd = files.shared(self._lock)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield fd
-        finally:
-            os.close(fd)
-
-    def _replaced(self, lock: int) -> int:
-        """Bytes of lines that a later one replaces. Reads the file at first, and where another has not written it to
-        the end: an incomplete last line is cut off."""
+    def _read(self) -> None:
+        """Find the last line of each trace; cut an incomplete last line off the file."""
         files.ensure(self._path)
-        words = os.pread(lock, 64, 0).split()
-        if self._was_read and words[:1] == [b"%d" % self._path.stat().st_size]:
-            return int(words[1])
         with self._path.open("rb") as file:
-            lengths = [*_ids(file)]
-        size, self._lengths = sum(length for _, length in lengths), dict(lengths)
+            lines = [*_ids(file)]
+        size, self._lengths = sum(length for _, length in lines), dict(lines)
         os.truncate(self._path, size)
-        self._was_read = True
-        return size - sum(self._lengths.values())
+        self._replaced = size - sum(self._lengths.values())
 
-    def _rewrite(self, lock: int, replaced: int) -> None:
-        """Without the lines that were replaced."""
-        if replaced:
+    def _rewrite(self) -> None:
+        """Write the file anew without the lines that a later line replaces."""
+        if self._replaced:
             part = self._path.with_suffix(".part")
             with self._path.open("rb") as old, os.fdopen(files.overwrite(part), "wb") as new:
                 last = {trace_id: number for number, (trace_id, _) in enumerate(_ids(old))}
@@ -196,19 +175,13 @@ class JsonlSink(Sink):
                 new.flush()
                 os.fsync(new.fileno())
             os.replace(part, self._path)
-        _remember(lock, self._path.stat().st_size, 0)
+            self._replaced, self._size = 0, self._path.stat().st_size
 
     def size(self, trajectory: Trajectory) -> int:
         """Length of its line."""
         return len(encoded(trajectory))
 
     def close(self) -> None:
-        """Take out what was replaced. No file is held open."""
-        if self._was_read:
-            with contextlib.suppress(OSError), self._locked() as lock:
-                self._rewrite(lock, self._replaced(lock))
-
-
-def _remember(lock: int, size: int, replaced: int) -> None:
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, b"%d %d" % (size, replaced), 0)
+        """Take out the lines that were replaced. No file is held open."""
+        with contextlib.suppress(OSError):
+            self._rewrite()

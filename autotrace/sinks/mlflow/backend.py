@@ -20,7 +20,6 @@ class MlflowBackend(Backend):
 
     name = "mlflow"
     summary = "an SQL store or a tracking server"
-    parallel = True
     requires = ("mlflow", "httpx")
     install = extra("mlflow")
     distributions = ("mlflow",)

@@ -15,7 +15,6 @@ class OtlpBackend(Backend):
 
     name = "otlp"
     summary = "any OpenTelemetry receiver"
-    parallel = True
     requires = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "requests")
     install = extra("otlp")
 

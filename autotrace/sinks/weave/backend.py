@@ -15,7 +15,6 @@ class WeaveBackend(Backend):
 
     name = "weave"
     summary = "W&B Weave"
-    parallel = True
     requires = ("httpx",)
     install = extra("weave")
     distributions = ("weave",)
