@@ -31,6 +31,10 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
     ship/test_backend_choice.py ship/delivery ship/assembly/test_decoding.py ship/test_into_mlflow.py record/test_sampling.py \
     cli/test_compare.py)
 
+# images of containers set this variable, and every process would compile what it imports: `import mlflow` takes 4.5 s of CPU
+# then, and 1.8 s otherwise
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: findings help demo test size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
     scale verl-releases docs pages pythons compilers security view screenshots recording check-js

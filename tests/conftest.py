@@ -1,10 +1,13 @@
-"""What holds for every test: time to think, and a temporary folder in which nothing of ours stays."""
+"""What holds for every test: time to think, processes that start as a terminal starts them, and a temporary folder in
+which nothing of ours stays."""
 
 from __future__ import annotations
 
 import multiprocessing.util
 import os
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 
@@ -18,6 +21,16 @@ else:  # a machine with other work may take seconds for one example
     unhurried = (*settings().suppress_health_check, HealthCheck.too_slow)
     settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=unhurried)
     settings.load_profile("unhurried")
+
+# `nohup` ignores SIGHUP, and a shell that starts `make test &` ignores SIGINT and SIGQUIT. Every process would inherit
+# this. A process that is started inherits no handler: the signal ends that process, and these tests go on.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
+
+# Images of containers set this variable, and each of a thousand processes would compile everything that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 OURS = ("autotrace", "hostile")
 _seen: dict[str, str] = {}

@@ -24,9 +24,9 @@ for link in $("$venv/bin/python" -m pip config get global.find-links 2>/dev/null
     links+=(--find-links "$link")
 done
 [ ${#links[@]} -gt 0 ] || export UV_TORCH_BACKEND=cpu
-echo "installing into $venv (once; about 1.5 GB)" >&2
+echo "installing into $venv (once; about 1.5 GB, some minutes); uv reports each large download" >&2
 # another name or another worktree's editable install would share its files with this one
 "$venv/bin/python" -m uv pip uninstall --quiet --python "$venv/bin/python" autotrace autotrace-rl
-"$venv/bin/python" -m uv pip install --quiet --python "$venv/bin/python" ${links[@]+"${links[@]}"} \
+"$venv/bin/python" -m uv pip install --python "$venv/bin/python" ${links[@]+"${links[@]}"} \
     --requirements "$pins" --override "$root/tests/e2e/overrides.txt" --editable "$root[mlflow,weave,otlp,parquet,view,dev]"
 printf '%s' "$wanted" >"$stamp"
