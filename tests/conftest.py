@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from autotrace.spec.compiler import write_shipped
+
 try:
     from hypothesis import HealthCheck, settings
 except ImportError:  # the environments of engines have none
@@ -53,6 +55,12 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     left = {name: _seen.get(name, "?") for name in os.listdir(folder) if name.startswith(OURS)}
     shutil.rmtree(folder, ignore_errors=True)
     assert not left, f"left in the temporary folder, and the test after which it was first there: {left}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_lists() -> None:
+    """Compile the shipped lists once, as a build of the package does; else each start of ``autotrace-run`` would."""
+    write_shipped()
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:

@@ -18,8 +18,9 @@ from autotrace.cli import terminal
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.spec import names, verdict
-from autotrace.spec.compiler import compile_plan, shown
+from autotrace.spec.compiler import compile_plan
 from autotrace.spec.document import SpecError
+from autotrace.spec.drafts import shown
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Archive, Installed, folders_of
 from autotrace.spec.verdict import Verdict

@@ -9,7 +9,7 @@ A list of paths means: the first that is present.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -140,7 +140,7 @@ class Plan:
 
     def dumps(self) -> str:
         """JSON text of the plan."""
-        return json.dumps(asdict(self), separators=(",", ":"), sort_keys=True)
+        return json.dumps(vars(self), default=vars, separators=(",", ":"), sort_keys=True)
 
     @classmethod
     def loads(cls, text: str | bytes) -> Plan:

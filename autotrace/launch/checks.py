@@ -38,14 +38,14 @@ def _complaints(plan: Plan, command: Command, environ: Mapping[str, str], folder
     interpreter = command.interpreter(environ)
     if interpreter is None or _folder(interpreter) != _folder(sys.executable):
         return
-    from autotrace.spec import verdict
-    from autotrace.spec.resolve import Resolver
-    from autotrace.spec.sources import Installed
-
     own = [one for one in plan.targets if not one.is_shipped]
     own = [one for one in own if not any(name.startswith("__main__") for name in one.names)]
     if not own:
         return
+    from autotrace.spec import verdict
+    from autotrace.spec.resolve import Resolver
+    from autotrace.spec.sources import Installed
+
     resolver = Resolver(Installed(beside=[*_folders(command.argv, [one.where for one in own]), *folders]))
     deadline = time.thread_time() + SECONDS
     lines = 0

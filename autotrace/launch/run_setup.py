@@ -116,10 +116,14 @@ def checked_backends(options: Options) -> list[Backend]:
 
 def _plan(options: Options) -> Plan:
     from autotrace.spec.compiler import compile_plan
-    from autotrace.spec.document import SpecError
+
+    settings = Settings(content=options.content, **options.settings)
+    if not options.specs:
+        return compile_plan(settings=settings)
+    from autotrace.spec.document import SpecError  # imports PyYAML, which takes longer than all the rest
 
     try:
-        return compile_plan(options.specs, settings=Settings(content=options.content, **options.settings))
+        return compile_plan(options.specs, settings=settings)
     except SpecError as error:
         raise RunSetupError(str(error)) from error
 

@@ -40,6 +40,8 @@ _log = logging.getLogger("autotrace.ship")
 
 POLL = 0.3
 """Seconds between two looks at the segments while nothing happens."""
+LOOK = 0.05
+"""Seconds between two looks where somebody waits, and between two looks at whether somebody does."""
 IDLE = 1.0
 """Seconds without a new record after which a living process under ``drain`` is no longer waited for."""
 LAST_TRIES = 600.0
@@ -197,9 +199,18 @@ class Shipper:
             self.write(state)
             process.collect_garbage()
             awaited = self._asked_at is not None and gone_for <= 0
-            pause = POLL / 6 if self._delivery.busy or awaited else POLL
-            time.sleep(0.0 if moved else pause)
+            if not moved:
+                self._rest(LOOK if self._delivery.busy or awaited else POLL)
         self.write("running")
+
+    def _rest(self, seconds: float) -> None:
+        """Sleep so long, or until the first process begins to wait for delivery."""
+        end = time.monotonic() + seconds
+        was_asked = self._asked_at is not None
+        while not self.stopped and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK))
+            if not was_asked and self._waited_for() > 0:
+                return
 
     def deliver_all(self, progress: Callable[[Status], None] | None = None) -> Status:
         """In the foreground: deliver what is there, give a backend up after a few failed tries in a row."""
@@ -217,7 +228,7 @@ class Shipper:
             if unfinished and not others and all(courier.gave_up for courier in unfinished):
                 return self.write("blocked", progress)
             self.write(state, progress)
-            time.sleep(0.0 if moved else POLL / 6)
+            time.sleep(0.0 if moved else LOOK)
         return self.write("blocked", progress)
 
     def _end(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:

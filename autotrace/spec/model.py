@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any
 
 import msgspec
@@ -207,6 +208,7 @@ def example(struct: type[msgspec.Struct], key: str) -> str:
     return str(_extra(struct, key)["example"])
 
 
+@functools.cache  # msgspec evaluates every annotation again
 def types(struct: type[msgspec.Struct]) -> dict[str, Any]:
     """Key -> type, in the order of the model."""
     return {field.encode_name: field.type for field in msgspec.structs.fields(struct)}

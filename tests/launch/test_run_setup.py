@@ -49,3 +49,11 @@ def test_the_names_of_runs_that_begin_in_one_second_sort_by_time(tmp_path: Path)
         names.append(run_setup._folder(Options(run_dir=str(tmp_path), quiet=True)))
         time.sleep(0.001)
     assert names == sorted(names)
+
+
+def test_a_start_compiles_nothing_that_was_compiled_before(place: Place) -> None:
+    """The shipped lists are; PyYAML and what looks through packages would take longer than the rest of a start."""
+    done = place.run([place.python, "-X", "importtime", place.launcher, "--backend", "jsonl", "--", "true"])
+    assert done.returncode == 0 and "autotrace.launch.run_setup" in done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"yaml", "packaging", "tarfile", "autotrace.spec.drafts", "autotrace.spec.sources"}

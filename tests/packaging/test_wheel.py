@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.spec.compiler import COMPILED
 from tests.waiting import DEADLINE, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +47,7 @@ def test_the_wheel_holds_activation_files_and_lists(wheel: Path) -> None:
     assert {"autotrace.pth", "autotrace.start", "autotrace/py.typed", "autotrace/SKILL.md"} <= names
     assert wheel.name.startswith("autotrace_rl-")
     shipped = {f"autotrace/patch_specs/{path.name}" for path in ROOT.glob("patch_specs/*.yaml")}
-    assert shipped and shipped <= names
+    assert shipped and {*shipped, f"autotrace/patch_specs/{COMPILED}"} <= names
     modules = {str(path.relative_to(ROOT)) for path in ROOT.glob("autotrace/**/*.py")}
     assert modules <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
@@ -60,6 +61,15 @@ def test_the_backends_are_found_by_entry_points(environment: Path) -> None:
     done = subprocess.run([environment / "python", "-I", "-c", code], capture_output=True, text=True, check=True)
     built_in = sorted(path.parent.name for path in ROOT.glob("autotrace/sinks/*/backend.py"))
     assert built_in and done.stdout.splitlines() == [" ".join(built_in)] * 2
+
+
+def test_the_lists_are_compiled_before_they_are_installed(environment: Path) -> None:
+    code = (
+        "import sys; from autotrace.spec.compiler import compile_plan\n"
+        "print(len(compile_plan().targets) > 200, 'yaml' in sys.modules)"
+    )
+    done = subprocess.run([environment / "python", "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "True False\n"
 
 
 def test_nothing_else_lands_in_site_packages(wheel: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.config.plan import Plan, Settings, Target
+from autotrace.spec import compiler
 from autotrace.spec.compiler import compile_plan, shipped_specs
 from autotrace.spec.document import SpecError
 from tools import spec_reference
@@ -187,6 +188,33 @@ def test_the_shipped_lists_compile_and_survive_the_journey() -> None:
     assert {name.split(".")[0] for target in plan.targets for name in target.names} >= {"verl", "vllm", "sglang"}
     assert Plan.loads(plan.dumps()) == plan
     assert {path.name for path in shipped_specs()} >= {"sglang.yaml", "verl.yaml", "vllm.yaml"}
+
+
+def test_the_shipped_lists_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``compiled.json`` stands for the lists as long as nobody changes a list, the compiler or the file."""
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    for path in shipped_specs():
+        (lists / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(compiler, "_LISTS", lists)
+    made = compile_plan().targets
+    compiler.write_shipped()
+    written = lists / compiler.COMPILED
+    assert [path.name for path in lists.iterdir() if path.suffix != ".yaml"] == [written.name]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compiler, "_compile_shipped", lambda: ())
+        assert compile_plan().targets == made
+        with (lists / "verl.yaml").open("a") as changed:
+            changed.write("- verl.mine.f\n")
+        assert compile_plan().targets == (), "another list"
+    compiler.write_shipped()
+    assert "verl.mine.f" in {name for target in compile_plan().targets for name in target.names}
+    for damaged in (b"", written.read_bytes()[:-9], b"[]"):
+        written.write_bytes(damaged)
+        assert len(compile_plan().targets) == len(made) + 1
+        compiler.write_shipped()
+        assert written.read_bytes() not in (b"", damaged)
 
 
 def test_shipped_targets_say_where_they_stand() -> None:
