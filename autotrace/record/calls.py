@@ -292,8 +292,8 @@ def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[st
 
 
 def _retain(call: Any, probe: Probe, arguments: Any) -> None:
-    """What a call holds of the host's until it ends."""
-    call.arguments = arguments
+    """Note the objects of the host that the call holds until the call ends: no argument that no path reads then."""
+    call.arguments = arguments if probe.rows else {name: arguments[name] for name in probe.needs if name in arguments}
     if probe.batch:
         chosen = sampling.choose(probe.batch, arguments, probe.sampling)
         if chosen is not None:

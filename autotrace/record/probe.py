@@ -123,6 +123,8 @@ class Probe:
         self.sampling = settings.sampling
         errors.outcomes.update(target.outcomes)
         roots = {root for path in later for root in path.roots}
+        self.needs = tuple(roots)
+        """Arguments among these are read when the call ends."""
         self.keeps = bool(self.batch or self.rows) or not roots <= {"result", "item"}
         """Something of the host's is needed until the call ends."""
         self.knows = bool(self.keeps or self.attributes or self.prompt or self.members or self.id or self.of)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 import keyword
+import opcode
 import re
 import sys
 import textwrap
@@ -56,10 +57,17 @@ _VARIABLE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
+_MINUS, _DELETE, _NOTHING = (opcode.opmap[name] for name in ("UNARY_NEGATIVE", "DELETE_FAST", "NOP"))
+_KEEPS_OPENED = sys.version_info[:2] == (3, 11)
+"""Python keeps the tuple and the dict of a call with ``*args`` or ``**kwargs`` until the call is over. Python 3.12
+releases both first, and Python 3.10 keeps the arguments of every call."""
+_OWN_FRAME = frozenset({"_getframe", "currentframe", "getargvalues"})
+"""Names in functions that look at their own frames, which would see what ``_opened`` changes."""
+
 Parameters = tuple[str, str, str, str]
 """A function's parameters as source text: between the parentheses of ``def`` (defaults are not part of the code); what
-passes them on; the positional ones as a tuple; the others as a dict. Their names are ours here. The code has the
-original's names again."""
+passes them on, each with the minus that ``_released`` looks for; the positional ones as a tuple; the others as a dict.
+Their names are ours here. The code has the original's names again."""
 _ONE: Parameters = ("_autotrace_p0", "_autotrace_p0", "(_autotrace_p0,)", "{}")
 
 
@@ -82,12 +90,14 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
     kind = kind_of(original)
     if managed:
         kind = MANAGER if kind == GENERATOR else ASYNC_MANAGER
-    names, count = _names(original), original.co_argcount
+    names, count, variable = _names(original), original.co_argcount, original.co_flags & _VARIABLE
     keywords = names[count : count + original.co_kwonlyargcount]
-    parameters = _parameters(count, original.co_posonlyargcount, keywords, original.co_flags & _VARIABLE)
-    code = _compiled(kind, parameters, len(original.co_freevars), _MADE if apart else _FUNCTION, guarded)
+    opens = bool(_KEEPS_OPENED and variable and kind == PLAIN and _OWN_FRAME.isdisjoint(original.co_names))
+    parameters = _parameters(count, original.co_posonlyargcount, keywords, variable, opens)
+    code = _compiled(kind, parameters, len(original.co_freevars), _MADE if apart or opens else _FUNCTION, guarded)
     held = {**_CONSTANTS, _FUNCTION: function, _KEY: key}
-    constants = [original if type(const) is CodeType else held.get(const, const) for const in code.co_consts]
+    called = _opened(original, len(names)) if opens else original
+    constants = [called if type(const) is CodeType else held.get(const, const) for const in code.co_consts]
     file, (there, nowhere) = original.co_filename, IN_PLACE
     more: dict[str, Any] = {"co_qualname": function.__qualname__} if sys.version_info >= (3, 11) else {}
     return code.replace(
@@ -124,9 +134,16 @@ def _names(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[:count]
 
 
+def _opened(code: CodeType, count: int) -> CodeType:
+    """``code`` that takes each of its ``count`` parameters by position: the tuple for ``*args``, the dict for
+    ``**kwargs``."""
+    return code.replace(co_argcount=count, co_kwonlyargcount=0, co_flags=code.co_flags & ~_VARIABLE)
+
+
 @functools.lru_cache(maxsize=1024)
-def _parameters(count: int, only: int, keywords: tuple[str, ...], flags: int) -> Parameters:
-    """``count`` parameters can be passed by position. The first ``only`` cannot be passed by name."""
+def _parameters(count: int, only: int, keywords: tuple[str, ...], flags: int, opens: bool = False) -> Parameters:
+    """``count`` parameters can be passed by position. The first ``only`` cannot be passed by name. ``opens``: what is
+    called is ``_opened``."""
     positional = [f"_autotrace_p{number}" for number in range(count)]
     named = {name: f"_autotrace_n{number}" for number, name in enumerate(keywords)}
     rest = ["*_autotrace_rest"] * bool(flags & inspect.CO_VARARGS)
@@ -134,14 +151,19 @@ def _parameters(count: int, only: int, keywords: tuple[str, ...], flags: int) ->
     declared = [*positional, *(rest or ["*"] * bool(named)), *named.values(), *others]
     if only:
         declared.insert(only, "/")
-    passed = [
-        f"{name}={own}" if name.isidentifier() and not keyword.iskeyword(name) else f"**{{{name!r}: {own}}}"
-        for name, own in named.items()
-    ]
+    if opens:
+        passed = [f"-{one.lstrip('*')}" for one in [*positional, *named.values(), *rest, *others]]
+    else:
+        passed = [f"-{one}" for one in positional] + ["*-_autotrace_rest"] * bool(rest)
+        passed += [
+            f"{name}=-{own}" if name.isidentifier() and not keyword.iskeyword(name) else f"**{{{name!r}: -{own}}}"
+            for name, own in named.items()
+        ]
+        passed += ["**-_autotrace_others"] * bool(others)
     args = "_autotrace_rest" if rest and not positional else f"({''.join(f'{one}, ' for one in [*positional, *rest])})"
     pairs = [*(f"{name!r}: {own}" for name, own in named.items()), *others]
     kwargs = "_autotrace_others" if others and not named else f"{{{', '.join(pairs)}}}"
-    return ", ".join(declared), ", ".join([*positional, *rest, *passed, *others]), args, kwargs
+    return ", ".join(declared), ", ".join(passed), args, kwargs
 
 
 def _one_line(size: int) -> bytes:
@@ -193,7 +215,18 @@ def _compiled(kind: str, parameters: Parameters, count: int, callee: str, guarde
     prefix = "async " if kind in (COROUTINE, ASYNC_GENERATOR, ASYNC_MANAGER) else ""
     text = f"def outer({', '.join([*free, _CELL])}):\n {prefix}def wrapper({declared}):\n{body}\n"
     outer = next(const for const in compile(text, FILE, "exec").co_consts if isinstance(const, CodeType))
-    return next(const for const in outer.co_consts if isinstance(const, CodeType))
+    return _released(next(const for const in outer.co_consts if isinstance(const, CodeType)))
+
+
+def _released(code: CodeType) -> CodeType:
+    """``code`` that deletes each parameter as soon as the parameter is loaded to be passed on, where the text has a
+    minus. What is called is then the only holder of its arguments."""
+    units = bytearray(code.co_code)
+    for at in range(4, len(units), 2):
+        if units[at] == _MINUS:
+            is_wide = units[at - 4] == opcode.EXTENDED_ARG
+            units[at : at + 2] = (_NOTHING, 0) if is_wide else (_DELETE, units[at - 1])
+    return code.replace(co_code=bytes(units))
 
 
 def _before(kind: str, call: str, free: list[str], callee: str, guarded: bool) -> str:
