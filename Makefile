@@ -12,6 +12,7 @@ BENCH_VENV ?= .venv-bench
 BENCH ?= --results
 PYTEST ?= -q
 PYTHONS ?= python3.10 python3.12 python3.13
+SECONDS ?= 600
 AGENTS_VENVS ?= .venv-agents
 EVERY_FRAMEWORK = $(patsubst tests/agent_frameworks/%/requirements.txt,%,$(wildcard tests/agent_frameworks/*/requirements.txt))
 # on no index: UNI_AGENT names a checkout of verl-project/uni-agent, RLLM one of rllm-org/rllm
@@ -37,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: findings help demo test size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
-    scale verl-releases docs pages pythons compilers security view screenshots recording check-js
+    scale verl-releases docs pages pythons stress compilers security view screenshots recording check-js
 .DEFAULT_GOAL := help
 
 # a line `##@ Group` opens a group, `target: ## what it does` is listed in it
@@ -197,12 +198,19 @@ else
 	done; exit $$failed
 endif
 
+# SECONDS are those of one Python; STRESS_SEED="7" repeats a choice of thresholds
+stress: environment ## every kind of function under collections, threads, forks, signals, tracers (PYTHONS=..., SECONDS=600)
+	failed=0; for python in $(if $(filter file,$(origin PYTHONS)),python3.11) $(PYTHONS); do \
+	    $(VENV)/bin/python -m uv run --quiet --no-project --isolated --python $$python --with-editable . \
+	        python -m tests.stress.run $(SECONDS) $(STRESS_SEED) || failed=1; \
+	done; exit $$failed
+
 pythons: environment ## what wraps and records, on other Pythons (PYTHONS="python3.10 python3.13")
 	set -e; for python in $(PYTHONS); do $$python -V; \
 	    $(VENV)/bin/python -m uv run --quiet --no-project --isolated --python $$python --with-editable . \
 	        $(addprefix --with ,pytest pytest-asyncio pytest-timeout hypothesis attrs cloudpickle coverage dill fastapi httpx huey hydra-core joblib numpy py-spy pydantic sqlalchemy typer wrapt typeguard beartype) \
 	        pytest $(PYTEST) --ignore=tests/conformance/test_ray.py --ignore=tests/conformance/test_with_torch.py \
-	        tests/conformance tests/record tests/spec/test_compiler.py tests/spec/test_mistakes.py; \
+	        tests/conformance tests/record tests/stress tests/spec/test_compiler.py tests/spec/test_mistakes.py; \
 	done
 
 ##@ Speed

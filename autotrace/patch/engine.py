@@ -20,7 +20,7 @@ from autotrace.patch.binder import Binder
 from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import PlanIndex
 from autotrace.patch.program_hooks import LineHook, ScriptHook, hook_compile
-from autotrace.record import calls, context, faults, flusher, ids, own_thread, sampling, trajectory_ids
+from autotrace.record import calls, context, faults, flusher, garbage, ids, own_thread, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.object_fields import module_of, name_of
 from autotrace.record.probe import Probe
@@ -88,6 +88,7 @@ class Engine:
             hook.remove()
         wrapper.restore()
         adapting.stop()
+        garbage.unwatch()
 
     def _created(self, cls: type, file: str | None) -> None:
         if engine is not self:

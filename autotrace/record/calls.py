@@ -1,8 +1,7 @@
 """What the wrappers call: ``begin`` before the call, ``end`` or ``fail`` after it, ``item`` for what is yielded.
 
-A wrapper finds this module by name (``sys.modules``) at each call and holds nothing else of autotrace, so it can be
-pickled by value into a process that has no autotrace. Nothing here raises what is not the host's, blocks, or takes a
-lock.
+A wrapper finds this module by name (``sys.modules``) at each call and holds nothing else of autotrace. So a process
+without autotrace can load a pickled wrapper. Nothing here raises a fault, blocks, or takes a lock.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from autotrace.record.drivers import LATER
 from autotrace.record.errors import without_frame
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.follower import follow, held
+from autotrace.record.garbage import refuses
 from autotrace.record.groups import is_part, recording
 from autotrace.record.iterators import Step
 from autotrace.record.object_fields import layout_of, layouts, stored_name
@@ -107,8 +107,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 except BaseException as error:
                     _given_up(probe, call, error)
                     return None
-    arguments = of = None
-    follower = probe.follower
+    arguments, of, follower = None, None, probe.follower
     if above is None or not above.recorded or probe.picks:
         if decide is sampling.never and probe.root and above is None and follower is None and not probe.of:
             probe.calls += 1
@@ -167,6 +166,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if probe.root and above is not None:
             attributes = groups.completed(attributes, above)
         if above is None or probe.root:
+            if refuses():
+                return None
             if probe.inside and decide is not None:
                 attributes = {**(attributes or {}), "prompt_digest": outside.asked(kwargs)}
             if backlog.full() or ((probe.root or probe.inside) and not sampling.admits(decide, attributes or {})):
@@ -258,9 +259,9 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None:
-    """Something failed while a call was opened."""
-    if call is not None:
-        fail(call, error)  # the encoder passes over the end of a call that never came to be queued
+    """Close a call that failed to open."""
+    if call is not None:  # the encoder passes over the end of a call that was never queued
+        fail(call, error)
     if not isinstance(error, Exception):
         raise error
     probe.trouble("begin", error)
@@ -269,7 +270,7 @@ def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None
 def _begin_unrecorded(
     probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], previous: OpenCall | None
 ) -> OpenCall:
-    """Open a trajectory that is not recorded: nothing below it is, either."""
+    """Open a trajectory that is not recorded."""
     if probe.id:
         probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
     call = OpenCall(0, NOWHERE, 0, None, None, 0, above=previous, recorded=False)
@@ -278,8 +279,7 @@ def _begin_unrecorded(
 
 
 def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None:
-    """``begin`` for generators: the call is current while the generator runs, never across a ``yield``, where a context
-    variable would leak into the caller."""
+    """``begin`` for generators: no call is current across a ``yield``, where the variable would reach the caller."""
     call = begin(function, key, args, kwargs)
     if call is not None and not call.recorded:
         try:

@@ -294,9 +294,8 @@ def settled(call: OpenCall, at: int) -> None:
 
 
 def _ends_here(call: OpenCall) -> bool:
-    """Whether the calling thread ends ``call``: the flusher's does it, too, for streams that said everything
-    (``settled``), and the first of the two alone may. Asked again, for an exception of the host's came in between, the
-    answer is the same."""
+    """Whether the calling thread ends ``call``. The flusher's thread ends finished streams too (``settled``). The first
+    thread that asks may, however often that thread asks."""
     return call.ender is None or call.ender.setdefault("thread", get_ident()) == get_ident()
 
 
@@ -326,15 +325,16 @@ def enter(call: OpenCall) -> None:
 def leave(call: OpenCall) -> None:
     """Make current again what was before ``call``.
 
-    Not by the token that ``set`` returns: it refers to the whole context, and through a call that nobody closed would
-    keep it alive. Where ``call`` is not current, it is above the current one (a call below was never left), or
-    the host drives this coroutine in several contexts and there is nothing to restore in this one.
+    A token of ``set`` would refer to the whole context, and a call that nobody closed would keep the context alive. If
+    ``call`` is not current, either a call below was never left, or the host drives the coroutine in several contexts.
     """
     now = current.get()
     while now is not call and now is not None:
         now = now.above
     if now is call:
-        current.set(call.above)
+        if current.set(call.above) is None:  # a collection runs (``record.garbage``): calls pass over this one
+            call.recorded = False
+            return
         call.above = None
         if type(call) is RetainingCall and call.chosen is not None:
             _unchoose(call)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from autotrace.record import garbage
 from autotrace.record.origin import is_hosts
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ CLOSED = -1
 """Epoch of a call that is closed: closing it again does nothing. (The adapter of an engine may have learnt that the
 request was aborted; an exception of the host's may arrive when the call was closed already.)"""
 
-current: ContextVar[OpenCall | None] = ContextVar("autotrace_span", default=None)
+current: ContextVar[OpenCall | None] = garbage.variable("autotrace_span", default=None)
 
 
 def forked() -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import faults, iterators, origin, own_thread
+from autotrace.record import faults, garbage, iterators, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -70,6 +70,7 @@ def configure(run_folder: str, run_id: str, settings: Settings, plan_digest: str
     backlog.clear()  # what came since belongs to no run
     faults.counts.clear()
     _use(Flusher(run_folder, run_id, settings, plan_digest))
+    garbage.watch()
     atexit.register(shutdown)
 
 
@@ -146,6 +147,7 @@ def _run() -> None:
             break
         try:
             backlog.watchful = backlog.behind
+            garbage.watch()
             if _flusher is not None:
                 iterators.settle()
                 _flusher.drain(pause=True)

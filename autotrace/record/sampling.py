@@ -12,9 +12,10 @@ from contextvars import ContextVar
 from typing import Any
 
 from autotrace.config.scalars import fraction
+from autotrace.record import garbage
 from autotrace.record.fields import ABSENT, Path, peek
 
-chosen: ContextVar[frozenset[str] | None] = ContextVar("autotrace_chosen", default=None)
+chosen: ContextVar[frozenset[str] | None] = garbage.variable("autotrace_chosen", default=None)
 """Groups (``uid``, or sample index where there is none) that the batch being worked on chose; None: no batch limits
 it."""
 

@@ -19,6 +19,7 @@ _WORDS = {
     "token facts out of time": ("trajectory", "without token facts: they are given 1 % of a step's time"),
     "rows": ("row", "not recorded: a batch had more than are recorded of one call"),
     "unmatched rows": ("row", "of a batch not recorded: it goes on with no row of the batch around it"),
+    "finalizer": ("call", "not recorded: a garbage collection made it outside of any recorded call"),
     "stuck": ("record", "not written: more waited to be written than a process may hold"),
     "disk": ("record", "lost: the run folder could not be written"),
 }
