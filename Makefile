@@ -36,7 +36,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 # then, and 1.8 s otherwise
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: findings help demo test size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
+.PHONY: findings help demo test test-all size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
     scale verl-releases docs pages pythons stress compilers security view screenshots recording check-js
 .DEFAULT_GOAL := help
@@ -68,7 +68,11 @@ format: environment ## apply the formatter and the linter's own fixes
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-test: environment ## the test suite
+test: environment ## the test suite without its long forms (ten minutes on two cores)
+	$(MAKE) --no-print-directory -k -j3 -O test-programs test-hostile-input test-rest test-shipping test-hooks \
+	    PYTEST="$(PYTEST) -m 'not long'"
+
+test-all: environment ## the whole test suite: also what is marked `long`, every case of a promise that `make test` tries once
 	$(MAKE) --no-print-directory -k -j3 -O test-programs test-hostile-input test-rest test-shipping test-hooks
 
 # three at a time, the longest first: most of it is waiting for processes. What puts hooks into its own process has one to

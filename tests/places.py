@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import signal
 import site
 import subprocess
 import sys
@@ -11,10 +14,12 @@ import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from autotrace.config import stderr
+from autotrace.launch import main as launcher
 from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,6 +71,33 @@ class Place:
     ) -> subprocess.CompletedProcess[str]:
         """Run ``argv`` under ``autotrace-run``, which waits for delivery: the shipper has the lowest priority."""
         return self.run(self.command(argv, options), {"AUTOTRACE_DRAIN_TIMEOUT": "300", **(env or {})})
+
+    def refusal(
+        self, argv: Sequence[str], options: Sequence[str] = (), env: Mapping[str, str] | None = None
+    ) -> tuple[int, str]:
+        """Exit code and stderr of a launcher that starts nothing, in this process: a start of Python takes longer than
+        the launcher needs to refuse a command."""
+
+        def started(*_: Any) -> NoReturn:
+            raise AssertionError("the command was started")
+
+        said, interrupt = io.StringIO(), signal.getsignal(signal.SIGINT)
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said):
+            patch.chdir(self.cwd)
+            patch.setattr(stderr, "put", lambda data: said.write(data.decode()))
+            patch.setattr(launcher, "_become", started)
+            patch.setattr("autotrace.launch.supervise.supervise", started)
+            for name in set(os.environ) - set(given := self.environ(**(env or {}))):
+                patch.delenv(name)
+            for name, value in given.items():
+                patch.setenv(name, value)
+            try:
+                with pytest.raises(SystemExit) as ended:
+                    launcher.main(self.command(argv, options)[1:])
+            finally:
+                signal.signal(signal.SIGINT, interrupt)
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.getvalue()
 
     def write(self, name: str, text: str, mode: int = 0o644) -> Path:
         path = self.cwd / name

@@ -77,11 +77,13 @@ def test_the_process_is_the_launchers(place: Place) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--supervise",)], ids=["exec", "supervise"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP])
-def test_a_signal_reaches_the_command(place: Place, number: signal.Signals, options: tuple[str, ...]) -> None:
+def test_signals_reach_the_command(place: Place, options: tuple[str, ...]) -> None:
+    numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP]
     code = (
         "import signal, sys, time\n"
-        f"signal.signal({int(number)}, lambda *_: sys.exit(42))\n"
+        f"for number in {[*map(int, numbers)]}:\n"
+        "    signal.signal(number, lambda number, _: print(number, flush=True))\n"
+        "signal.signal(signal.SIGUSR2, lambda *_: sys.exit(42))\n"
         "print('ready', flush=True)\n"
         "while True: time.sleep(0.05)\n"  # not one pause: the signal may come just before that
     )
@@ -89,8 +91,11 @@ def test_a_signal_reaches_the_command(place: Place, number: signal.Signals, opti
         place.command(["python", "-c", code], options), cwd=place.cwd, env=place.environ(), stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        process.stdout.readline()
-        process.send_signal(number)
+        assert process.stdout.readline() == b"ready\n"
+        for number in numbers:
+            process.send_signal(number)
+            assert process.stdout.readline() == b"%d\n" % number
+        process.send_signal(signal.SIGUSR2)
         process.communicate(timeout=DEADLINE)
 
     assert process.returncode == 42
@@ -113,8 +118,17 @@ def test_an_interrupt_before_the_command_runs_ends_it_like_the_command(place: Pl
     assert (process.returncode, said) == (-signal.SIGINT, b"")
 
 
-@pytest.mark.parametrize("options", [(), ("--supervise",)], ids=["exec", "supervise"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [
+        (signal.SIGTERM, ("--supervise",)),
+        (signal.SIGKILL, ("--supervise",)),
+        (signal.SIGSEGV, ("--supervise",)),
+        (signal.SIGSEGV, ()),
+        pytest.param(signal.SIGTERM, (), marks=pytest.mark.long),
+        pytest.param(signal.SIGKILL, (), marks=pytest.mark.long),
+    ],
+)
 def test_death_by_a_signal_is_reported_as_it_was(
     place: Place, number: signal.Signals, options: tuple[str, ...]
 ) -> None:
@@ -232,42 +246,42 @@ class TestRefusals:
         found = place.launch(["no-such-command", "x"])
         assert found.returncode == 127
         assert found.stderr == "autotrace: no-such-command: command not found\n"
+        assert place.refusal(["no-such-command", "x"]) == (127, found.stderr), "as in this process"
 
     def test_an_unknown_path_is_127(self, place: Place) -> None:
-        found = place.launch(["./no-such-file"])
-        assert (found.returncode, found.stderr) == (127, "autotrace: ./no-such-file: no such file\n")
+        assert place.refusal(["./no-such-file"]) == (127, "autotrace: ./no-such-file: no such file\n")
 
     def test_a_file_that_is_not_executable_is_126(self, place: Place) -> None:
         place.write("plain.txt", "")
-        found = place.launch(["./plain.txt"])
-        assert found.returncode == 126
-        assert "permission denied" in found.stderr
+        code, stderr = place.refusal(["./plain.txt"])
+        assert code == 126
+        assert "permission denied" in stderr
 
     def test_a_directory_is_126(self, place: Place) -> None:
-        assert place.launch(["./"]).returncode == 126
+        assert place.refusal(["./"])[0] == 126
 
     def test_a_bad_spec_is_2_with_file_and_line(self, place: Place) -> None:
         place.write("mine.yaml", "- my.module.function\n- target: my.other\n  rol: llm\n")
-        found = place.launch(self.START, ["--spec", "mine.yaml"])
-        assert found.returncode == 2
-        assert "mine.yaml:3:3:" in found.stderr
-        assert "role" in found.stderr
+        code, stderr = place.refusal(self.START, ["--spec", "mine.yaml"])
+        assert code == 2
+        assert "mine.yaml:3:3:" in stderr
+        assert "role" in stderr
 
     def test_a_missing_spec_is_2(self, place: Place) -> None:
-        found = place.launch(self.START, ["--spec", "absent.yaml"])
-        assert found.returncode == 2
-        assert "absent.yaml" in found.stderr
+        code, stderr = place.refusal(self.START, ["--spec", "absent.yaml"])
+        assert code == 2
+        assert "absent.yaml" in stderr
 
     def test_verls_dead_trace_key_is_2_with_the_key_that_works(self, place: Place) -> None:
-        found = place.launch([*self.START, "trainer.rollout_trace.backend=mlflow"])
-        assert found.returncode == 2
-        assert "actor_rollout_ref.rollout.trace.backend=mlflow" in found.stderr
+        code, stderr = place.refusal([*self.START, "trainer.rollout_trace.backend=mlflow"])
+        assert code == 2
+        assert "actor_rollout_ref.rollout.trace.backend=mlflow" in stderr
 
     def test_a_directory_store_is_2_with_the_remedy(self, place: Place) -> None:
-        found = place.launch(self.START, ["--backend", "mlflow", "--tracking-uri", "./mlruns"])
-        assert found.returncode == 2
-        assert "option --tracking-uri: ./mlruns is a directory store" in found.stderr
-        assert "use sqlite:///" in found.stderr
+        code, stderr = place.refusal(self.START, ["--backend", "mlflow", "--tracking-uri", "./mlruns"])
+        assert code == 2
+        assert "option --tracking-uri: ./mlruns is a directory store" in stderr
+        assert "use sqlite:///" in stderr
 
     def test_no_command_is_2(self, place: Place) -> None:
         assert place.run([place.launcher]).returncode == 2

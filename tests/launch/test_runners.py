@@ -72,8 +72,16 @@ def spans(place: Place) -> list[list[str]]:
     return [[span["name"] for span in json.loads(line)["spans"]] for line in lines]
 
 
-@pytest.mark.parametrize("names", NAMES)
-@pytest.mark.parametrize("runner", RUNNERS)
+WAYS = [(runner, names) for runner in RUNNERS for names in NAMES]
+
+
+@pytest.mark.parametrize(
+    ("runner", "names"),
+    [
+        pytest.param(*way, marks=[] if way[1] == "by its file's name" or way[0] in ("pdb", "own") else pytest.mark.long)
+        for way in WAYS
+    ],
+)
 def test_functions_and_classes_are_recorded_and_the_program_says_the_same(
     project: Place, runner: str, names: str
 ) -> None:
@@ -96,8 +104,14 @@ MODULES = {
 }
 
 
-@pytest.mark.parametrize("names", ["pack.prog", "__main__"])
-@pytest.mark.parametrize("runner", MODULES)
+@pytest.mark.parametrize(
+    ("runner", "names"),
+    [
+        pytest.param(runner, names, marks=[] if (names == "__main__") == (runner == "pdb") else pytest.mark.long)
+        for runner in MODULES
+        for names in ("pack.prog", "__main__")
+    ],
+)
 def test_modules_too(project: Place, runner: str, names: str) -> None:
     project.write("pack/__init__.py", "")
     project.write("pack/prog.py", PROGRAM)
@@ -107,7 +121,7 @@ def test_modules_too(project: Place, runner: str, names: str) -> None:
     assert spans(project) == [["Agent.run", "tool"]]
 
 
-@pytest.mark.parametrize("runner", ["cProfile", "coverage", "own"])
+@pytest.mark.parametrize("runner", ["cProfile", pytest.param("coverage", marks=pytest.mark.long), "own"])
 def test_a_traceback_has_no_line_of_ours(project: Place, runner: str) -> None:
     command = [*(word.format(out=project.cwd / "out") for word in RUNNERS[runner]), "fail"]
     bare = project.run(command)
@@ -145,18 +159,18 @@ def test_what_is_imported_is_compiled_as_ever(project: Place) -> None:
     assert b"autotrace" not in cache.read_bytes()
 
 
-@pytest.mark.parametrize("dont_inherit", [False, True])
-def test_compile_itself_is_what_it_was(project: Place, dont_inherit: bool) -> None:
+def test_compile_itself_is_what_it_was(project: Place) -> None:
     """While it is ours: what it takes from ``__future__`` of its caller, and its errors."""
-    code = f"""
+    code = """
 from __future__ import annotations
 import sys, traceback
-try:
-    names = {{}}
-    exec(compile("def f(x: unknown): pass", "x", "exec", dont_inherit={dont_inherit}), names)
-    print(names["f"].__annotations__)
-except NameError as error:
-    print(error)
+for dont_inherit in (False, True):
+    try:
+        names = {}
+        exec(compile("def f(x: unknown): pass", "x", "exec", dont_inherit=dont_inherit), names)
+        print(names["f"].__annotations__)
+    except NameError as error:
+        print(error)
 for source, filename in (("1 +", "x"), ("1", 2)):
     try:
         compile(source, filename, "exec")
