@@ -4,6 +4,7 @@ The goals were set beside what was measured on that day, in microseconds of CPU 
 225 to 324 -> 80, MLflow 3,706 -> 300, Weave 592 -> 250. How many times less is *wanted* is the one over the other,
 with the middle of 225 and 324: 4, 3.4, 12.4 and 2.4. Parquet was not there; it is judged beside what assembling cost,
 which every backend paid: 200 -> 60, so 3.3. Of an MLflow server only the rate was known, so no ratio is wanted there.
+Into PostgreSQL MLflow's store class writes, so that row has no ratio either.
 
 A machine that is shared is faster or slower by the hour; two versions that deliver the same spool in turns are so
 together. *Times less* is therefore the steadiest figure here.
@@ -48,7 +49,7 @@ CASES = {
     "jsonl": Case(80, (225 + 324) / 2, 400, "jsonl"),
     "parquet": Case(60, 200, 400, "parquet", before=ASSEMBLED),
     "mlflow": Case(300, 3706, 60, "mlflow"),
-    "mlflow postgresql": Case(300, 3706, 100, "mlflow"),
+    "mlflow postgresql": Case(4_000, None, 40, "mlflow"),
     "mlflow server": Case(200, None, 40, "mlflow"),
     "weave": Case(250, 592, 100, "weave"),
 }

@@ -1,4 +1,4 @@
-"""What MLflow's client reads is the same whichever way it was written: over its releases, SQLite and PostgreSQL."""
+"""MLflow's client reads the same whether rows or MLflow's store class wrote a trajectory, over MLflow's releases."""
 
 from __future__ import annotations
 
@@ -6,37 +6,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.postgres import Postgres
-
 ROOT = Path(__file__).resolve().parents[2]
 RELEASES = {"3.6.0": ["sqlalchemy<2.1"], "3.10.1": [], "3.16.0": []}
-"""One for each way in which MLflow counts tokens, beside the one of ``tests/sinks/test_mlflow_tables.py``; with what it
-does not say that it needs."""
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    server = Postgres()
-    server.start()
-    yield server
-    server.stop()
+"""One for each way in which MLflow counts tokens, beside the release of ``tests/sinks/test_mlflow_own_file.py``; with
+requirements that the release does not declare."""
 
 
 @pytest.mark.row("MLflow releases")
 @pytest.mark.parametrize("release", list(RELEASES))
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_both_ways_leave_the_same(release: str, database: str, postgres: Postgres, tmp_path: Path) -> None:
-    names = [f"{way}_{release.replace('.', '_')}" for way in ("one", "other")]
-    if database == "sqlite":
-        uris = [f"sqlite:///{tmp_path}/{name}.db" for name in names]
-    else:
-        uris = [postgres.uri(name, driver="psycopg2") for name in names]
-    wanted = [f"mlflow=={release}", "psycopg2-binary", "opentelemetry-proto", "httpx", *RELEASES[release]]
+def test_both_ways_leave_the_same(release: str, tmp_path: Path) -> None:
+    uris = [f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "other")]
+    wanted = [f"mlflow=={release}", "opentelemetry-proto", "httpx", *RELEASES[release]]
     command = [sys.executable, "-m", "uv", "run", "--quiet", "--no-project", "--isolated", "--with-editable", str(ROOT)]
     for package in [*wanted, "polars"]:
         command += ["--with", package]

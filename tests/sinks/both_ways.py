@@ -1,4 +1,4 @@
-"""The same trajectories into two MLflow databases, through its tables and through its store class, and what differs.
+"""The same trajectories into two MLflow databases, by rows and through MLflow's store class, and what differs.
 
 As a program, for a release of MLflow in another environment: ``both_ways.py URI OTHER_URI`` prints the differences.
 """
@@ -13,16 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from autotrace.sinks.mlflow.lean import LIBRARIES, import_entities
+from autotrace.sinks.mlflow.uri import LIBRARIES
+from autotrace.sinks.mlflow.uri import store_class as import_store
 
 if __name__ == "__main__":  # as the shipper does, whose process is its own
-    import_entities()
+    import_store()
 
 import mlflow
 import sqlalchemy
 from rollouts import info, trajectory
 
-from autotrace.sinks.mlflow import tables
+from autotrace.sinks.mlflow import own_file
 from autotrace.sinks.mlflow.sending import Delivery
 from autotrace.sinks.mlflow.sink import MlflowSink
 from autotrace.tables.lean import absent
@@ -88,30 +89,29 @@ def later(before: Sequence[Trajectory]) -> list[Trajectory]:
 
 @contextmanager
 def store_class() -> Iterator[None]:
-    """As if the schema were not known."""
-    known = dict(tables.SCHEMAS)
-    tables.SCHEMAS.clear()
+    """As if the installed release had not been compared."""
+    known, own_file.COMPARED = own_file.COMPARED, (0, 0)
     try:
         yield
     finally:
-        tables.SCHEMAS.update(known)
+        own_file.COMPARED = known
 
 
 @contextmanager
 def counted() -> Iterator[list[int]]:
-    """How many spans went through the tables, each time."""
-    write, counts = tables.TableWriter.write, list[int]()
+    """How many spans were written by rows, each time."""
+    write, counts = own_file.OwnFile.write, list[int]()
 
-    def counting(self: tables.TableWriter, experiment: str, deliveries: Sequence[Delivery], run: str | None) -> Any:
+    def counting(self: own_file.OwnFile, experiment: str, deliveries: Sequence[Delivery], run: str | None) -> Any:
         left = write(self, experiment, deliveries, run)
         counts.append(sum(len(delivery.new) for delivery in deliveries if delivery not in left))
         return left
 
-    tables.TableWriter.write = counting  # type: ignore[method-assign]
+    own_file.OwnFile.write = counting  # type: ignore[method-assign]
     try:
         yield counts
     finally:
-        tables.TableWriter.write = write  # type: ignore[method-assign]
+        own_file.OwnFile.write = write  # type: ignore[method-assign]
 
 
 def deliver(uri: str) -> None:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mlflow
@@ -590,9 +591,9 @@ def test_an_mlflow_without_issues_gets_the_feedback_alone(
     sent.profile = profile.encode(Profile("1", marks=[Mark("AT-RETOKENIZED", 2)]))
     opened = sink._opened()
     if isinstance(opened, SqlStore):
-        assert opened._tables is not None
-        without = {name: table for name, table in opened._tables._tables.items() if name != "issues"}
-        monkeypatch.setattr(opened._tables, "_tables", without)
+        names = {"get_experiment_by_name", "create_experiment", "engine"}
+        without = SimpleNamespace(**{name: getattr(opened._store, name) for name in names})
+        monkeypatch.setattr(opened, "_store", without)
     else:
         monkeypatch.setattr(opened, "_version", (3, 10))
     sink.deliver([sent])

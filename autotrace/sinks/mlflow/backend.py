@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
-from importlib import import_module
 from pathlib import Path
 
 from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health, extra
 from autotrace.sinks.mlflow import uri as uris
-from autotrace.sinks.mlflow.lean import import_entities
 from autotrace.sinks.protocol import Reporter, Sink
 
 
@@ -32,10 +30,9 @@ class MlflowBackend(Backend):
         return MlflowSink(info, run_folder, memory)
 
     def warm_up(self, info: RunInfo) -> None:
-        """See ``Backend``: MLflow takes a second to import. A server needs none of it."""
+        """See ``Backend``: MLflow takes seconds to import. A server needs none of it."""
         if not (info.tracking_uri or "").startswith(("http://", "https://")):
-            import_entities()
-            import_module("autotrace.sinks.mlflow.tables")
+            uris.store_class()
 
     def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter:
         """See ``Backend``. Another one than the sink, which is busy in a thread or a process of its own."""

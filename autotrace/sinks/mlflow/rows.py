@@ -12,7 +12,8 @@ import base64
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any
@@ -20,7 +21,6 @@ from typing import Any
 import msgspec
 
 from autotrace.sinks.mlflow.info import SOURCE, TOKEN_USAGE, TRACE_NAME, Feedback, TraceDescription
-from autotrace.sinks.mlflow.schema import Schema
 from autotrace.sinks.mlflow.spans import JsonText, MlflowSpan
 
 OURS = ("autotrace.", "mlflow.")
@@ -177,6 +177,37 @@ _ANALYTICS = "mlflow.store.tracking.utils.trace_analytics"
 Row = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Schema:
+    """Differences between the releases, which the tables themselves show."""
+
+    metrics: bool
+    """``trace_metrics`` holds the token counts of a trace (MLflow 3.9 to 3.16)."""
+    dimensions: bool
+    """``spans.dimension_attributes`` holds the model's name (3.10 to 3.16)."""
+    generations: bool
+    """``trace_info`` counts how often its spans were written, the archive's guard (since 3.13)."""
+    columns: bool
+    """Name, session and token counts are columns of ``trace_info``, the model a column of ``spans``, and
+    ``assessments`` have a number (since 3.17)."""
+
+    @property
+    def ascii_only(self) -> bool:
+        """Text in ``spans.content`` is escaped. Since 3.17 the text is not escaped, so that a search finds it."""
+        return not self.columns
+
+    @classmethod
+    def of(cls, tables: Mapping[str, Collection[str]]) -> Schema:
+        """Read the schema from the columns of each table."""
+        columns = "trace_name" in tables["trace_info"]
+        return cls(
+            metrics="trace_metrics" in tables and not columns,
+            dimensions="dimension_attributes" in tables["spans"],
+            generations="db_payload_generation" in tables["trace_info"],
+            columns=columns,
+        )
+
+
 class Rows:
     """Makes rows for one schema and the installed MLflow."""
 
@@ -184,6 +215,9 @@ class Rows:
         self._schema = schema
         self._contents = contents
         self._analytics: Any = import_module(_ANALYTICS) if schema.columns else None
+        keys: Any = import_module("mlflow.tracing.constant").TraceMetadataKey
+        self._finalized: str | None = getattr(keys, "TRACE_INFO_FINALIZED", None)
+        """The mark in the metadata that nothing is to be computed from spans any more (since 3.12)."""
 
     def spans(self, spans: Sequence[MlflowSpan], experiment_id: int) -> list[Row] | None:
         """Rows of ``spans``; None: MLflow would store one of them in its own way."""
@@ -210,7 +244,7 @@ class Rows:
     def _model(self, span: MlflowSpan) -> Row:
         model = span.attributes.get("mlflow.llm.model")
         if self._schema.dimensions:
-            return {"dimension_attributes": None if model is None else {"mlflow.llm.model": model}}
+            return {"dimension_attributes": json.dumps(None if model is None else {"mlflow.llm.model": model})}
         if self._schema.columns:
             return {"model_name": None if model is None else self._analytics.bounded_model_dimension(model)}
         return {}
@@ -250,8 +284,8 @@ class Rows:
         if self._schema.columns:
             for name in self._analytics.PROMOTED_TRACE_METADATA_KEYS:
                 metadata.pop(name, None)
-        if self._schema.finalized:
-            metadata["mlflow.trace.infoFinalized"] = "true"
+        if self._finalized is not None:
+            metadata[self._finalized] = "true"
         return _pairs(trace, metadata)
 
     def metrics(self, trace: TraceDescription) -> list[Row]:

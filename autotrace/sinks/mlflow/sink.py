@@ -17,7 +17,6 @@ from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, registry
 from autotrace.sinks.backend import extra
 from autotrace.sinks.mlflow.info import Issue, describe, linked, shown_codes, trace_id_of
-from autotrace.sinks.mlflow.lean import import_entities
 from autotrace.sinks.mlflow.sending import Encoded, Sender, Store, StoreError
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.uri import check_uri, ui_command
@@ -216,7 +215,6 @@ def _store(uri: str) -> Store:
             from autotrace.sinks.mlflow.server import ServerStore
 
             return ServerStore(uri)
-        import_entities()
         from autotrace.sinks.mlflow.sql import SqlStore
 
         return SqlStore(uri)

@@ -1,4 +1,4 @@
-"""MLflow's SQL store in this process, without a server: its tables where they are known, else its store class."""
+"""Any SQL store of MLflow, without a server: MLflow's store class writes, or ``own_file`` into autotrace's own file."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, TypeVar
 
 from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
-from autotrace.sinks.mlflow.lean import store_class
+from autotrace.sinks.mlflow.own_file import OwnFile, release
 from autotrace.sinks.mlflow.rows import Contents
 from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, deleted, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.mlflow.uri import artifact_root, initialise, sqlite_path
+from autotrace.sinks.mlflow.uri import artifact_root, initialise, sqlite_path, store_class
 from autotrace.sinks.protocol import Refused, Unavailable
-
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
-    from autotrace.sinks.mlflow.tables import TableWriter
 
 T = TypeVar("T")
 MAX_TRACES = 1_000
@@ -35,27 +29,19 @@ class SqlStore:
     def __init__(self, uri: str) -> None:
         # prints whole statements, prompts included
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-        from sqlalchemy import create_engine
+        opened = store_class()
+        from sqlalchemy import event
         from sqlalchemy.exc import OperationalError
 
-        from autotrace.sinks.mlflow.tables import DIALECTS, TableWriter
-
-        self._uri = uri
         self._path = sqlite_path(uri)
-        self._artifacts = artifact_root(self._path) if self._path else "mlflow-artifacts:/"
-        self._opened: Any = None
-        self._engine: Engine | None = None
-        self._tables: TableWriter | None = None
         try:
             initialise(uri)
-            if urlsplit(uri).scheme.partition("+")[0] in DIALECTS:
-                self._engine = create_engine(uri, pool_pre_ping=True, hide_parameters=True)
-                self._quicken(self._engine)
-                self._tables = TableWriter.of(self._engine, self._artifacts)
-            if self._tables is None:
-                _ = self._store  # creates the tables of an empty database, and says what is wrong with others
-                if self._engine is not None:
-                    self._tables = TableWriter.of(self._engine, self._artifacts)
+            self._store: Any = opened(uri, artifact_root(self._path) if self._path else "mlflow-artifacts:/")
+            if self._path:
+                # loses the last commits on a power cut only, and doubles the rate of small transactions
+                event.listen(self._store.engine, "connect", _faster)
+                self._store.engine.dispose()
+            self._own = OwnFile.at(self._path)
         except OperationalError as error:
             raise Unavailable(f"the MLflow store cannot be opened: {_sentence(error.orig)}") from error
         except ValueError as error:
@@ -65,22 +51,6 @@ class SqlStore:
         self._experiments: dict[str, str] = {}
         self._contents = Contents(ascii_only=True)
 
-    @property
-    def _store(self) -> Any:
-        """MLflow's own store class, for what the tables do not take."""
-        if self._opened is None:
-            self._opened = store_class()(self._uri, self._artifacts)
-            self._quicken(self._opened.engine)
-        return self._opened
-
-    def _quicken(self, engine: Engine) -> None:
-        """Loses the last commits on a power cut only, and doubles the rate of small transactions."""
-        if self._path:
-            from sqlalchemy import event
-
-            event.listen(engine, "connect", _faster)
-            engine.dispose()
-
     def experiment_id(self, name: str) -> str:
         """See ``Store``."""
         if name not in self._experiments:
@@ -88,28 +58,22 @@ class SqlStore:
         return self._experiments[name]
 
     def _get_or_create(self, name: str) -> str:
-        experiment_id, active = self._through_store(name) if self._tables is None else self._tables.experiment(name)
-        if not active:
-            raise deleted(name, experiment_id)
-        return experiment_id
-
-    def _through_store(self, name: str) -> tuple[str, bool]:
         from mlflow.exceptions import MlflowException
 
         experiment = self._store.get_experiment_by_name(name)
         if experiment is None:
             try:
-                return str(self._store.create_experiment(name)), True
+                return str(self._store.create_experiment(name))
             except MlflowException:  # another process has created it
                 experiment = self._store.get_experiment_by_name(name)
                 if experiment is None:
                     raise
-        return str(experiment.experiment_id), experiment.lifecycle_stage != "deleted"
+        if experiment.lifecycle_stage == "deleted":
+            raise deleted(name, str(experiment.experiment_id))
+        return str(experiment.experiment_id)
 
     def issue(self, experiment_id: str, issue: Issue) -> str | None:
         """See ``Store``."""
-        if self._tables is not None:
-            return self._do(self._tables.issue, experiment_id, issue)
         return self._do(self._issue, experiment_id, issue) if hasattr(self._store, "create_issue") else None
 
     def _issue(self, experiment_id: str, issue: Issue) -> str:
@@ -126,21 +90,17 @@ class SqlStore:
 
     @property
     def max_traces(self) -> int:
-        """See ``Store``. What goes into the tables is one transaction."""
-        return MAX_LINKED if self._tables is None else MAX_TRACES
+        """See ``Store``."""
+        return MAX_LINKED if self._own is None else MAX_TRACES
 
     @property
     def adds_usage(self) -> bool:
         """See ``Store``."""
-        import mlflow
-
-        return (3, 6) <= tuple(map(int, mlflow.__version__.split(".")[:2])) < (3, 12)
+        return (3, 6) <= release() < (3, 12)
 
     def write(self, experiment_id: str, deliveries: Sequence[Delivery], run_id: str | None) -> Sequence[Delivery]:
         """See ``Store``."""
-        if self._tables is None:
-            return deliveries
-        return self._do(self._tables.write, experiment_id, deliveries, run_id)
+        return deliveries if self._own is None else self._own.write(experiment_id, deliveries, run_id)
 
     def log_spans(self, experiment_id: str, spans: Sequence[MlflowSpan], run_id: str | None) -> None:
         """See ``Store``."""
@@ -212,9 +172,7 @@ class SqlStore:
 
     def close(self) -> None:
         """See ``Store``."""
-        for engine in (self._engine, None if self._opened is None else self._opened.engine):
-            if engine is not None:
-                engine.dispose()
+        self._store.engine.dispose()
         if self._path:
             # Without statistics SQLite takes the wrong index for searches in span text: 40 s instead of 45 ms at 4,000
             # traces. The limit keeps this at milliseconds for a store of any size.

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import importlib.util
 import os
+import re
 import shlex
 import sqlite3
+import threading
 from contextlib import closing
+from functools import cache
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from autotrace.redact.masking import masked_uri
 from autotrace.run import files
-from autotrace.sinks.mlflow.lean import store_class
-from autotrace.sinks.mlflow.schema import installed_revision
+from autotrace.tables.lean import absent
 
 SQL_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql")
 _DRIVERS = {"postgresql": "psycopg2", "mysql": "MySQLdb", "mysql+mysqldb": "MySQLdb", "mssql": "pyodbc",
             "mysql+mysqlconnector": "mysql.connector"}  # fmt: skip
 """Modules that SQLAlchemy imports, where they are not called as the scheme says (``postgresql+psycopg``)."""
 _SQLITE = "sqlite:///"
+MARK = 0x61747263
+"""SQLite's ``application_id`` of a store that autotrace created. Direct rows go only into such a file."""
 
 
 def check_uri(uri: str) -> None:
@@ -118,6 +125,7 @@ def initialise(uri: str) -> None:
         files.ensure(path)  # the files that SQLite puts beside it get the same mode
         made_by(uri, artifact_root(path)).engine.dispose()
         with closing(sqlite3.connect(path)) as db:
+            db.execute(f"PRAGMA application_id = {MARK}")
             # Readers (the UI) and the writer do not wait for each other; the mode stays with the file. Where the file
             # system cannot do it, SQLite keeps its old mode.
             db.execute("PRAGMA journal_mode=WAL")
@@ -138,17 +146,68 @@ def _tables(path: str) -> list[str]:
     return [name for name in names if not name.startswith(("sqlite_", "alembic_"))]
 
 
-def _check_revision(uri: str, path: str) -> None:
-    """MLflow would migrate a store whose tables are not all there without asking; that is its owner's decision."""
+def is_own(path: str) -> bool:
+    """Whether autotrace created the store at ``path``: the file has autotrace's mark."""
+    with closing(sqlite3.connect(path, timeout=20.0)) as db:
+        return bool(db.execute("PRAGMA application_id").fetchone() == (MARK,))
+
+
+def revision_of(path: str) -> str:
+    """Return the schema of the store at ``path``; empty if the store does not say it."""
     with closing(sqlite3.connect(path, timeout=20.0)) as db:
         try:
-            revisions = [str(row[0]) for row in db.execute("SELECT version_num FROM alembic_version")]
+            return ", ".join(str(row[0]) for row in db.execute("SELECT version_num FROM alembic_version"))
         except sqlite3.Error:
-            revisions = []
-    expected = installed_revision()
-    if revisions != [expected]:
+            return ""
+
+
+def _check_revision(uri: str, path: str) -> None:
+    """MLflow would migrate a store whose tables are not all there without asking; that is its owner's decision."""
+    revision, expected = revision_of(path), installed_revision()
+    if revision != expected:
         raise ValueError(
-            f"{uri} was written by another release of MLflow (schema {', '.join(revisions) or 'unknown'}; MLflow "
+            f"{uri} was written by another release of MLflow (schema {revision or 'unknown'}; MLflow "
             f"{version('mlflow')} here expects {expected}); make a backup and run `mlflow db upgrade {uri}`, or "
             "choose another store"
         )
+
+
+_REVISION, _BEFORE = (re.compile(rf"^{name}\b.*$", re.MULTILINE) for name in ("revision", "down_revision"))
+_QUOTED = re.compile(r"""["'](\w+)["']""")
+
+
+@cache
+def installed_revision() -> str:
+    """Return the schema that the installed MLflow makes, read from its migrations: asking MLflow imports its store.
+
+    Raises ``ImportError``.
+    """
+    spec = importlib.util.find_spec("mlflow")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError("No module named 'mlflow'", name="mlflow")
+    made, followed = set[str](), set[str]()
+    for file in Path(spec.submodule_search_locations[0], "store", "db_migrations", "versions").glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        made.update(_QUOTED.findall("".join(_REVISION.findall(text))))
+        followed.update(_QUOTED.findall("".join(_BEFORE.findall(text))))
+    return ", ".join(sorted(made - followed))
+
+
+LIBRARIES = ("numpy", "pandas", "polars", "pyarrow", "pygments", "scipy")
+_STORE = "mlflow.store.tracking.sqlalchemy_store"
+_one_at_a_time = threading.Lock()
+
+
+def store_class() -> Any:
+    """Import MLflow's store class. Data libraries that MLflow imports wherever they are installed stay out, which saves
+    2 s of CPU and 110 MB: MLflow works without them (``mlflow-skinny`` needs none), and its store never uses them.
+
+    Raises ``ImportError``.
+    """
+    with _one_at_a_time:
+        try:
+            with absent(*LIBRARIES):
+                importlib.import_module(_STORE)
+        except Exception:  # of a release that needs one of them
+            importlib.import_module(_STORE)
+        return importlib.import_module(_STORE).SqlAlchemyStore

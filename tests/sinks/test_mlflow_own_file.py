@@ -1,4 +1,4 @@
-"""MLflow's tables written directly: nothing that a person sees differs, and nothing is lost on the way."""
+"""Rows in the SQLite file that autotrace created: a person sees no difference, and nothing is lost on the way."""
 
 from __future__ import annotations
 
@@ -16,18 +16,15 @@ from typing import Any
 
 import both_ways
 import pytest
-import sqlalchemy
 from mlflow.entities import Span
 from rollouts import info, trajectory
 
-from autotrace.sinks.mlflow import tables
+from autotrace.sinks.mlflow.own_file import OwnFile
 from autotrace.sinks.mlflow.rows import Contents, json_text
-from autotrace.sinks.mlflow.schema import installed_revision
 from autotrace.sinks.mlflow.sink import MlflowSink
 from autotrace.sinks.mlflow.spans import encode
-from autotrace.sinks.mlflow.sql import SqlStore
-from autotrace.sinks.mlflow.uri import initialise
-from autotrace.sinks.protocol import Refused, Rejected, Unavailable
+from autotrace.sinks.mlflow.uri import MARK, initialise, installed_revision, is_own
+from autotrace.sinks.protocol import Refused, Unavailable
 from tests.postgres import Postgres
 from tests.waiting import DEADLINE, until
 
@@ -80,10 +77,6 @@ def spans_of(path: str) -> dict[str, tuple[int, int]]:
         return {trace: (spans, tags) for trace, spans, tags in db.execute(query)}
 
 
-def test_both_ways_leave_the_same_in_sqlite(fresh: Callable[[str], str]) -> None:
-    _compare(fresh("one"), fresh("other"))
-
-
 def test_both_ways_leave_the_same_without_the_data_libraries(fresh: Callable[[str], str]) -> None:
     """In a process of its own, as the shipper's."""
     done = subprocess.run(
@@ -96,18 +89,21 @@ def test_both_ways_leave_the_same_without_the_data_libraries(fresh: Callable[[st
     assert result["libraries"] == []
 
 
-def test_both_ways_leave_the_same_in_postgresql(postgres: Postgres) -> None:
-    _compare(postgres.uri("one"), postgres.uri("other"))
-
-
-def _compare(one: str, other: str) -> None:
-    with both_ways.counted() as spans:
-        both_ways.deliver(one)
-    assert spans[0] >= 20, "the tables were not used"
-    with both_ways.store_class(), both_ways.counted() as none:
-        both_ways.deliver(other)
-    assert not any(none)
-    assert both_ways.differences(one, other) == []
+def test_a_database_of_others_gets_the_same_through_mlflows_store_class(
+    postgres: Postgres, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    """PostgreSQL, and an SQLite file without autotrace's mark."""
+    own, others = fresh("own"), fresh("others")
+    with sqlite3.connect(tmp_path / "others.db") as db:
+        assert db.execute("PRAGMA application_id").fetchone() == (MARK,)
+        db.execute("PRAGMA application_id = 0")
+    assert is_own(str(tmp_path / "own.db")) and not is_own(str(tmp_path / "others.db"))
+    both_ways.deliver(own)
+    for other in (others, postgres.uri("others")):
+        with both_ways.counted() as spans:
+            both_ways.deliver(other)
+        assert spans == []
+        assert both_ways.differences(own, other) == []
 
 
 def test_the_comparison_sees_a_difference(fresh: Callable[[str], str], tmp_path: Path) -> None:
@@ -169,14 +165,14 @@ def damage(uri: str) -> list[Any]:
 def test_a_batch_is_stored_whole_or_not_at_all(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = make(uri)
     sink.deliver([trajectory(sample=900)])
-    upsert = tables.TableWriter._upsert
+    upsert = OwnFile._upsert
 
-    def failing(self: tables.TableWriter, connection: Any, table: Any, rows: Any) -> None:
-        if table.name == "assessments":
-            raise Unavailable("the disk is full")
-        upsert(self, connection, table, rows)
+    def failing(self: OwnFile, db: Any, table: str, rows: Any) -> None:
+        if table == "spans":
+            raise sqlite3.OperationalError("the disk is full")
+        upsert(self, db, table, rows)
 
-    monkeypatch.setattr(tables.TableWriter, "_upsert", failing)
+    monkeypatch.setattr(OwnFile, "_upsert", failing)
     with pytest.raises(Unavailable):
         sink.deliver([trajectory(sample=sample, reward=1.0) for sample in range(5)])
     assert len(spans_of(uri)) == 1
@@ -201,97 +197,17 @@ def test_a_store_that_is_migrated_meanwhile_is_not_written_until_its_release_is_
     assert len(spans_of(uri)) == 2
 
 
-def test_an_unknown_schema_is_left_to_mlflow(uri: str) -> None:
+def test_a_release_that_was_not_compared_is_left_to_mlflow(uri: str) -> None:
     with both_ways.store_class(), both_ways.counted() as spans:
         make(uri).deliver([trajectory(sample=1), trajectory(sample=2)])
     assert spans == []
     assert {spans for spans, _ in spans_of(uri).values()} == {PER_TRACE}
 
 
-IN_A_PROCESS_OF_ITS_OWN = """
-import sys
-from pathlib import Path
-from rollouts import info, trajectory
-from autotrace.sinks.mlflow.backend import BACKEND
-from autotrace.sinks.mlflow.lean import LIBRARIES
-uri, *modules = sys.argv[1:]
-run = info(tracking_uri=uri, project="new here", backends=["mlflow"])
-BACKEND.warm_up(run)
-sink = BACKEND.make(run, Path("/tmp/run"), {})
-sink.deliver([trajectory(sample=1), trajectory(sample=2)])
-sink.close()
-print(*(name for name in (*modules, *LIBRARIES) if name in sys.modules))
-"""
-
-
-def test_a_shipper_imports_no_store_class_for_what_the_tables_take(uri: str) -> None:
-    """Not for a new project either: a short program waits at its end for all that is imported."""
-    heavy = ["mlflow.store.tracking.sqlalchemy_store", "mlflow.genai", "sqlalchemy.orm", "alembic", "fastapi"]
-    done = subprocess.run(
-        [sys.executable, "-c", IN_A_PROCESS_OF_ITS_OWN, uri, *heavy],
-        capture_output=True, text=True, timeout=300, cwd=Path(__file__).parent, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr[-3000:]
-    assert {spans for spans, _ in spans_of(uri).values()} == {PER_TRACE}
-
-
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
-def test_an_experiment_is_the_one_that_mlflow_would_create(
-    database: str, fresh: Callable[[str], str], postgres: Postgres
-) -> None:
-    uris = [fresh(name) if database == "sqlite" else postgres.uri(name) for name in ("ours", "theirs")]
-    ours, theirs = map(SqlStore, uris)
-    assert ours._tables is not None
-    ids = [ours.experiment_id("p"), str(theirs._store.create_experiment("p"))]
-    assert ids[0] == ids[1] == ours.experiment_id("p") == SqlStore(uris[0]).experiment_id("p")
-    rows = []
-    for uri in uris:
-        with sqlalchemy.create_engine(uri).connect() as connection:
-            (row,) = connection.execute(sqlalchemy.text("SELECT * FROM experiments WHERE name = 'p'")).mappings()
-            rows.append({name: value for name, value in row.items() if not name.endswith("_time")})
-    assert rows[0] == rows[1]
-    theirs._store.delete_experiment(ids[1])
-    with pytest.raises(Refused, match="is deleted"):
-        SqlStore(uris[1]).experiment_id("p")
-
-
 def test_the_installed_revision_is_the_one_that_mlflow_makes() -> None:
     from mlflow.store.db import utils
 
     assert installed_revision() == utils._get_latest_schema_revision()
-
-
-def test_postgresql_gets_by_copy_what_it_does_not_have(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    uri, copied = postgres.uri("copied"), []
-
-    def counted(connection: Any, table: Any, rows: Any) -> None:
-        copied.extend([table.name] if rows else [])
-        copy_rows(connection, table, rows)
-
-    copy_rows = tables.copy
-    monkeypatch.setattr(tables, "copy", counted)
-    make(uri).deliver([trajectory(sample=1)])
-    assert "spans" in copied
-    copied.clear()
-    make(uri).deliver([trajectory(sample=1)])  # a process that does not know what the one before has sent
-    # another writer stores it between the look and the insert
-    monkeypatch.setattr(tables.TableWriter, "_stored", lambda *_: (set(), set()))
-    make(uri).deliver([trajectory(sample=1)])
-    assert copied == []
-    with sqlalchemy.create_engine(uri).connect() as connection:
-        count = sqlalchemy.text("SELECT count(*), count(DISTINCT span_id) FROM spans")
-        assert tuple(connection.execute(count).one()) == (PER_TRACE, PER_TRACE)
-
-
-def test_one_that_the_database_rejects_costs_itself_only(postgres: Postgres) -> None:
-    sink = make(postgres.uri("rejecting"))
-    long = trajectory(sample=2)
-    long.root.start_ns = 1 << 80  # more than the column takes
-    with both_ways.counted() as spans, pytest.raises(Rejected) as rejected:
-        sink.deliver([trajectory(sample=1), long, trajectory(sample=3)])
-    assert rejected.value.reasons.keys() == {long.trace_id}
-    assert "cannot be encoded" not in rejected.value.reasons[long.trace_id]
-    assert sum(spans) == 2 * PER_TRACE
 
 
 @pytest.mark.parametrize(
