@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distributions, version
@@ -163,11 +162,8 @@ def _run_dir(options: Options) -> Finding:
     existing = folder
     while not os.path.isdir(existing):
         existing = os.path.dirname(existing)
-    try:
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        text = f"{folder} cannot be written ({error.strerror}); choose another with --run-dir or {env.RUN_DIR}"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        text = f"{folder} cannot be written; choose another with --run-dir or {env.RUN_DIR}"
         return Finding("fail", "run folder", text)
     free = shutil.disk_usage(existing).free / 1e9
     return Finding("ok" if free > 1 else "warn", "run folder", f"{folder}, {free:.1f} GB free")

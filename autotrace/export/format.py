@@ -94,7 +94,7 @@ class Staging:
     def path(self, name: str) -> Path:
         """Where to write the file ``name`` for now. Raises ``OSError``."""
         if name not in self._parts:
-            part = final = Path(os.path.realpath(self._folder / name))  # a link of the user's stays one
+            part = final = Path(os.path.realpath(files.inside(self._folder, name)))  # a link of the user's stays one
             if not final.exists() or final.is_file() or final.is_dir():
                 files.folder(final.parent)
                 part = final.with_name(f"{final.name}.{os.getpid()}.part")

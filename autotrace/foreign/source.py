@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from autotrace.config import ids
 from autotrace.foreign import atif, inspect_logs, messages, slime, uni_agent, verifiers, verl
 from autotrace.foreign.containers import SUFFIXES, Format, Opened, Rows, entries, rows
 from autotrace.insight.examine import examine
@@ -167,7 +168,7 @@ def foreign(path: Path) -> list[Source]:
     for opened in found:
         if (format := recognised(opened)) is not None:
             by_format.setdefault(format.name, []).append(opened)
-    called = top.name or "rollouts"
+    called = ids.run_id(top.name, "rollouts")
     several = len(by_format) > 1
     return [
         Foreign(path, f"{called}-{format.name}" if several else called, format, by_format[format.name])

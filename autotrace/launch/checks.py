@@ -15,7 +15,7 @@ from autotrace.config import environment as env
 from autotrace.config.installation import DISTRIBUTION, PTH
 from autotrace.config.plan import Plan
 from autotrace.launch.command import Command
-from autotrace.run.process import ignores_environment, program
+from autotrace.run.process import ignores_environment, program, python_code
 
 SECONDS = 1.0
 """CPU time after which the rest is left to ``autotrace check``: the command waits meanwhile."""
@@ -94,8 +94,7 @@ TIMEOUT = 10.0
 _PACKAGES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages",
              "local/lib/python3*/dist-packages")  # fmt: skip
 _CODE = (
-    "import sys\n"
-    "if 'autotrace.bootstrap.activate' not in sys.modules: sys.exit(3)\n"
+    "\nif 'autotrace.bootstrap.activate' not in sys.modules: sys.exit(3)\n"
     "import msgspec, wrapt\n"
     "print('traced')\n"
 )  # fmt: skip
@@ -120,7 +119,7 @@ def activates(interpreter: str, environ: Mapping[str, str], timeout: float = TIM
     variables = {**environ, env.AUTOTRACE: "1", env.PLAN: os.devnull, env.MODULES: "", env.MAIN_PID: ""}
     try:
         done = subprocess.run(
-            [interpreter, "-c", _CODE],
+            python_code(interpreter, _CODE),
             env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):

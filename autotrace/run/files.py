@@ -168,6 +168,15 @@ def strange_database(path: AnyPath) -> str | None:
     return None
 
 
+def inside(top: AnyPath, name: str) -> str:
+    """Return the path of the file ``name`` below the folder ``top``; ``name`` has ``/`` between its parts. Whatever is
+    written under a name that data tells gets its path here. Raises ``OSError`` for a name that leads elsewhere."""
+    for part in name.split("/"):
+        if part in ("", os.curdir, os.pardir) or "\0" in part:
+            raise OSError(errno.EINVAL, "is not the name of a file", name[:200])
+    return os.path.join(top, name)
+
+
 def reading(top: AnyPath, *names: str) -> int:
     """A descriptor to read the file ``names`` below the folder ``top``, whose path a person gave. It follows no link
     below ``top`` and opens regular files only, so that it waits for nothing. Raises ``OSError``."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from autotrace.config.ids import RunId
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import files, layout
 
@@ -18,7 +19,7 @@ from autotrace.run import files, layout
 class RunInfo(msgspec.Struct):
     """One run. Holds no secrets: credentials stay in the environment of the shipper."""
 
-    run_id: str
+    run_id: RunId
     created: str
     """ISO 8601 with time zone."""
     command: list[str]

@@ -59,11 +59,15 @@ def _read(words: Iterator[str]) -> tuple[Program, str]:
     return Program("", ""), letters
 
 
-_SAFE_ON_3_10 = (
-    "import sys, runpy; del sys.path[0]; sys.argv = sys.argv[1:]; "
-    "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
-)
-"""What ``-P`` with ``-m`` does; Python 3.10 has no ``-P``."""
+_SAFELY = "import sys; sys.path[:] = [folder for folder in sys.path if folder]; "
+_AS_MODULE = "import runpy; sys.argv = sys.argv[1:]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+"""What ``-m`` does."""
+
+
+def python_code(interpreter: str, code: str, *arguments: str) -> list[str]:
+    """The command that runs ``code`` in any ``interpreter`` (Python 3.10 has no ``-P``), otherwise as ``python``. These
+    two functions begin every command that starts an interpreter."""
+    return [interpreter, "-c", _SAFELY + code, *arguments]
 
 
 def python(module: str, *arguments: str) -> list[str]:
@@ -71,7 +75,7 @@ def python(module: str, *arguments: str) -> list[str]:
     import from: a ``json.py`` of the user's, or of somebody else in a shared folder, must not become ours."""
     if sys.version_info >= (3, 11):
         return [sys.executable, "-P", "-m", module, *arguments]
-    return [sys.executable, "-c", _SAFE_ON_3_10, module, *arguments]
+    return python_code(sys.executable, _AS_MODULE, module, *arguments)
 
 
 def title() -> str:

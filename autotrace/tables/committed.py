@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
+from autotrace.config import ids
 from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.tables import metrics
 from autotrace.tables.commits import FILE, FOLDER, Added, Snapshot, asked_again, snapshot
-from autotrace.tables.engine import connect, first_line, of_file, read
+from autotrace.tables.engine import checked_id, connect, first_line, of_file, read
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import RemotePlace, failed
@@ -49,14 +50,15 @@ class Committed(Source):
     def info(self) -> RunInfo:  # type: ignore[override]  # asked for only where there is no run folder
         """See ``Source``: as far as the tables say it."""
         run_id, start, _ = self._run
-        return stored_info(run_id or self.path.name, start)
+        return stored_info(run_id or ids.run_id(self.path.name, "run"), start)
 
     @cached_property
     def _run(self) -> tuple[str, int, int]:
         """Id of the run, its start, and how many trajectories there are."""
         paths = self.files(TRAJECTORIES.name)
         count = f"count(DISTINCT trace_id) FILTER (role IN {ROLES})"
-        sql = f"SELECT any_value(run_id), min(start_ns), {count} FROM {read(paths)}" if paths else "SELECT '', 0, 0"
+        named = checked_id("run_id", "any_value(run_id)")
+        sql = f"SELECT {named}, min(start_ns), {count} FROM {read(paths)}" if paths else "SELECT '', 0, 0"
         ((run_id, start, count),) = self.asked(sql)
         return run_id, start, count
 

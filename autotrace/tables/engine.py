@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from autotrace.config import ids
 from autotrace.tables.columns import ID, Column, Table
 from autotrace.tables.errors import QueryError
 from autotrace.tables.labels import Label
@@ -129,9 +130,17 @@ def put(
 def of_file(column: Column, present: set[str], one: str = "") -> str:
     """A column of a file; of one that an earlier release wrote, what follows from the others."""
     if column.name in present:
-        return f'{one}"{column.name}"'
+        value = f'{one}"{column.name}"'
+        return f'{checked_id(column.name, value)} AS "{column.name}"' if column.name in ids.OF_COLUMN else value
     value = "true" if column.name == "complete" else "NULL"
     return f'CAST({value} AS {duck_type(column.type)}) AS "{column.name}"'
+
+
+def checked_id(name: str, value: str) -> str:
+    """Return SQL for the id ``value`` of the column ``name``, which ends the question where the id has not its form."""
+    wrong = f"error('not written by autotrace, or damaged: a {name} is no id')"
+    is_id = f"{value} IS NULL OR regexp_full_match({value}, '{ids.OF_COLUMN[name]}')"
+    return f"CASE WHEN {is_id} THEN {value} ELSE {wrong} END"
 
 
 def first_line(error: Exception) -> str:

@@ -11,6 +11,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from autotrace.config import ids
+from autotrace.config.ids import RunId, SpanId
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
 from autotrace.run import files
@@ -23,7 +25,6 @@ from autotrace.trajectory.model import Span, Trajectory
 
 FILE = "trajectories.jsonl"
 SUFFIX = ".jsonl"
-_ID = re.compile("[0-9a-f]{32}")
 _CLOCK = range(1 << 63)
 _MADE = frozenset({"prompt_ids", "prompt_text", "error", "title"})
 """Fields of ``Span`` whose type on the line is another."""
@@ -32,6 +33,7 @@ _KINDS = {
     name: get_args(kind)[0] | None if get_origin(kind) is DeferrableField else kind
     for name, kind in get_type_hints(Span).items()
 }
+_IDS = {"span_id": SpanId, "parent_id": SpanId | None, "prompt_base": SpanId | None}
 _FLOATS = [name for name, kind in _KINDS.items() if kind == list[float] | None]
 
 
@@ -41,6 +43,7 @@ def _types() -> list[tuple[str, Any, Any]]:
     for field in dataclasses.fields(Span):
         if field.name not in _MADE:
             kind: Any = list[float | str | None] | None if field.name in _FLOATS else _KINDS[field.name]  # "nan"
+            kind = _IDS.get(field.name, kind)
             default = msgspec.NODEFAULT if field.default is dataclasses.MISSING else field.default
             is_made = field.default_factory is not dataclasses.MISSING
             fields.append((field.name, kind, msgspec.field(default_factory=dict) if is_made else default))
@@ -53,7 +56,7 @@ _Span = msgspec.defstruct("_Span", _types(), kw_only=True)
 class _Line(msgspec.Struct):
     trace_id: str
     spans: list[_Span]  # type: ignore[valid-type]  # made of the fields of Span
-    run_id: str = ""
+    run_id: RunId = ""
     attributes: dict[str, Any] = {}
     facts: dict[str, Any] = {}
     notes: list[str] = []
@@ -111,7 +114,7 @@ def line_files(path: Path) -> list[LineFile]:
     runs: dict[str, dict[str, tuple[int, int, int | None]]] = {}
     seen = files.changed(file)
     for at, one in _read(file):
-        if not _ID.fullmatch(one.trace_id):
+        if not re.fullmatch(ids.TRACE, one.trace_id):
             raise QueryError(f"{one.trace_id[:40]!r} is no id of a trajectory: it has to be 32 lower-case hex digits")
         if not all(time is None or time in _CLOCK for span in one.spans for time in (span.start_ns, span.end_ns)):
             raise QueryError(f"{file} cannot be read: a time of trace {one.trace_id} is too large for a clock")

@@ -13,6 +13,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def written(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[
     yield f"<style>{style}</style>\n"
     yield text("index.html").partition("<!-- /assets -->")[2].partition("<!-- data -->")[0]
     for name, body in _data(reader, wanted, rows):
-        yield f'<script type="text/plain" id="data {name}">{body}</script>\n'
+        yield f'<script type="text/plain" id="data {escape(name)}">{body}</script>\n'
     yield f"<script>{library}</script>\n"
     yield f'<script type="module">{script}</script>\n</body>\n</html>\n'
 

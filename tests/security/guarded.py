@@ -33,7 +33,14 @@ ROUTES = (
     "/group?ids=ab,cd", "/steps/1", "/traces/ab", "/traces/ab/tokens", "/traces/ab/perfetto",
     "/traces/cd", "/traces/cd/tokens",
 )  # fmt: skip
-LIBRARIES = ("pyarrow.dataset", "duckdb", "tokenizers", "starlette.testclient", "autotrace.view.app")
+LIBRARIES = (
+    "fsspec.implementations.memory",
+    "pyarrow.dataset",
+    "duckdb",
+    "tokenizers",
+    "starlette.testclient",
+    "autotrace.view.app",
+)
 
 
 def watched(mine: str, did: list[str]) -> Callable[[str, tuple[Any, ...]], None]:
@@ -64,10 +71,39 @@ def command(words: list[str]) -> None:
         opened(words[1])
     elif words[0] == "page":
         served(words[1])
+    elif words[0].startswith("mcp"):
+        asked(words[1], in_process=words[0] == "mcp")
     else:
         from autotrace.cli.main import main
 
         main(words, prog_name="autotrace")
+
+
+def asked(place: str, *, in_process: bool) -> None:
+    """Ask every tool of ``autotrace mcp PLACE``; commands run in this process, or each in its own as they do there."""
+    import anyio
+
+    from autotrace.cli import mcp
+    from autotrace.cli.runs import chosen
+
+    async def output(*words: str) -> tuple[str, bool]:
+        print(words, ended([*words]))
+        return "", True
+
+    if in_process:
+        mcp._output = output
+    questions = mcp.Questions(chosen(place).absolute())  # which takes no bucket
+    given = {"trajectory": ["ab"], "search": ["text"], "sql": ["FROM spans"], "link": ["ab"], "help": ["data"]}
+
+    async def ask(name: str) -> None:
+        answer = getattr(questions, name)(*given.get(name, ()))
+        print(name, answer if isinstance(answer, str) else await answer)
+
+    for name in (name for name in dir(questions) if not name.startswith("_")):
+        try:
+            anyio.run(ask, name)
+        except Exception as error:  # a refusal is one
+            print(name, str(error)[:300])
 
 
 def opened(place: str) -> None:
@@ -145,6 +181,10 @@ def in_child(commands: list[list[str]], given: dict[str, Any], files: list[tuple
     os.environ.update(given["environ"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     did: list[str] = []
+    if given["bucket"]:
+        import fsspec
+
+        fsspec.filesystem("memory").put(given["bucket"], "/bucket", recursive=True)
     sys.addaudithook(watched(given["mine"], did))
     for words, (out, err) in zip(commands, files, strict=True):
         taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -173,7 +213,7 @@ def ended(words: list[str]) -> int:
     except BaseException as error:
         import traceback
 
-        expected = words[0] == "door" and not isinstance(error, (MemoryError, RecursionError))
+        expected = words[0] in ("door", "mcp") and not isinstance(error, (MemoryError, RecursionError))
         print(f"{type(error).__name__}: {error}"[:300] if expected else traceback.format_exc(), file=sys.stderr)
         return 98
     return 0

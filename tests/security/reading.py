@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from autotrace.cli.main import COMMANDS
+from autotrace.export.format import FORMATS
 
-READS_NO_RUN = {"init", "check", "doctor", "help", "skill", "demo"}
-OTHERS = {"mcp", "label"}
-"""The first runs the commands below; the second is asked to write, and its own test says where it does not."""
 MEMORY, SECONDS = 2 << 30, 30.0
 """The address space that a command may take, beside the libraries', and its CPU."""
 ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\u2028")
@@ -31,27 +29,43 @@ READS = {
     "view": [["view", "{}", "--export", "page.html"], ["page", "{}"]],
     "status": [["status", "{}"], ["status", "{}", "--json"]],
     "sql": [["sql", "SELECT count(*), max(reward) FROM trajectories", "{}"]],
-    "ship": [["ship", "{}", "--backend", "jsonl"]],
-    "export": [["export", "{}", "--format", name, "--out", "exported"] for name in ("jsonl", "parquet")],
+    "ship": [["ship", "--backend", "jsonl", "{}"]],
+    "export": [["export", "{}", "--format", name, "--out", "exported"] for name in FORMATS],
     "open": [["open", "{}"]],
     "door": [["door", "{}"]],
 }
-"""Command -> how it is called; a test says that none is missing."""
+"""Command that reads a run -> how it is called. ``door`` and ``page``: see ``guarded.command``."""
+OTHERS = {
+    "mcp": [["mcp", "{}"]],
+    "label": [["label", "ab", "good", "why", "--run", "{}"]],
+    "doctor": [["doctor"]],
+    "init": [["init", "{}", "--out", "-"]],
+    "check": [["check", "{}"]],
+    "demo": [["demo", "--run-dir", "demo"]],
+    "help": [["help", "data"]],
+    "skill": [["skill"]],
+}
+"""The other commands. ``doctor`` shows the newest run of ``AUTOTRACE_RUN_DIR``."""
+WRITES, STARTS = ("ship", "label"), ("doctor",)
+"""Commands that may write into the run folder that was named, and one that starts the interpreter."""
 
 
-def commands(place: Path, *, ships: bool = True) -> list[list[str]]:
-    """Every way to read ``place``; ``ship``, which may write there, last."""
-    every = [words for called in READS.values() for words in called if ships or words[0] != "ship"]
+def commands(place: Path | str, *, ships: bool = True, others: bool = False) -> list[list[str]]:
+    """Every way to read ``place``; those that may write there last. ``others``: every command that there is."""
+    called = [*READS.values(), *(OTHERS.values() if others else ())]
+    every = [words for ways in called for words in ways if ships or words[0] not in WRITES]
     return sorted(
-        ([word.replace("{}", str(place)) for word in words] for words in every), key=lambda words: words[0] == "ship"
+        ([word.replace("{}", str(place)) for word in words] for words in every), key=lambda words: words[0] in WRITES
     )
 
 
-def run(every: list[list[str]], here: Path, mine: Path, memory: int = MEMORY, **environ: str) -> list[dict[str, Any]]:
-    """What each command said and did; see ``guarded``. ``here``: the current directory, ``mine``: the reader's."""
+def run(every: list[list[str]], here: Path, mine: Path, memory: int = MEMORY, bucket: Path | None = None,
+        **environ: str) -> list[dict[str, Any]]:  # fmt: skip
+    """What each command said and did; see ``guarded``. ``here``: the current directory, ``mine``: the reader's,
+    ``bucket``: a folder that is ``memory://bucket`` there."""
     given = {
         "here": str(here), "environ": {"HOME": str(here), **environ}, "mine": str(mine), "commands": every,
-        "memory": memory, "seconds": SECONDS,
+        "memory": memory, "seconds": SECONDS, "bucket": bucket and str(bucket),
     }  # fmt: skip
     server = _server()
     assert server.stdin is not None and server.stdout is not None
@@ -81,7 +95,9 @@ def faults(answers: list[dict[str, Any]]) -> list[str]:
             found.append(f"{words}: {answer['err'][-600:]}")
         if any(escape in said for escape in ESCAPES):
             found.append(f"{words}: an escape sequence: {said!r:.200}")
-        own = os.path.realpath(answer["words"][1]) + "/" if answer["words"][0] == "ship" else None
+        own = os.path.realpath(answer["words"][-1]) + "/" if answer["words"][0] in WRITES else None
+        if answer["words"][0] in STARTS:
+            answer["did"] = [what for what in answer["did"] if not what.startswith(("subprocess.Popen", "os."))]
         found += [
             f"{words}: {what}" for what in answer["did"] if own is None or not what.partition(" ")[2].startswith(own)
         ]
@@ -103,4 +119,4 @@ def _content(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-assert READS.keys() == COMMANDS.keys() - READS_NO_RUN - OTHERS | {"door"}, "a command that reads is missing here"
+assert READS.keys() | OTHERS.keys() == COMMANDS.keys() | {"door"}, "a command is missing here"

@@ -62,6 +62,16 @@ def _refuse_shared_pages(db: sqlite3.Connection, path: str | Path) -> None:
         raise sqlite3.DatabaseError(f"it is damaged: {found}")
 
 
+_NO_ID = "typeof(trace_id) != 'text' OR length(CAST(trace_id AS BLOB)) != 32 OR trace_id GLOB '*[^0-9a-f]*'"
+
+
+def _refuse_strange_ids(db: sqlite3.Connection) -> None:
+    """Raise ``sqlite3.DatabaseError`` for a state in which a trace is called by something else than an id."""
+    for table in ("traces", "joins", "requests"):
+        if db.execute(f"SELECT 1 FROM {table} WHERE {_NO_ID} LIMIT 1").fetchone():
+            raise sqlite3.DatabaseError(f"it is damaged: a trace_id in {table} is no id")
+
+
 class State:
     """One connection to the state of a run. Not thread-safe. Writes belong to the holder of
     ``shipper.lock``."""
@@ -75,6 +85,7 @@ class State:
             # Killed processes lose nothing with NORMAL; a power cut may lose the last rounds, which are then read again
             self.db.execute("PRAGMA synchronous=NORMAL")
             migrations.migrate(self.db)
+            _refuse_strange_ids(self.db)
         except BaseException:
             self.db.close()
             raise
@@ -106,6 +117,7 @@ class State:
                 _refuse_shared_pages(state.db, path)
             if migrations.is_older(state.db):
                 state = state.copy()
+            _refuse_strange_ids(state.db)
         except BaseException:
             state.db.close()
             raise

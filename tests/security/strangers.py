@@ -1,0 +1,152 @@
+"""Places with ids, names and texts that mean harm, in everything that rows come from: a folder of tables, a run folder,
+its state, a bucket, a file of lines, and the files of each foreign format. ``PLACES``: name -> what makes one in an
+empty folder, and returns what to read."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import autotrace
+from autotrace.export import jsonl, parquet
+from autotrace.foreign.source import FORMATS
+from autotrace.run import layout
+from autotrace.ship.readers import of_run
+from autotrace.ship.store.state import State
+from tests.security import hostile
+
+BUCKET = "memory:///bucket"
+PATH, MARKUP = "../../../mine/secret", "'\"><img src=x onerror=alert(1)>"
+COLUMNS = {
+    "trace_id": (PATH, MARKUP, "AB" * 16, "ab" * 16 + "\n"), "span_id": (PATH, MARKUP), "parent_id": (MARKUP,),
+    "run_id": (PATH, MARKUP),
+}  # fmt: skip
+FILES = Path(__file__).parents[1] / "foreign" / "files"
+KEPT = ("role", "type", "source", "schema_version", "status", "version")
+"""Names whose texts say what a row is."""
+PLACES: dict[str, Callable[[Path], Path | str]] = {}
+
+
+@functools.cache
+def honest() -> Path:
+    """A folder with an honest run as a run folder (``run``), as tables (``lake``) and as lines."""
+    folder = Path(tempfile.mkdtemp())
+    run, process = hostile.honest(folder)
+    process.exit()
+    parquet.write(autotrace.open(run).trajectories(), str(folder / "lake"))
+    jsonl.write(iter(autotrace.open(run).trajectories()), str(folder / "stored.jsonl"))
+    return folder
+
+
+def _tables(folder: Path, column: str, value: str) -> Path:
+    """A lake in which a column of all tables has ``value``."""
+    shutil.copytree(honest() / "lake", folder / "lake")
+    for path in (folder / "lake").rglob("*.parquet"):
+        table = pq.read_table(path)
+        if column in table.column_names:
+            at = table.column_names.index(column)
+            values = pa.array([value] * table.num_rows, table.schema.field(at).type)
+            pq.write_table(table.set_column(at, table.schema.field(at), values), path)
+    return folder / "lake"
+
+
+def _run_folder(folder: Path, column: str, value: str) -> Path:
+    (tables,) = _tables(folder, column, value).glob("*/*/tables")
+    shutil.copy(honest() / "run" / layout.RUN_JSON, tables.parent)
+    return tables.parent
+
+
+def _state(folder: Path, column: str, value: str) -> Path:
+    run = folder / "run"
+    shutil.copytree(honest() / "run", run)
+    autotrace_state = State.of_run(run)
+    autotrace_state.close()
+    live = of_run(run).run
+    with sqlite3.connect(run / layout.STATE_DB) as db:
+        live._opened.state.db.backup(db)  # type: ignore[attr-defined]
+        db.execute(f"UPDATE traces SET {column} = ? || substr({column}, 33) WHERE rowid = 1", (value,))
+        db.execute("INSERT INTO requests VALUES ('x', ?, 1)", (value,))
+    db.close()
+    shutil.rmtree(run / layout.SPOOL)
+    (run / layout.SPOOL).mkdir()
+    return run
+
+
+def _bucket(folder: Path, column: str, value: str) -> str:
+    _tables(folder, column, value)
+    return BUCKET
+
+
+def _lines(folder: Path, column: str, value: str) -> Path:
+    def changed(given: dict[str, Any]) -> dict[str, Any]:
+        return {**given, column: value} if column in given else given
+
+    rows = [json.loads(line) for line in (honest() / "stored.jsonl").read_bytes().splitlines()]
+    lines = [json.dumps({**changed(row), "spans": [changed(span) for span in row["spans"]]}) for row in rows]
+    (folder / "stored.jsonl").write_text("\n".join(lines) + "\n")
+    return folder / "stored.jsonl"
+
+
+def _run_json(folder: Path, column: str, value: str) -> Path:
+    shutil.copytree(honest() / "run", folder / "run")
+    path = folder / "run" / layout.RUN_JSON
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), column: value}))
+    return folder / "run"
+
+
+for _make, _of in (
+    (_tables, COLUMNS), (_run_folder, COLUMNS), (_bucket, COLUMNS), (_lines, COLUMNS),
+    (_state, {"trace_id": (PATH, "ab" * 16 + "\0" + PATH)}),
+    (_run_json, {"run_id": (PATH, MARKUP), "project": (PATH,)}),
+):  # fmt: skip
+    for _column, _values in _of.items():
+        for _number, _value in enumerate(_values):
+            PLACES[f"{_make.__name__[1:]}_{_column}_{_number}"] = functools.partial(_make, column=_column, value=_value)
+
+
+# -- foreign formats ---------------------------------------------------------------------------------------------------
+
+
+def marked(value: Any) -> Any:
+    """``value`` with harm in each text that does not say what it is."""
+    if isinstance(value, dict):
+        return {key: one if key in KEPT else marked(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [marked(one) for one in value]
+    return f"{value}{hostile.EVIL}{MARKUP}{PATH}" if isinstance(value, str) else value
+
+
+_ROWS: dict[str, list[dict[str, Any]]] = {
+    "verl": [{"input": "user\nq\nassistant\n", "output": "a", "gts": "1", "score": 1.0, "step": 1, "uid": "u"}],
+    "messages": [{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "id": "i"}],
+    "trl": [{"prompt": "q", "completion": "a", "step": 1, "advantage": 0.5}],
+}
+_SAMPLES = {"atif": "harbor", "inspect": "inspect_logs"}
+
+
+def _foreign(folder: Path, name: str) -> Path:
+    """The file that the format's project wrote, in a folder and with texts that mean harm."""
+    place = folder / MARKUP.replace("/", "") / f"{hostile.EVIL}..".replace("/", "")
+    if name in _ROWS:
+        place.mkdir(parents=True)
+        (place / f"1{MARKUP}.jsonl").write_text("".join(f"{json.dumps(marked(row))}\n" for row in _ROWS[name]))
+        return place
+    shutil.copytree(FILES / _SAMPLES.get(name, name), place)
+    for path in place.rglob("*.json*"):
+        of_lines = path.suffix == ".jsonl"
+        texts = path.read_text().splitlines() if of_lines else [path.read_text()]
+        path.write_text("".join(f"{json.dumps(marked(json.loads(text)))}\n" for text in texts))
+    return place
+
+
+for _format in FORMATS:
+    PLACES[f"foreign_{_format.name}"] = functools.partial(_foreign, name=_format.name)

@@ -1,0 +1,38 @@
+"""Every command and every export format, on each place of ``strangers``: a new command, format or kind of place is
+tried without a line here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from autotrace.foreign.source import FORMATS
+from tests.security import reading, strangers
+
+NAME = re.compile(r"[\w.-]+")
+"""What a command calls a file that it makes."""
+
+
+@pytest.mark.parametrize("name", strangers.PLACES)
+def test_no_id_leads_out_of_a_folder_or_into_the_page(name: str, tmp_path: Path) -> None:
+    theirs, mine, here = (tmp_path / folder for folder in ("theirs", "mine", "here"))
+    for folder in (theirs, mine, here):
+        folder.mkdir()
+    (mine / "secret.json").write_text("{}")
+    place = strangers.PLACES[name](theirs)
+    bucket = theirs / "lake" if place == strangers.BUCKET else None
+    was = reading.files_of(mine), reading.files_of(theirs)
+    every = reading.commands(place, ships=False, others=name.endswith(("_0", *(one.name for one in FORMATS))))
+    answers = reading.run(every, here, mine, bucket=bucket, AUTOTRACE_RUN_DIR=str(place))
+    assert not reading.faults(answers)
+    assert (reading.files_of(mine), reading.files_of(theirs)) == was
+    made = [path.relative_to(here) for path in here.rglob("*")]
+    assert all(NAME.fullmatch(part) for path in made for part in path.parts), made
+    if (here / "page.html").exists():
+        assert "<img" not in (here / "page.html").read_text()
+    if "foreign" in name:
+        (exported,) = (one for one in answers if one["words"][:1] == ["export"] and "atif" in one["words"])
+        assert not exported["code"] and list((here / "exported").rglob("*.json")), exported
+    assert not any("this is a bug" in one["out"] + one["err"] for one in answers)
