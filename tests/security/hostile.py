@@ -209,7 +209,7 @@ def absurd_clocks(folder: Path, mine: Path) -> Path:
 def texts_that_are_obeyed(folder: Path, mine: Path) -> Path:
     run, process = honest(
         folder, name=f"run{EVIL[:9].replace('/', '')}", command=[EVIL, EVIL], host=EVIL, created=EVIL, project=EVIL,
-        experiment=EVIL, version=EVIL, origins={"project": EVIL, "tracking_uri": EVIL}, tracking_uri=EVIL,
+        experiment=EVIL, version=EVIL, run_id="run", origins={"project": EVIL, "tracking_uri": EVIL}, tracking_uri=EVIL,
     )  # fmt: skip
     number = 20
     process.write(Define(number, EVIL, EVIL, "llm", EVIL), Report(EVIL, EVIL, EVIL, EVIL), Report(EVIL, EVIL, "bound"))
@@ -737,12 +737,12 @@ _lines(
                 [{}]
                 + [
                     {
-                        "span_id": f"{n:x}x",
+                        "span_id": f"{n:x}",
                         "role": "llm",
                         "parent_id": "01",
                         "new_prompt_ids": [7] * (300_000 if not n else 1),
                         "prompt_keep": 300_000 - 1 if n else 0,
-                        "prompt_base": "0x" if n else None,
+                        "prompt_base": "0" if n else None,
                     }
                     for n in range(2000)
                 ],
@@ -751,7 +751,7 @@ _lines(
         for one in _TWO
     ),
 )
-_lines("lines_run_ids", *(json.dumps({**_line(), "run_id": f"{n}{EVIL}"}) for n in range(1000)))
+_lines("lines_run_ids", *(json.dumps({**_line(), "run_id": f"r{n}"}) for n in range(500)))
 _lines(
     "lines_deep",
     *(

@@ -95,7 +95,8 @@ def faults(answers: list[dict[str, Any]]) -> list[str]:
             found.append(f"{words}: {answer['err'][-600:]}")
         if any(escape in said for escape in ESCAPES):
             found.append(f"{words}: an escape sequence: {said!r:.200}")
-        own = os.path.realpath(answer["words"][-1]) + "/" if answer["words"][0] in WRITES else None
+        places = [os.path.realpath(word) + "/" for word in answer["words"] if os.path.isabs(word)]
+        own = places[0] if answer["words"][0] in WRITES else None
         if answer["words"][0] in STARTS:
             answer["did"] = [what for what in answer["did"] if not what.startswith(("subprocess.Popen", "os."))]
         found += [

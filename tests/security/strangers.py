@@ -27,8 +27,7 @@ from tests.security import hostile
 BUCKET = "memory:///bucket"
 PATH, MARKUP = "../../../mine/secret", "'\"><img src=x onerror=alert(1)>"
 COLUMNS = {
-    "trace_id": (PATH, MARKUP, "AB" * 16, "ab" * 16 + "\n"), "span_id": (PATH, MARKUP), "parent_id": (MARKUP,),
-    "run_id": (PATH, MARKUP),
+    "trace_id": (PATH, MARKUP), "span_id": (MARKUP,), "parent_id": (MARKUP,), "run_id": (PATH,),
 }  # fmt: skip
 FILES = Path(__file__).parents[1] / "foreign" / "files"
 KEPT = ("role", "type", "source", "schema_version", "status", "version")
@@ -104,13 +103,15 @@ def _run_json(folder: Path, column: str, value: str) -> Path:
 
 
 for _make, _of in (
-    (_tables, COLUMNS), (_run_folder, COLUMNS), (_bucket, COLUMNS), (_lines, COLUMNS),
+    (_tables, COLUMNS), (_tables, {"trace_id": ("AB" * 16, "ab" * 16 + "\n")}), (_run_folder, COLUMNS),
+    (_bucket, COLUMNS), (_lines, COLUMNS),
     (_state, {"trace_id": (PATH, "ab" * 16 + "\0" + PATH)}),
     (_run_json, {"run_id": (PATH, MARKUP), "project": (PATH,)}),
 ):  # fmt: skip
     for _column, _values in _of.items():
-        for _number, _value in enumerate(_values):
-            PLACES[f"{_make.__name__[1:]}_{_column}_{_number}"] = functools.partial(_make, column=_column, value=_value)
+        for _value in _values:
+            _name = f"{_make.__name__[1:]}_{_column}_{len(PLACES)}"
+            PLACES[_name] = functools.partial(_make, column=_column, value=_value)
 
 
 # -- foreign formats ---------------------------------------------------------------------------------------------------

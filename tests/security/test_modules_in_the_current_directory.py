@@ -33,7 +33,7 @@ def imported(trap: Path) -> str:
 
 
 def test_no_command_imports_from_the_current_directory(trap: Path, tmp_path: Path) -> None:
-    run, process = hostile.honest(tmp_path, shippers=2)
+    run, process = hostile.honest(tmp_path)
     hostile.with_tokenizer(run)
     process.bind("tokenizer", path="theirs/model", blob="theirs")
     process.exit()
