@@ -1,5 +1,5 @@
 """The forms of ids, as expressions that Python and DuckDB read alike. An id becomes the name of a file, of a part of
-the page and of its addresses, so whoever reads rows that a stranger may have written checks the ids first."""
+the page and of its addresses, so a reader of rows checks the ids first: a stranger may have written them."""
 
 from __future__ import annotations
 
