@@ -17,7 +17,7 @@ ADAPTERS = {
     "ray": "autotrace.adapters.ray.cluster",
     "verl": "autotrace.adapters.verl.agent_loop",
     "concurrent.futures.thread": "autotrace.adapters.concurrent_futures",
-    "multiprocessing.util": "autotrace.adapters.multiprocessing",
+    "os": "autotrace.adapters.processes",
     "torch": "autotrace.adapters.torch",
     "vllm": "autotrace.adapters.vllm",
     "sglang": "autotrace.adapters.sglang",

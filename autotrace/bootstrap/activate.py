@@ -6,6 +6,7 @@ line runs twice in a Python 3.11 virtual environment, and a Ray worker with a ``
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -49,7 +50,13 @@ class Watch:
         try:
             from autotrace.adapters import registry
 
-            return registry.start()
+            engine = registry.start()
+            from autotrace.record import flush_requests, flusher
+
+            atexit.unregister(flusher.shutdown)  # ``_write_out`` comes after more of the host's functions
+            if not _is_first():
+                flush_requests.write_at_once()
+            return engine
         except BaseException as error:
             if _is_hosts(error):  # a timeout of the program's, say: the next module of the plan tries again
                 self.started = False
@@ -81,6 +88,19 @@ def _complain() -> None:
             raise
 
 
+def _is_first() -> bool:
+    """Whether this is the first process of the run."""
+    return os.environ.get(environment.MAIN_PID) == f"{os.getpid()}:{os.uname().nodename}"
+
+
+def _write_out() -> None:
+    """The process ends: write what waits. Registered before the program runs, so that all its functions for the exit
+    come earlier."""
+    flusher = sys.modules.get("autotrace.record.flusher")
+    if flusher is not None:
+        flusher.shutdown()
+
+
 watch: Watch | None = None
 """That of this process, once it is activated."""
 
@@ -100,8 +120,8 @@ def main() -> None:
             return
     names = frozenset(name for name in os.environ.get(environment.MODULES, "").split(",") if name)
     watch = Watch(names)
-    main_pid = os.environ.get(environment.MAIN_PID, "")
-    if main_pid.partition(":")[0] == str(os.getpid()):
+    atexit.register(_write_out)
+    if _is_first():
         from autotrace.bootstrap import exit
 
         exit.install()
@@ -118,6 +138,7 @@ def leave() -> None:
     if watch is not None:
         watch.remove()
     watch = None
+    atexit.unregister(_write_out)
     if "autotrace.bootstrap.exit" in sys.modules:
         sys.modules["autotrace.bootstrap.exit"].remove()
 

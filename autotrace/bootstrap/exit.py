@@ -39,8 +39,7 @@ def remove() -> None:
 
 
 def _at_exit(pid: int, run_folder: str, quiet: bool) -> None:
-    # A forked child that leaves through sys.exit inherited the hook.
-    if os.getpid() != pid:
+    if os.getpid() != pid:  # a forked child that leaves through sys.exit inherited the hook
         return
     from autotrace.run import host_timers
 

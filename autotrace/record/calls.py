@@ -12,7 +12,7 @@ from typing import Any
 
 from autotrace.record import closing, context, drivers, faults, groups, ids, outside, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
-from autotrace.record.closing import aborted, close, ended, exhausted, item, leave, type_of, unread
+from autotrace.record.closing import aborted, close, ended, exhausted, item, leave, type_of
 from autotrace.record.context import CLOSED, NOWHERE, ROOM, Ended, OpenCall, RetainingCall, Trace, current, standing
 from autotrace.record.drivers import LATER
 from autotrace.record.errors import without_frame
@@ -22,6 +22,7 @@ from autotrace.record.garbage import refuses
 from autotrace.record.groups import is_part, recording
 from autotrace.record.iterators import Step
 from autotrace.record.object_fields import layout_of, layouts, stored_name
+from autotrace.record.origin import unread
 from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.stack import make_room
@@ -37,10 +38,8 @@ __all__ = [
 
 probes: dict[str, Probe] = {}
 """Targets of this process by key, filled when the plan is loaded."""
-
 decide: sampling.Decision | None = None
 """Whether a trajectory is recorded; None: every one is."""
-
 compiling: Callable[[], bool] | None = None
 """``torch.compiler.is_compiling`` once torch is imported: inside a compiled region nothing may be recorded."""
 
@@ -311,7 +310,8 @@ def end(call: OpenCall | Step, result: Any) -> Any:
             probe = call.probe
             if probe is None:
                 return result
-            if probe.keeps_result and call.epoch == context.epoch and (kind is not str or len(result) <= SHORT):
+            small = kind is not str or len(result) <= SHORT
+            if small and probe.keeps_result and call.epoch == context.epoch and closing.on_end is None:
                 try:
                     event = Ended(call, _monotonic_ns(), result)
                     call.epoch = CLOSED  # as in ``close``: nothing is called before the event is queued

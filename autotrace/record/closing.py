@@ -24,10 +24,11 @@ ABORTED = frozenset({"abort", "aborted"})
 
 _monotonic_ns = time.monotonic_ns
 _append = backlog.append
-
 type_of = type
 """For the wrappers of generators: the host's module may call something of its own ``type``."""
 
+on_end: Callable[[], None] | None = None
+"""Called after the end of a call was queued; set by ``flush_requests`` in processes that others end."""
 said: deque[tuple[OpenCall, int]] = deque()
 """Calls whose stream has said everything, and when; see ``record.iterators``."""
 
@@ -70,6 +71,16 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
             backlog.watchful = True
     call.epoch = CLOSED
     _append(event)
+    if on_end is not None:
+        on_end()
+
+
+def _queue(call: OpenCall, event: Ended) -> None:
+    backlog.charge(event.weight)
+    call.epoch = CLOSED
+    _append(event)
+    if on_end is not None:
+        on_end()
 
 
 def _weigh(event: Ended, captured: int) -> None:
@@ -169,9 +180,7 @@ def _cancel(call: OpenCall, outcome: str) -> None:
     except Exception as error:
         probe.trouble("cancel", error)
     finally:
-        backlog.charge(event.weight)
-        call.epoch = CLOSED
-        _append(event)
+        _queue(call, event)
 
 
 def fail(call: OpenCall, error: BaseException) -> None:
@@ -206,9 +215,7 @@ def fail(call: OpenCall, error: BaseException) -> None:
     except Exception as again:
         probe.trouble("fail", again)
     finally:
-        backlog.charge(event.weight)
-        call.epoch = CLOSED
-        _append(event)
+        _queue(call, event)
 
 
 def item(
@@ -252,13 +259,6 @@ def item(
     except Exception as error:
         probe.trouble("item", error)
     return call, final, yielded.NO_KEEPER
-
-
-def unread(error: Exception) -> bool:
-    """An item could not be read, so it is not the final one. What is the host's is raised again."""
-    if origin.is_hosts(error):
-        raise error
-    return False
 
 
 def exhausted(call: OpenCall, result: Any) -> None:

@@ -1,8 +1,8 @@
 """The one thread of a traced process: takes events from the backlog and appends their records to the spool.
 
 It starts with the first event, so a process that records nothing has no thread and no file. It writes every
-``flush_interval`` seconds (what a SIGKILL can lose), and gives way to the host's threads after every slice of work,
-because a thread that computes holds the interpreter for 5 ms at a time.
+``flush_interval`` seconds (what a SIGKILL can lose) and on request (``flush_requests``), and gives way to the host's
+threads after every slice of work, because a thread that computes holds the interpreter for 5 ms at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from autotrace.config.plan import Settings
-from autotrace.record import faults, garbage, iterators, origin, own_thread
+from autotrace.record import faults, flush_requests, garbage, iterators, origin, own_thread
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -25,26 +25,21 @@ from autotrace.spool.records import Counters
 
 SLICE = 0.0003
 """Seconds of work between two pauses. Doubled with each 1/16 of the memory limit that is taken, and with each ``LATE``
-seconds for which the next event has waited, up to ``LONG_SLICE``: on a busy machine a pause takes several milliseconds,
-whatever was asked for."""
+seconds for which the next event has waited, up to ``LONG_SLICE``: on a busy machine a pause takes milliseconds."""
 LATE = 0.2
 LONG_SLICE = 0.02
 """Seconds. After 5 ms the interpreter takes itself away from this thread, if another one wants it."""
 PAUSE = 0.0006
-"""Seconds, long enough for a busy machine to wake the host's thread up: who comes too late finds the interpreter
-taken again."""
+"""Seconds, long enough for a busy machine to wake the host's thread up, before the interpreter is taken again."""
 LONG_QUEUE = 4_000
-"""Events waiting at which pauses become shorter."""
+"""Events waiting at which pauses become ``SHORT_PAUSE``."""
 SHORT_PAUSE = 0.0001
 HEAVY = 1 << 18
-"""Bytes of an event before which everything gathered is written: to clean it takes a while, and a kill in that time
-should cost no more than the event."""
+"""Bytes of an event before which everything gathered is written: a kill while the event is cleaned costs no more."""
 SLOW = 10
-"""How many times as long as an event took that was slower than ``flush_interval`` (a redaction hook of the user's),
-everything gathered is written before each event."""
+"""After an event slower than ``flush_interval``, for this many times as long, each event is preceded by a write."""
 TICK = 0.02
-"""Seconds between two times that events are taken from the queue, while there are any: what waits there is looked
-through by every garbage collection of the host."""
+"""Seconds between two takes from a queue that has events: each garbage collection of the host looks through them."""
 COUNTERS_EVERY = 1.0
 """Seconds between two records of counters: what a SIGKILL can lose of them."""
 PATIENCE = 5.0
@@ -106,10 +101,18 @@ def flush() -> None:
         _flusher.drain(pause=False)
 
 
+def leave(seal: str) -> None:
+    """Write what waits and seal the segment (``""``: not yet) before the process ends without Python's exit."""
+    flusher = _flusher
+    if flusher is not None and _started:  # else nothing was recorded
+        flush_requests.sealed(seal, flusher.close, lambda: flusher._progress, PATIENCE)
+
+
 def after_fork_in_child() -> None:
     """The child inherits events, lock and segment of its parent, and none of them is its own."""
     backlog.clear()
     own_thread.after_fork_in_child()
+    flush_requests.write_at_once()
     faults.counts.clear()  # counters are summed over processes
     if _flusher is not None:
         _use(_flusher.child())
@@ -119,17 +122,19 @@ def _use(flusher: Flusher | None) -> None:
     """The next event starts a thread: the one that runs may be asleep for the interval of the flusher before."""
     global _flusher, _started, _thread
     _flusher, _started, _thread = flusher, False, 0
+    flush_requests.forget()
     backlog.connect(flusher, 0 if flusher is None else flusher.settings.memory_limit)
 
 
 def _start() -> None:
-    """Without a lock: an exception of the host's could leave it held. Of two threads started at once the first ends."""
-    global _started
-    _started = True
+    global _started  # without a lock: an exception of the host's could leave it held
+    _started = True  # of two threads started at once the first ends
     try:
         own_thread.start(_run)
     except RuntimeError as error:  # interpreter shutting down, or no more threads: atexit writes what is left
-        faults.failed("thread", error)
+        flush_requests.has_thread = False
+        if "shutdown" not in str(error):
+            faults.failed("thread", error)
     except BaseException:  # the host's, on its own thread: the next event starts another one
         _started = False
         raise
@@ -141,24 +146,28 @@ def _run() -> None:
     _thread = own = threading.get_ident()
     while _thread == own and (flusher := _flusher) is not None:  # `stop` may have come before the thread ran
         interval = flusher.settings.flush_interval
-        time.sleep(min(TICK, interval) if backlog.queue or flusher._writer.gathered else interval)
+        requests = flush_requests.take(min(TICK, interval) if backlog.queue or flusher._writer.gathered else interval)
         own_thread.settle()
-        if _thread != own:
-            break
         try:
+            if _thread != own:
+                break
             backlog.watchful = backlog.behind
             garbage.watch()
             if _flusher is not None:
                 iterators.settle()
-                _flusher.drain(pause=True)
+                _flusher.drain(pause=not requests)
+                for seal in [request.seal for request in requests if request.seal]:
+                    _flusher.close(seal)
         except Exception as error:
             faults.failed("flusher", error)
+        finally:
+            for request in requests:
+                request.done.release()
     backlog.watchful = True  # it may have changed this just after its successor's events were to start one
 
 
 class Flusher:
-    """Takes events from the backlog to the file. One per process; ``drain`` is called by the thread, or by the last one
-    to leave."""
+    """Takes events from the backlog to the file. One per process; the thread, or the last to leave, calls ``drain``."""
 
     def __init__(self, run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
         self.settings = settings
@@ -212,11 +221,11 @@ class Flusher:
         finally:
             self._busy.release()
 
-    def close(self) -> None:
-        """Write what waits now, last counters, seal: as long as there is progress, up to the run's drain timeout (at
-        least ``PATIENCE``); a daemon thread of the host's may go on recording, and has no say in how long the exit
-        takes. Where the flusher's thread is in a write that does not come back, this gives up after ``PATIENCE``, for
-        good: what waits is lost then, and the segment's lock shows that the process ended. What is lost is counted."""
+    def close(self, seal: str = "exit") -> None:
+        """Write what waits now and last counters, then seal: as long as there is progress, up to the run's drain
+        timeout (at least ``PATIENCE``), whatever daemon threads of the host still record. Where the flusher's thread
+        hangs in a write, this gives up after ``PATIENCE``, for good: what waits is lost and counted, and the lock of
+        the segment shows that the process ended."""
         if self.closed:
             return
         deadline = time.monotonic() + max(PATIENCE, drain.timeout_of(self._made_with[0]))
@@ -234,7 +243,7 @@ class Flusher:
             if self._encoder.roots is not None:
                 self._encoder.roots.settle(last=True)
             backlog.settle(last=True)
-            _lost(self._writer.finish(self._count))
+            _lost(self._writer.finish(self._count, seal))
         finally:
             self._closing = False
             self._busy.release()
@@ -283,7 +292,7 @@ class Flusher:
                 slow = now < self._slow_until
                 if now > deadline or (pause and self._closing):
                     break
-                if pause:
+                if pause and not flush_requests.is_pending():
                     if self._writer.due:  # a host that never pauses never leaves the queue empty
                         self._write()
                     time.sleep(PAUSE if len(queue) < LONG_QUEUE else SHORT_PAUSE)

@@ -72,6 +72,13 @@ def is_hosts(error: BaseException) -> bool:
     return not _is_raised_there(trace) and (_is_of_record(trace.tb_frame) or not _arguments(error))
 
 
+def unread(error: Exception) -> bool:
+    """An item could not be read, so it is not the final one. What is the host's is raised again."""
+    if is_hosts(error):
+        raise error
+    return False
+
+
 def _handlers() -> frozenset[CodeType]:
     """Code of the signal handlers that are installed: one may have dropped the frame that it was given."""
     return frozenset(filter(None, (_code_of(_signal.getsignal(number)) for number in range(1, _signal.NSIG))))

@@ -142,7 +142,7 @@ class RecordWriter:
         if self._segments.full or self._limit.ends(self._segments.size):
             self._segments.seal("rotate")
 
-    def finish(self, last_words: Callable[[], None]) -> int:
+    def finish(self, last_words: Callable[[], None], seal: str = "exit") -> int:
         """Seal the segment after ``last_words`` were added; nothing if this process wrote nothing and has nothing to
         write. Also after a rotation: a process without a last word has died. How many records could not be written, on
         a full disk, and are given up."""
@@ -156,7 +156,7 @@ class RecordWriter:
         if lost:
             self.lost()  # what is recorded after this must not refer to their tokens
         self._forget_batch()
-        self._segments.seal("exit")
+        self._segments.seal(seal)
         self._written_at = 0.0
         return lost
 

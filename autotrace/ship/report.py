@@ -24,7 +24,7 @@ from autotrace.ship.store.delivery_queue import TABLES, not_in_tables
 from autotrace.ship.store.state import State
 from autotrace.sinks import registry
 from autotrace.spool.reader import segments
-from autotrace.spool.records import OUTSIDE
+from autotrace.spool.records import ENDED, OUTSIDE
 from autotrace.tables.rollout import ROLES
 
 VERL_TRACE = "actor_rollout_ref.rollout.trace"
@@ -204,7 +204,9 @@ def _processes(state: State, status: Status) -> None:
 def _targets(state: State, calls: Counter[str]) -> list[TargetStatus]:
     targets: dict[str, TargetStatus] = {}
     for row in state.db.execute(
-        "SELECT key, state, name, reason, count(DISTINCT process) AS n FROM reports GROUP BY 1, 2, 3, 4 ORDER BY 1, 3"
+        "SELECT key, state, name, reason, count(DISTINCT process) AS n FROM reports WHERE state != ? "
+        "GROUP BY 1, 2, 3, 4 ORDER BY 1, 3",
+        (ENDED,),
     ):
         target = targets.setdefault(row["key"], TargetStatus(row["key"], {}, [], []))
         if row["state"] == OUTSIDE:

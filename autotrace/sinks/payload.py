@@ -18,7 +18,7 @@ from autotrace.redact.images import without_images
 from autotrace.spool.records import MEASURED
 from autotrace.trajectory import model
 from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, text, word
-from autotrace.trajectory.model import Span, Trajectory
+from autotrace.trajectory.model import ENDED_BY_PROGRAM, Span, Trajectory
 
 TOKEN_ROLES = ("llm", "engine")
 """Roles of spans that are one request to the model; an engine span repeats the tokens of the LLM call above it."""
@@ -249,6 +249,8 @@ def failure(span: Span) -> str | None:
         return text(span.error_text)
     if span.status in ("OK", "OPEN"):
         return None
+    if span.attributes.get("outcome") == ENDED_BY_PROGRAM:
+        return f"{span.status}: {ENDED_BY_PROGRAM} while the call was open"
     return {
         "CANCELLED": "CANCELLED: the call was cancelled",
         "TIMEOUT": "TIMEOUT: the call ran into a time limit",

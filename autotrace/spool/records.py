@@ -203,6 +203,13 @@ class Bind(_Record, frozen=True, tag="B"):
 OUTSIDE = "outside"
 """State of a target that asks a model and was called where no recorded call was around it."""
 CALLED_BY = " > "
+ENDED = "ended"
+"""State of no target: this process ended another one by a signal. ``Report.name`` is the number of that process, and
+``reason`` the signal."""
+EXEC = "exec"
+"""Reason of a seal: the process is about to become another program. It goes on here if that fails."""
+ON_PURPOSE = ("exit", EXEC, ENDED)
+"""Ends of a process that the program chose."""
 
 
 class Report(_Record, frozen=True, tag="R"):
@@ -229,7 +236,7 @@ class Counters(_Record, frozen=True, tag="N"):
 
 
 class Seal(_Record, frozen=True, tag="S"):
-    """The last frame of a segment that was closed on purpose; ``reason``: exit | rotate | fork."""
+    """The last frame of a segment that was closed on purpose; ``reason``: exit | rotate | exec."""
 
     reason: str
     at: Moment

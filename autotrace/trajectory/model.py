@@ -16,6 +16,8 @@ from autotrace.trajectory.token_ids import packed_ids as packed_ids
 OK = "OK"
 ERROR = "ERROR"
 INTERRUPTED = "INTERRUPTED"
+ENDED_BY_PROGRAM = "the program ended its process"
+"""The attribute ``outcome`` of an ``INTERRUPTED`` span whose process did not die of itself."""
 """The process that had the span open died."""
 OPEN = "OPEN"
 """Still running (only ever shown, never delivered)."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from autotrace.config.plan import Settings
-from autotrace.record import faults, flusher, own_thread, statements
+from autotrace.record import faults, flush_requests, flusher, own_thread, statements
 from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
@@ -205,31 +205,26 @@ def _opened(recorder: Recorder) -> int:
 
 def test_a_shorter_interval_holds_at_once(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread is asleep, for the interval of the run before."""
-    asleep, wake = threading.Event(), threading.Event()
+    asleep, take = threading.Event(), flush_requests.take
 
-    class Clock:
-        monotonic, monotonic_ns = time.monotonic, time.monotonic_ns
+    def taken(seconds: float) -> list[flush_requests.Request]:
+        if seconds >= 60:
+            asleep.set()
+        return take(seconds)
 
-        @staticmethod
-        def sleep(seconds: float) -> None:
-            if seconds < 60:
-                time.sleep(seconds)
-            else:
-                asleep.set()
-                wake.wait(seconds)
-
-    monkeypatch.setattr(flusher, "time", Clock)
+    monkeypatch.setattr(flush_requests, "take", taken)
     call = recorder.wrap(lambda: 1, key="one")
     recorder.use(Settings(flush_interval=60.0))
     call()
     flusher.flush()
     try:
         assert asleep.wait(DEADLINE)
+        queue = flush_requests._queue
         recorder.use(Settings(flush_interval=0.01))
         call()
         until(lambda: _opened(recorder) == 2)
     finally:
-        wake.set()
+        queue.put(flush_requests.Request())  # the thread of before ends
 
 
 def test_what_is_gathered_is_written_before_a_heavy_event(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

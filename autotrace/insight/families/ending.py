@@ -9,6 +9,7 @@ from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.trajectory.durations import ABORTED
+from autotrace.trajectory.model import ENDED_BY_PROGRAM
 from autotrace.trajectory.span_text import answered_words
 from autotrace.trajectory.token_ids import tokens
 
@@ -129,7 +130,7 @@ def broken_off(evidence: Evidence) -> Iterator[Mark]:
             code = "AT-TIMEOUT" if root.status == "TIMEOUT" else "AT-ROLLOUT-FAILED"
             said = next((span.error_text for span in (root, *evidence.trajectory.spans) if span.error), None) or ""
             yield Mark(code, turn, None, said, classed(said))
-    elif root.status == "INTERRUPTED":
+    elif root.status == "INTERRUPTED" and root.attributes.get("outcome") != ENDED_BY_PROGRAM:
         inside = next((span for span in reversed(evidence.trajectory.spans) if span.status == "INTERRUPTED"), root)
         yield Mark("AT-INTERRUPTED", turn, None, f"in {inside.shown_name}", inside.shown_name)
 

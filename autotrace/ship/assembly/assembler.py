@@ -14,12 +14,13 @@ from autotrace.ship.assembly.llm_calls import join_passed_on, read_llm_calls
 from autotrace.ship.assembly.message_parts import NOTE, read_tool_results, with_told_tools
 from autotrace.ship.assembly.recent import Assembled
 from autotrace.ship.assembly.tokens import TokenList, TokenSequences, digest_of
-from autotrace.spool.records import CONVERSATION, MEASURED, Close, Header, Open, Tokens
+from autotrace.spool.records import CONVERSATION, MEASURED, ON_PURPOSE, Close, Header, Open, Tokens
 from autotrace.trajectory.deferred import Deferred, Packed
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.jsonable import number as number_of
 from autotrace.trajectory.model import (
     DEEPEST,
+    ENDED_BY_PROGRAM,
     INTERRUPTED,
     OPEN,
     TOO_MANY,
@@ -215,11 +216,12 @@ class Assembly:
         if problem:
             self._notes[problem] = None
 
-    def finish(self, ended: Callable[[str], int | None], final: bool) -> Assembled | None:
+    def finish(self, ended: Callable[[str], tuple[int, str] | None], final: bool) -> Assembled | None:
         """The assembled trace; None when no span was recorded.
 
-        ``ended(process)`` is the wall-clock time of the last record of a process that lives no more, else None: its
-        open spans are INTERRUPTED. ``final``: nothing is waited for any longer, so those of living processes are, too.
+        ``ended(process)`` is the wall-clock time of the last record of a process that lives no more, and how the
+        process ended, else None: its open spans are INTERRUPTED. ``final``: nothing is waited for any longer, so those
+        of living processes are, too.
         """
         if not self._spans:
             return None
@@ -230,12 +232,14 @@ class Assembly:
                 continue
             self._lasting = False
             process = self._processes[number]
-            last = ended(process)
+            last, how = ended(process) or (None, "")
             if last is None and final:
                 last = self._last[process]
                 self._note("delivered while a call was still running in a living process")
             if last is not None:
                 span.status, span.end_ns = INTERRUPTED, max(last, span.start_ns)
+                if how in ON_PURPOSE:
+                    span.attributes["outcome"] = ENDED_BY_PROGRAM
                 interrupted.add(span.span_id)
         spans = join_passed_on(self._tree(list(self._spans.values())))
         for span in spans:
@@ -261,7 +265,7 @@ class Assembly:
             self._note("its contents could not be read whole; please report it")
         return spans
 
-    def _end_conversations(self, ended: Callable[[str], int | None]) -> None:
+    def _end_conversations(self, ended: Callable[[str], tuple[int, str] | None]) -> None:
         """A root that was made from a conversation lasts as long as its calls: it ends with the last one, also if its
         process was killed before it said so."""
         for number, root in self._spans.items():

@@ -222,12 +222,12 @@ class Loader:
             for define in self._state.db.execute("SELECT * FROM defines WHERE segment = ?", (segment,))
         }
 
-    def ended(self, process: str) -> int | None:
-        """When the last record of a process was written, if the process has ended."""
+    def ended(self, process: str) -> tuple[int, str] | None:
+        """When the last record of a process was written, and how the process ended; None while it lives."""
         row = self._state.db.execute(
-            "SELECT last_ns FROM processes WHERE process = ? AND ended IS NOT NULL", (process,)
+            "SELECT last_ns, ended FROM processes WHERE process = ? AND ended IS NOT NULL", (process,)
         ).fetchone()
-        return None if row is None else int(row[0])
+        return None if row is None else (int(row[0]), str(row[1]))
 
 
 TRAINED = "trained_in_step"

@@ -13,7 +13,7 @@ import msgspec
 
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, SegmentFile, SegmentReader, size_of, writer_alive
-from autotrace.spool.records import Counters, Define, Header, Report
+from autotrace.spool.records import ENDED, EXEC, Counters, Define, Header, Report
 from autotrace.trajectory.jsonable import text
 
 _QUIET_NS = 1_000_000_000
@@ -33,7 +33,7 @@ class Process:
     last_ns: int = 0
     """Wall-clock time of its last record."""
     ended: str | None = None
-    """How: ``exit``, ``died``, ...; None while it lives."""
+    """How: ``exit``, ``ended``, ``died``, ...; None while it lives."""
     torn: int = 0
     """Bytes at the end of its last segment that do not make a complete record."""
     skipped: Counter[str] = field(default_factory=Counter)
@@ -75,7 +75,8 @@ class Processes:
     def heard(self, name: str, at_ns: int) -> None:
         """A record of that time was read."""
         process = self.of(name)
-        if process.ended in ("died", _GONE):  # another node out of reach for a while; a segment after all were removed
+        # another node out of reach for a while; a segment after all were removed; a program that could not be run
+        if process.ended in ("died", _GONE, ENDED, EXEC):
             process.ended, process.dirty = None, True
         if at_ns > process.last_ns:
             process.last_ns, process.dirty = at_ns, True
@@ -120,6 +121,8 @@ class Processes:
             file = last.get(name)
             if process.ended is None:
                 process.ended = _GONE if file is None else self._end(process, file, readers[file.name])
+                if process.ended == "died" and self._is_ended(name):
+                    process.ended = ENDED
                 process.dirty = process.dirty or process.ended is not None
             if process.dirty:
                 self._store(name, process)
@@ -146,6 +149,12 @@ class Processes:
         if reader.incomplete is not None:
             process.torn = file.size - reader.offset
         return "died"
+
+    def _is_ended(self, name: str) -> bool:
+        """Whether another process of the run sent it a signal that kills."""
+        host, pid, _ = name.rsplit("-", 2)
+        senders = self._state.db.execute("SELECT process FROM reports WHERE state = ? AND name = ?", (ENDED, pid))
+        return any(sender.rsplit("-", 2)[0] == host for (sender,) in senders)
 
     def _store(self, name: str, process: Process) -> None:
         skipped = msgspec.json.encode(dict(process.skipped)).decode()

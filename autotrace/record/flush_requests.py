@@ -1,0 +1,114 @@
+"""Requests to the flusher's thread to write now, and the bounded wait for that.
+
+A process that another one started may end as soon as its result is out: ``Pool.terminate`` and ``ray.kill`` send a
+signal, ``multiprocessing`` leaves by ``os._exit``. So when the outermost call ends there, the caller waits until its
+records are in the file. The flusher's thread writes, never the caller: a file system that hangs holds the caller for
+``PATIENCE`` at most, once, and for a twentieth of the time after that.
+"""
+
+from __future__ import annotations
+
+import sys
+from _queue import Empty, SimpleQueue
+from _thread import LockType, allocate_lock, get_ident
+from collections.abc import Callable
+from time import monotonic
+
+from autotrace.record import closing, context, faults
+
+PATIENCE, ON_A_LOOP = 0.5, 0.02
+"""Seconds that a caller waits at most; the second one where an event loop runs in the calling thread."""
+SHARE = 20
+"""After a wait in vain, nobody waits for this many times as long."""
+
+
+class Request:
+    """A request to write now. ``seal``: the reason for which the segment ends then, or ``""``."""
+
+    __slots__ = ("done", "seal")
+
+    def __init__(self, seal: str = "") -> None:
+        self.done: LockType = allocate_lock()
+        self.done.acquire()
+        self.seal = seal
+
+
+_queue: SimpleQueue[Request] = SimpleQueue()
+_thread = 0
+"""The number of the flusher's thread."""
+has_thread = True
+"""Whether that thread can be started."""
+_no_wait_before = 0.0
+
+
+def forget() -> None:
+    """Start anew: the next flusher has a thread of its own, and takes over no request."""
+    global _queue, _no_wait_before, _thread, has_thread
+    _queue, _no_wait_before, _thread, has_thread = SimpleQueue(), 0.0, 0, True
+
+
+def take(seconds: float) -> list[Request]:
+    """Sleep for ``seconds``, or until somebody requests a write. Called by the flusher's thread alone."""
+    global _thread
+    _thread = get_ident()
+    queue = _queue
+    try:
+        requests = [queue.get(True, seconds)]
+        while not queue.empty():
+            requests.append(queue.get_nowait())
+    except Empty:
+        return []
+    return requests
+
+
+def is_pending() -> bool:
+    """Whether somebody waits."""
+    return not _queue.empty()
+
+
+def written() -> None:
+    """Have everything written that was recorded so far, and wait for that."""
+    global _no_wait_before
+    began = monotonic()
+    if not _can_wait():
+        return
+    request = Request()
+    _queue.put(request)
+    if began < _no_wait_before:
+        return
+    asyncio = sys.modules.get("_asyncio")
+    patience = PATIENCE if asyncio is None or asyncio._get_running_loop() is None else ON_A_LOOP
+    if not request.done.acquire(True, patience):
+        _no_wait_before = began + SHARE * patience
+
+
+def sealed(seal: str, close: Callable[[str], None], progress: Callable[[], int], patience: float) -> None:
+    """Have everything written and the segment sealed, and wait for that up to ``patience`` seconds, as long as
+    ``progress()`` grows. Where no thread can be started, ``close(seal)`` does it here."""
+    if not has_thread:
+        close(seal)
+    if not _can_wait():
+        return
+    request, end, seen = Request(seal), monotonic() + patience, -1
+    _queue.put(request)
+    while not request.done.acquire(True, PATIENCE) and seen != (seen := progress()) and monotonic() < end:
+        pass
+
+
+def _can_wait() -> bool:
+    return has_thread and get_ident() != _thread and not sys.is_finalizing()
+
+
+def write_at_once() -> None:
+    """From now on, wait for the records of a call to be written when no other call is around it: somebody started this
+    process, and may end it at any time."""
+    closing.on_end = _ended
+
+
+def _ended() -> None:
+    above = context.current.get()
+    try:
+        if above is None or above.probe is None or above.epoch != context.epoch:
+            written()
+    except Exception as error:
+        faults.failed("written", error)
