@@ -1,8 +1,8 @@
 """Ends of processes without Python's exit: ``os._exit``, ``os.exec*``, and a signal from another process of the run.
 
-Whatever library starts a process, its child leaves by one of these (``multiprocessing``, ``multiprocess``, ``billiard``
-by ``os._exit``; all of them end workers with ``os.kill``). So the functions of ``os`` stand behind functions of ours,
-which write what waits, or say who was ended on purpose.
+Whatever library starts a process, the child leaves by one of these (``multiprocessing``, ``multiprocess``, ``billiard``
+by ``os._exit``; all of them end workers with ``os.kill``). So a wrapper around each function writes what waits, or says
+which process was ended on purpose.
 """
 
 from __future__ import annotations

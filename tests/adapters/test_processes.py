@@ -9,18 +9,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from autotrace.record import faults, flush_requests, flusher
 from autotrace.run.info import find_runs
 from autotrace.run.status import Status
-from tests.record.conftest import Recorder
-from tests.waiting import DEADLINE, until
+from tests.waiting import DEADLINE
 
 NUMBERS = 6
 WORK = """
@@ -126,42 +120,3 @@ def test_no_call_of_a_child_is_lost_however_it_ends(tmp_path: Path) -> None:
     assert len(counts) == len(once) + 6 + 3 * 4
     status = Status.read(run)
     assert (status.died, status.drops, status.found.findings) == (0, {}, 0)
-
-
-def test_a_file_system_that_hangs_holds_the_caller_once(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-    hangs, goes_on = threading.Event(), threading.Event()
-    call = recorder.wrap(lambda: 1, key="one")
-    call()
-    recorder.start()
-    running: Any = flusher._flusher
-    write = running._writer.write
-
-    def hung() -> None:
-        hangs.set()
-        goes_on.wait(DEADLINE)
-        write()
-
-    monkeypatch.setattr(running._writer, "write", hung)
-    flush_requests.write_at_once()
-    waits = []
-
-    class Counted(flush_requests.Request):
-        def __init__(self) -> None:
-            super().__init__()
-            self.done, done = self, self.done
-            self.release = done.release
-
-        def acquire(self, _: bool, seconds: float) -> bool:
-            waits.append(seconds)
-            return bool(hangs.wait(DEADLINE)) and False  # in vain
-
-    monkeypatch.setattr(flush_requests, "Request", Counted)
-    try:
-        for _ in range(100):
-            call()
-        assert waits == [flush_requests.PATIENCE]
-    finally:
-        goes_on.set()
-        flush_requests.closing.on_end = None
-    until(lambda: len(recorder.records()) > 200)
-    assert faults.counts == {}
