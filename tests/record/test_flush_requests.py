@@ -16,10 +16,9 @@ from .conftest import Recorder
 
 
 class Lock:
-    """A lock that notes how long somebody may wait for it, and ``meanwhile()`` runs before the wait."""
+    """A lock that notes how long somebody may wait for it."""
 
     waits: list[float]
-    meanwhile: Any
 
     def __init__(self) -> None:
         self._lock = _thread.allocate_lock()
@@ -28,13 +27,12 @@ class Lock:
     def acquire(self, *given: Any) -> bool:
         if given:
             self.waits.append(given[1])
-            self.meanwhile()
         return self._lock.acquire(*given)
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> Any:
-    Lock.waits, Lock.meanwhile = [], lambda: None
+    Lock.waits = []
     monkeypatch.setattr(flush_requests, "allocate_lock", Lock)
     monkeypatch.setattr(closing, "on_end", None)
     flush_requests.write_at_once()
