@@ -33,6 +33,8 @@ ADAPTERS = {
     "numba": "autotrace.adapters.compilers",
     "triton": "autotrace.adapters.compilers",
     "jaxlib": "autotrace.adapters.compilers",
+    "datasets.utils._dill": "autotrace.adapters.code_keys",
+    "dask.tokenize": "autotrace.adapters.code_keys",
 }
 """Module -> adapter, whose ``install()`` runs right after that module was imported."""
 

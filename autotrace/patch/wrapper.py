@@ -139,6 +139,12 @@ def original_of(function: FunctionType) -> FunctionType:
     return function if marked is None else marked[2]
 
 
+def original_code(code: CodeType) -> CodeType:
+    """The code that ``code`` of a recorded function stands for; any other code as it is."""
+    marked = _mark(code)
+    return code if marked is None else marked[2].__code__
+
+
 def _mark(code: CodeType) -> tuple[str, str, FunctionType, bool] | None:
     last = code.co_consts[-1] if code.co_consts else None
     return last if type(last) is tuple and len(last) == 4 and last[0] == template.MARK else None

@@ -57,7 +57,13 @@ _VARIABLE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
-_MINUS, _DELETE, _NOTHING = (opcode.opmap[name] for name in ("UNARY_NEGATIVE", "DELETE_FAST", "NOP"))
+_MINUS, _DELETE, _NOTHING, _LOAD_GLOBAL, _LOAD_DEREF, _POP = (
+    opcode.opmap[name] for name in ("UNARY_NEGATIVE", "DELETE_FAST", "NOP", "LOAD_GLOBAL", "LOAD_DEREF", "POP_TOP")
+)
+_IS_HALVED = sys.version_info >= (3, 11)
+"""``LOAD_GLOBAL`` counts names in steps of two, and ``LOAD_DEREF`` counts free variables after the local ones."""
+_CACHE = bytes(len((lambda: sys).__code__.co_code) - 4 - 2 * _IS_HALVED)
+"""Space behind ``LOAD_GLOBAL``: what a function has besides this, ``RETURN_VALUE`` and ``RESUME``."""
 _KEEPS_OPENED = sys.version_info[:2] == (3, 11)
 """Python keeps the tuple and the dict of a call with ``*args`` or ``**kwargs`` until the call is over. Python 3.12
 releases both first, and Python 3.10 keeps the arguments of every call."""
@@ -98,14 +104,18 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
     held = {**_CONSTANTS, _FUNCTION: function, _KEY: key}
     called = _opened(original, len(names)) if opens else original
     constants = [called if type(const) is CodeType else held.get(const, const) for const in code.co_consts]
+    named = (*code.co_names, *(name for name in original.co_names if name not in code.co_names))
+    instructions = code.co_code + _loads(original, named, code.co_nlocals)
     file, (there, nowhere) = original.co_filename, IN_PLACE
     more: dict[str, Any] = {"co_qualname": function.__qualname__} if sys.version_info >= (3, 11) else {}
     return code.replace(
         co_name=original.co_name,
         co_filename=there + file if file.startswith("/") else f"{nowhere}{file}>",
         co_firstlineno=original.co_firstlineno,
-        co_linetable=_one_line(len(code.co_code)),
-        co_consts=(*constants, (MARK, key, function, managed)),
+        co_code=instructions,
+        co_linetable=_one_line(len(instructions)),
+        co_names=named,
+        co_consts=(*constants, original, *original.co_consts, (MARK, key, function, managed)),
         co_varnames=(*names, *code.co_varnames[len(names) :]),
         co_freevars=original.co_freevars,
         # CO_ITERABLE_COROUTINE: types.coroutine made this generator awaitable
@@ -138,6 +148,24 @@ def _opened(code: CodeType, count: int) -> CodeType:
     """``code`` that takes each of its ``count`` parameters by position: the tuple for ``*args``, the dict for
     ``**kwargs``."""
     return code.replace(co_argcount=count, co_kwonlyargcount=0, co_flags=code.co_flags & ~_VARIABLE)
+
+
+def _loads(original: CodeType, names: tuple[str, ...], variables: int) -> bytes:
+    """Instructions that are never reached. A reader of instructions finds there each global and each free variable of
+    ``original`` (LangGraph and cloudpickle look for both). ``names``, ``variables``: of the code with the instructions.
+    """
+    units, made, at = original.co_code, bytearray(), -1
+    operations, found = units[::2], dict[str, None]()
+    while (at := operations.find(_LOAD_GLOBAL, at + 1)) >= 0:
+        is_wide = at and operations[at - 1] == opcode.EXTENDED_ARG
+        found[original.co_names[(units[2 * at + 1] | (units[2 * at - 1] << 8) * is_wide) >> _IS_HALVED]] = None
+    for name in found:
+        index = names.index(name) << _IS_HALVED
+        made += bytes([opcode.EXTENDED_ARG, index >> 8, _LOAD_GLOBAL, index & 255, *_CACHE, _POP, 0])
+    for number in range(len(original.co_freevars)):
+        index = number + variables * _IS_HALVED
+        made += bytes([opcode.EXTENDED_ARG, index >> 8, _LOAD_DEREF, index & 255, _POP, 0])
+    return bytes(made)
 
 
 @functools.lru_cache(maxsize=1024)
