@@ -20,7 +20,7 @@ from autotrace.patch import adapting
 from autotrace.patch.wrapper import original_code
 
 _OF_ORIGINAL = "_autotrace_of_original"
-"""An attribute of what is put in the place of a function of these libraries."""
+"""An attribute of a function of autotrace that replaces one of these libraries."""
 
 
 def install() -> None:
