@@ -36,7 +36,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 # then, and 1.8 s otherwise
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: findings help demo test test-all size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
+.PHONY: findings help demo test test-all e2e-environment bench-environment size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
     scale verl-releases docs pages pythons stress compilers security view screenshots recording check-js
 .DEFAULT_GOAL := help
@@ -123,12 +123,13 @@ clean: ## delete every environment, cache and build
 	    .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 ##@ Real engines, releases and servers (each makes an environment or a cache of its own)
-e2e: ## a whole GRPO step of veRL with a real vLLM engine (an environment of its own)
-	./tests/e2e/setup.sh $(E2E_VENV)
+e2e: e2e-environment ## a whole GRPO step of veRL with a real vLLM engine (an environment of its own)
 	VENV=$(E2E_VENV) $(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/e2e tests/torch
 
-engines: ## vLLM and SGLang on the CPU (two environments of their own)
+e2e-environment:
 	./tests/e2e/setup.sh $(E2E_VENV)
+
+engines: e2e-environment ## vLLM and SGLang on the CPU (two environments of their own)
 	./tests/engines/setup.sh $(SGLANG_VENV)
 	$(MAKE) --no-print-directory -j2 -O engines-vllm engines-sglang
 	$(E2E_VENV)/bin/python -m pytest $(PYTEST) tests/engines/test_cost.py
@@ -220,16 +221,17 @@ pythons: environment ## what wraps and records, on other Pythons (PYTHONS="pytho
 ##@ Speed
 # ONE_FORM="--scale 0.1 --rows short,calls": the run folder as a dataset, beside the commit before it
 # BENCH="--json FILE --only small,llm" for less or for machines to read
-bench: environment ## every budget beside the other tracers, delivery beside what it was (45 minutes; BENCH="--only small,llm" for less)
-	./benchmarks/setup.sh $(BENCH_VENV)
+bench: environment bench-environment ## every budget beside the other tracers, delivery beside what it was (45 minutes; BENCH="--only small,llm" for less)
 	BENCH_VERL_PYTHON=$(abspath $(VENV))/bin/python $(BENCH_VENV)/bin/python benchmarks/run.py $(BENCH)
 	$(VENV)/bin/python benchmarks/one_form.py $(ONE_FORM)
+
+bench-environment:
+	./benchmarks/setup.sh $(BENCH_VENV)
 
 # SCALE="--seconds 60 --rate 800 --backend mlflow --tracking-uri ..." for something else
 scale: environment ## the relays of 64 nodes at 1,640 calls a second for ten minutes: rates and lag of the collector
 	$(VENV)/bin/python benchmarks/scale.py $(SCALE)
 
 # fails on ratios within the run, never on a time
-bench-short: ## the same in short: fails on ratios within the run, never on a time
-	./benchmarks/setup.sh $(BENCH_VENV)
+bench-short: bench-environment ## the same in short: fails on ratios within the run, never on a time
 	$(BENCH_VENV)/bin/python benchmarks/run.py --short

@@ -19,19 +19,24 @@ def pytest_report_header() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Program]]:
-    """``classic`` beside ``v1``, then ``resumed`` (the first once more) beside ``own_loop``, then ``killed``."""
+def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Program]]:
+    """``classic`` beside ``own_loop``. Where a test marked ``long`` runs: then ``v1`` beside ``resumed`` (the first
+    once more), then ``killed``."""
+    is_long = any(item.get_closest_marker("long") for item in request.session.items if "programs" in item.fixturenames)
     folder = tmp_path_factory.mktemp("verl")
     uri = f"sqlite:///{folder / 'mlflow.db'}"
-    modes = {"classic": "classic", "v1": "v1", "resumed": "classic", "own_loop": "own_loop", "killed": "hang"}
+    modes = {"classic": "classic", "own_loop": "own_loop"}
+    if is_long:
+        modes |= {"v1": "v1", "resumed": "classic", "killed": "hang"}
     made = {name: Program(mode, name, folder / name, uri) for name, mode in modes.items()}
     try:
-        for pair in (("classic", "v1"), ("resumed", "own_loop")):
+        for pair in (("classic", "own_loop"), *([("v1", "resumed")] if is_long else [])):
             for name in pair:
                 made[name].start()
             for name in pair:
                 made[name].wait()
-        made["killed"].start().kill_in_tool()
+        if is_long:
+            made["killed"].start().kill_in_tool()
         yield made
     finally:
         for program in made.values():

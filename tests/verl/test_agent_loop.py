@@ -11,6 +11,7 @@ from programs import Program
 from tests.sinks.mlflow_tokens import token_ids
 
 pytestmark = pytest.mark.timeout(900)  # the first test waits for the programs
+LATER = [pytest.param(name, marks=pytest.mark.long) for name in ("v1", "resumed")]
 BATCHES = {("1", "False"): 20, ("2", "False"): 20, ("3", "False"): 12, ("2", "True"): 12}
 
 
@@ -23,7 +24,7 @@ def numbers(text: str) -> set[str]:
     return set(re.findall(r"number (\d+)", text))
 
 
-@pytest.mark.parametrize("name", ["classic", "v1", "resumed"])
+@pytest.mark.parametrize("name", ["classic", *LATER])
 def test_none_is_missing(programs: dict[str, Program], traces: dict[str, list[Any]], name: str) -> None:
     tags = [trace.info.tags for trace in traces[name]]
     assert len(tags) == 64
@@ -34,7 +35,7 @@ def test_none_is_missing(programs: dict[str, Program], traces: dict[str, list[An
     assert {tag["experiment_name"] for tag in tags} == {"same-name"}
 
 
-@pytest.mark.parametrize("name", ["classic", "v1", "resumed"])
+@pytest.mark.parametrize("name", ["classic", *LATER])
 def test_none_is_mixed(traces: dict[str, list[Any]], name: str) -> None:
     rollouts = set()
     for trace in traces[name]:
@@ -57,7 +58,7 @@ def test_none_is_mixed(traces: dict[str, list[Any]], name: str) -> None:
     assert len(rollouts) == 64
 
 
-@pytest.mark.parametrize("name", ["classic", "v1"])
+@pytest.mark.parametrize("name", ["classic", LATER[0]])
 def test_tokens_are_those_of_the_engine(programs: dict[str, Program], traces: dict[str, list[Any]], name: str) -> None:
     recorded = []
     for trace in traces[name]:
@@ -68,6 +69,7 @@ def test_tokens_are_those_of_the_engine(programs: dict[str, Program], traces: di
     assert sorted(recorded) == sorted(seen)
 
 
+@pytest.mark.long
 def test_nothing_of_the_first_attempt_is_overwritten_by_a_resumed_run(traces: dict[str, list[Any]]) -> None:
     ids = {name: {trace.info.trace_id for trace in traces[name]} for name in ("classic", "resumed")}
     assert not ids["classic"] & ids["resumed"]
@@ -93,6 +95,7 @@ def test_an_agent_loop_of_ones_own_is_traced_without_a_list(traces: dict[str, li
         assert len(pick.inputs["drafts"]) == 2
 
 
+@pytest.mark.long
 def test_a_killed_process_leaves_its_trajectory_interrupted(traces: dict[str, list[Any]]) -> None:
     (trace,) = traces["killed"]
     assert trace.info.tags["status"] == "INTERRUPTED"

@@ -19,7 +19,7 @@ from autotrace.sinks.jsonl.sink import encoded
 pytestmark = [pytest.mark.timeout(900), pytest.mark.row("rewards and advantages")]
 
 
-@pytest.fixture(scope="module", params=["classic", "v1"])
+@pytest.fixture(scope="module", params=["classic", pytest.param("v1", marks=pytest.mark.long)])
 def ran(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
     """The mode, what the trainer used and computed, and the trajectories."""
     folder = tmp_path_factory.mktemp(request.param)
