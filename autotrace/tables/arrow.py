@@ -58,7 +58,7 @@ def _lists(kind: pa.DataType, code: str, column: Column, asked: Sequence[Any]) -
     """Lists of numbers, None for a list that is not there."""
     width, offsets, end = struct.calcsize(code), array("i", [0]), 0
     packed: list[bytes] = []
-    missing: list[bool] = []
+    present: list[bool] = []
     for row in asked:
         numbers = None if column.packed is None else column.packed(row)
         if numbers is None and (value := column.of(row)) is not None:
@@ -66,11 +66,11 @@ def _lists(kind: pa.DataType, code: str, column: Column, asked: Sequence[Any]) -
         if numbers:
             packed.append(numbers)
             end += len(numbers) // width
-        missing.append(numbers is None)
+        present.append(numbers is not None)
         offsets.append(end)
     values = pa.Array.from_buffers(kind.value_type, end, [None, pa.py_buffer(b"".join(packed))])
-    ends = pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
-    return pa.ListArray.from_arrays(ends, values, kind, mask=pa.array(missing, pa.bool_()))
+    valid = pa.array(present, pa.bool_()).buffers()[1]  # a mask of `ListArray.from_arrays` imports pyarrow.compute
+    return pa.Array.from_buffers(kind, len(present), [valid, pa.py_buffer(offsets)], children=[values])
 
 
 def _numbers(code: str, value: Any) -> bytes:

@@ -50,14 +50,16 @@ def test_to_read_one_trajectory_of_the_tables_needs_no_arrow(tmp_path: Path) -> 
     assert printed == f"1.0 {len(one.spans)} set()"
 
 
-def test_arrow_tables_need_no_pandas() -> None:
+def test_arrow_tables_need_no_pandas_and_no_numpy() -> None:
     printed = python(
-        "import sys; from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
-        "import pyarrow as pa; table = pa.table({'a': [1, None], 'b': [[1.5], []]})\n"
-        "print(table.to_pylist(), 'pandas' in sys.modules)\n"
+        "import io, sys; from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
+        "from types import SimpleNamespace; import pyarrow.parquet as pq; from autotrace.tables import arrow\n"
+        "ids = SimpleNamespace(name='b', type='list<int32>', packed=None, of=lambda row: row)\n"
+        "table = arrow.from_rows([ids], [[1, 2], None, []]); pq.write_table(table, io.BytesIO())\n"
+        "print(table.to_pydict(), {'pandas', 'numpy', 'pyarrow.compute'} & set(sys.modules))\n"
         "import pandas; print(pandas.DataFrame({'a': [1]}).shape)"
     )
-    assert printed == "[{'a': 1, 'b': [1.5]}, {'a': None, 'b': []}] False\n(1, 1)"
+    assert printed == "{'b': [[1, 2], None, []]} set()\n(1, 1)"
 
 
 def test_a_process_that_has_imported_arrow_keeps_it_as_it_is() -> None:
