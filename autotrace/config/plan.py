@@ -16,6 +16,8 @@ import msgspec
 PLAN_VERSION = 1
 SHIPPED = "patch_specs"
 """Folder of the shipped lists: inside the package when installed, beside it in a source checkout."""
+LONGEST_IMAGE = 16 << 20
+"""Characters of the longest text whose image ``--images`` keeps."""
 ROLES = ("trajectory", "agent", "llm", "tool", "parser", "env", "reward", "engine", "trainer", "span")
 
 
@@ -110,6 +112,8 @@ class Settings:
     ``off``."""
     max_string: int = 65_536
     """Characters kept of one captured string."""
+    images: bool = False
+    """Images that a text holds are kept in the run folder, by digest."""
     max_items: int = 256
     """Items kept of one captured container (token lists named in ``tokens`` are never cut)."""
     max_depth: int = 6
@@ -129,6 +133,11 @@ class Settings:
     """Segments stay when their trajectories are in the tables."""
     flush_interval: float = 0.2
     """Seconds between two writes of the flusher."""
+
+    @property
+    def copied(self) -> int:
+        """Characters of a string that the flusher gets: the flusher cuts a text behind its images."""
+        return max(self.max_string, LONGEST_IMAGE) if self.images else self.max_string
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,8 @@ SETTINGS = (
             goes=RECORDING, type=types.hook, metavar="MODULE:FUNCTION"),
     Setting("--max-string", "Cut longer texts; default 65536.",
             goes=RECORDING, type=types.count, metavar="CHARACTERS"),
+    Setting("--images", "Keep the images of texts (data URLs, base64) in the run folder.",
+            goes=RECORDING, type=types.flag, metavar="1"),
     Setting("--spool-limit", "Largest spool: delivered data is removed, then no new trajectory is recorded.",
             goes=RECORDING, type=parse_bytes, metavar="SIZE"),
     Setting("--keep-spool", "Keep segments when their trajectories are in the tables and delivered.",

@@ -175,4 +175,6 @@ def _image(value: Any, kind: type) -> Any:
     size, mode = dict.get(stored, "_size"), dict.get(stored, "_mode")
     if type(size) is not tuple or len(size) != 2 or not all(type(length) is int for length in size):
         return None
-    return {"…": f"image {size[0]}x{size[1]}", "mode": mode if type(mode) is str else ""}
+    form = kind.__dict__.get("format")
+    encoded = f"/{form.lower()}" if type(form) is str else ""
+    return f"<image{encoded} {size[0]}x{size[1]}{f', {mode}' if type(mode) is str else ''}>"

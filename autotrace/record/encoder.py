@@ -249,6 +249,11 @@ class RecordEncoder:
         stack = "\n".join(f'  File "{os.path.normpath(file)}", line {line}, in {name}' for file, line, name in frames)
         return kind, message, stack
 
+    def _keep_image(self, image: bytes, media_type: str) -> str | None:
+        from autotrace.spool.blobs import keep_image
+
+        return keep_image(self._run_folder, image, media_type)
+
     def _clean_all(self, values: dict[str, Any]) -> dict[str, Any]:
         return {name: self._clean(name, value) for name, value in values.items()}
 
@@ -257,8 +262,8 @@ class RecordEncoder:
             return value
         try:
             if self._redactor is None or self._conversations is None:
-                self._redactor = Redactor(self.settings)
-                limits = Limits(self.settings.max_depth, self.settings.max_items, self.settings.max_string)
+                self._redactor = Redactor(self.settings, self._keep_image if self.settings.images else None)
+                limits = Limits(self.settings.max_depth, self.settings.max_items, self.settings.copied)
                 self._conversations = Conversations(self._redactor, limits)
             if type(value) is Pickled:
                 return self._conversations.clean(name, value)

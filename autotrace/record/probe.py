@@ -76,9 +76,9 @@ class Probe:
         self.on_fault: Callable[[Probe], None] | None = None
         # a tool call's function is seven deep in a chat completion
         depth = settings.max_depth + (MORE_DEPTH if target.role == "llm" else 0)
-        self.limits = Limits(depth, settings.max_items, settings.max_string)
+        self.limits = Limits(depth, settings.max_items, settings.copied)
         returns_rows = self.row is not None and self.row.numbered
-        self.yields = Limits(depth, MAX_YIELDED, settings.max_string) if returns_rows else self.limits
+        self.yields = Limits(depth, MAX_YIELDED, settings.copied) if returns_rows else self.limits
         """Of what a generator yields; the rows of a trajectory are read from the copy."""
         self.content = settings.content != "none"
         includes_result = target.include is None or "result" in target.include

@@ -216,7 +216,7 @@ class _Copier(msgspec.Struct, gc=False):
             name = dict.get(layout.stored(value), "_name_")
             return name if type(name) is str else {"…": qualified_name(kind)}
         if kind is bytes:
-            return {"…": described(value)}
+            return described(value)
         builtin = self._inherited(value, kind, depth)
         if builtin is not _UNKNOWN:
             return builtin

@@ -1,6 +1,7 @@
-"""Images as people read them: ``<image/png 640x480, 123 kB>`` instead of megabytes of base64.
+"""Show an image as ``<image/png 640x480, 123 kB>`` instead of megabytes of base64.
 
-Kind and size come from the first bytes; nothing is decoded but those. Runs on the flusher's thread.
+Kind and size come from the first bytes. No other byte is decoded, unless ``--images`` keeps the image in the run
+folder. Runs on the flusher's thread.
 """
 
 from __future__ import annotations
@@ -9,15 +10,22 @@ import base64
 import binascii
 import re
 import struct
+from collections.abc import Callable
 
+from autotrace.config.plan import LONGEST_IMAGE
 from autotrace.config.scalars import cut
 
-LONG = 400
-"""Characters from which a string is looked at."""
+LONG = 64
+"""Characters of the shortest text that may hold an image."""
+Keep = Callable[[bytes, str], str | None]
+"""Takes an image and its media type; returns where in the run folder the copy is, None: there is no copy."""
+_ANY = 200
+"""Characters of the shortest base64 that is cut out whatever its kind; an image is cut out from ``_SMALL``."""
+_SMALL = 40
 _HEAD = 65_536
 """Characters of base64 in which a JPEG's size is looked for."""
 _ENCODED = ";base64,"
-_URI = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?[^,]{0,100};base64,(?P<data>[A-Za-z0-9+/=_\-]{200,})")
+_URI = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?[^,]{0,100};base64,(?P<data>[A-Za-z0-9+/=_\-]{40,})")
 _BARE = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
 """How base64 of PNG, JPEG, GIF and WebP begins."""
 _WORD = re.compile(r"[A-Za-z0-9+/=\s]+")
@@ -30,39 +38,51 @@ def may_be_image(text: str) -> bool:
     return text.startswith(_BARE) or _ENCODED in text
 
 
-def without_images(text: str) -> str:
-    """``text`` with inline images replaced by what they are."""
+def without_images(text: str, keep: Keep | None = None) -> str:
+    """Replace each inline image of ``text`` by its kind, its size, and the place of its copy if ``keep`` makes one."""
     if len(text) < LONG:
         return text
     if _ENCODED in text:
         end, more = cut(text)
-        shown = _URI.sub(
-            lambda match: _shown(match["data"], match["kind"], more if match.end() == end else 0), text[:end]
-        )
-        return shown if not more or shown.endswith(">") else shown + text[end:]
-    if text.startswith(_BARE):
+
+        def shown(match: re.Match[str]) -> str:
+            words, kind = match["data"], match["kind"] or ""
+            if len(words) < _ANY and not kind.startswith("image/"):
+                return match[0]
+            return _shown(words, kind, more if match.end() == end else 0, keep)
+
+        replaced = _URI.sub(shown, text[:end])
+        return replaced if not more or replaced.endswith(">") else replaced + text[end:]
+    if len(text) >= _ANY and text.startswith(_BARE):
         end, more = cut(text)
         if _WORD.fullmatch(text, 0, end) is not None:
-            return _shown(text[:end], None, more)
+            return _shown(text[:end], None, more, keep)
     return text
 
 
-def described(data: bytes) -> str:
-    """``image/png 640x480, 123 kB``, or ``123 bytes`` for anything else."""
+def described(data: bytes) -> str | dict[str, str]:
+    """Describe an image as ``<image/png 640x480, 123 kB>``, and other bytes as ``{"…": "123 bytes"}``."""
     kind, size = _looked_at(data[:_HEAD])
-    if kind is None:
-        return f"{len(data)} bytes"
-    return f"{kind}{size}, {_amount(len(data))}"
+    return {"…": f"{len(data)} bytes"} if kind is None else f"<{kind}{size}, {_amount(len(data))}>"
 
 
-def _shown(words: str, kind: str | None, more: int) -> str:
-    """``more``: characters that were cut off behind ``words``."""
-    head = "".join(words[:_HEAD].split()).replace("-", "+").replace("_", "/")
+def _shown(words: str, kind: str | None, more: int, keep: Keep | None) -> str:
+    """Describe the image in ``words``, of which ``more`` characters were cut off."""
+    head = _decoded(words[:_HEAD])
+    media_type, size = _looked_at(head)
+    copy = None
+    if keep is not None and media_type is not None and not more and len(words) <= LONGEST_IMAGE:
+        copy = keep(head if len(words) <= _HEAD else _decoded(words), media_type)
+    amount = _amount((len(words.rstrip("=")) + more) * 3 // 4)
+    return f"<{media_type or kind or 'data'}{size}, {amount}{f', {copy}' if copy else ''}>"
+
+
+def _decoded(words: str) -> bytes:
+    plain = "".join(words.split()).replace("-", "+").replace("_", "/").rstrip("=")
     try:
-        media_type, size = _looked_at(base64.b64decode(head[: len(head) // 4 * 4]))
+        return base64.b64decode(plain[: len(plain) - (len(plain) % 4 == 1)] + "=" * (-len(plain) % 4))
     except (binascii.Error, ValueError):
-        media_type, size = None, ""
-    return f"<{media_type or kind or 'data'}{size}, {_amount((len(words) + more) * 3 // 4)}>"
+        return b""
 
 
 def _amount(count: int) -> str:

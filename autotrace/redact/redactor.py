@@ -14,7 +14,7 @@ from autotrace.config.scalars import MAX_INTEGER, integer, readable, shortened
 from autotrace.redact import secret_names
 from autotrace.redact.credentials import REDACTED as REDACTED
 from autotrace.redact.credentials import in_command, signs, signs_of_lines, without_credentials
-from autotrace.redact.images import LONG, described, may_be_image, without_images
+from autotrace.redact.images import LONG, Keep, described, may_be_image, without_images
 from autotrace.redact.rules import SHORTEST
 
 MAX_NAMES = 10_000
@@ -37,10 +37,11 @@ _KEY_LINE = re.compile(r"\s*(?:[A-Za-z0-9+/=]{1,200}|[A-Za-z-]{1,40}: [^\n]{1,20
 class Redactor:
     """Cleans one captured value after another; keeps a memo of key names and short texts, so one is matched once."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, keep_image: Keep | None = None) -> None:
         self._globs = [re.compile(fnmatch.translate(glob.lower())) for glob in settings.redact_keys]
         self._patterns = [re.compile(pattern) for pattern in settings.redact_patterns]
         self._max_string = settings.max_string
+        self._keep_image = keep_image
         self._names: dict[str, tuple[str, int]] = {}
         self._words: dict[str, str] = {}
         self._hook: Callable[[str, Any], Any] | None = None
@@ -111,7 +112,7 @@ class Redactor:
 
     def _cleaned(self, value: str) -> str:
         if len(value) > LONG:
-            value = without_images(value)
+            value = without_images(value, self._keep_image)
         value = without_credentials(value)
         for pattern in self._patterns:
             value = pattern.sub(REDACTED, value)
@@ -150,7 +151,7 @@ class Redactor:
         if kind is int:
             return integer(value)
         if kind is bytes:
-            return {"…": described(value)}
+            return described(value)
         return value
 
     def _mapping(self, value: dict[Any, Any]) -> dict[str, Any]:

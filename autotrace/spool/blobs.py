@@ -1,4 +1,4 @@
-"""Copies in the run folder of what the run used and may delete: the files of its tokenizer, once, by content."""
+"""Keep by digest in the run folder: the files of the run's tokenizer, and images of its texts (``--images``)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,21 @@ PATTERNS = (
 )  # fmt: skip
 """Files of a model folder that a tokenizer or processor is loaded from; never its weights."""
 MAX_BYTES = 256 << 20
+
+
+def keep_image(run_folder: str | Path, image: bytes, media_type: str) -> str | None:
+    """Copy ``image`` into the run folder once; return the path of the copy below the run folder. None: the file system
+    took no copy."""
+    ending = media_type.rpartition("/")[2]
+    name = f"image-{hashlib.blake2b(image, digest_size=16).hexdigest()}.{ending}"
+    path = os.path.join(run_folder, layout.BLOBS, name)
+    try:
+        if not os.path.lexists(path):
+            files.folder(os.path.dirname(path))
+            files.replace(path, image)
+    except OSError:
+        return None
+    return f"{layout.BLOBS}/{name}"
 
 
 def claim_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:

@@ -282,7 +282,25 @@ def turns_before(turn: int) -> range:
 
 def _text(message: dict[str, object]) -> str:
     content = message.get("content")
+    if isinstance(content, list) and content:
+        parts = [_part_text(part) for part in content]
+        if None not in parts:
+            return "\n".join(text for text in parts if text)
     return "" if content is None else one_line(content)
+
+
+def _part_text(part: object) -> str | None:
+    """Return the text of one part of a message, or the description of its image; None for any other part."""
+    if not isinstance(part, dict):
+        return part if isinstance(part, str) else None
+    if isinstance(part.get("text"), str):
+        return str(part["text"])
+    for name in ("image_url", "image", "source", "data"):
+        value = part.get(name)
+        for text in (value, *value.values()) if isinstance(value, dict) else (value,):
+            if isinstance(text, str) and text.startswith("<image"):
+                return text
+    return None
 
 
 def _reply(span: Span) -> str | None:

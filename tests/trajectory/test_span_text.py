@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotrace.trajectory.model import Span, Trajectory
-from autotrace.trajectory.span_text import PROMPT_LINE, prompt_line, question
+from autotrace.trajectory.span_text import PROMPT_LINE, message_text, prompt_line, question
 
 
 def asked(*messages: dict[str, Any], inputs: dict[str, Any] | None = None, **fields: Any) -> Trajectory:
@@ -31,3 +31,19 @@ def test_without_messages_what_was_decoded_else_what_the_function_was_given() ->
     assert prompt_line(asked(new_prompt_text="How many pears?\nNow.")) == "How many pears?"
     assert prompt_line(asked(inputs={"task": "count the plums"})) == "count the plums"
     assert prompt_line(asked()) is None
+
+
+def test_the_text_of_a_message_describes_the_images_between_its_words() -> None:
+    url = {"type": "image_url", "image_url": {"url": "<image/png 8x8, 90 bytes>"}}
+    source = {"type": "image", "source": {"type": "base64", "data": "<image/jpeg 8x8, 1 kB>"}}
+    spoken = {"type": "input_audio", "input_audio": {"data": "..."}}
+    parts = [
+        {"type": "text", "text": "what is this?"},
+        url,
+        source,
+        {"type": "input_image", "image_url": "<image/gif 1x1, 9 bytes>"},
+    ]
+    words = "what is this?\n<image/png 8x8, 90 bytes>\n<image/jpeg 8x8, 1 kB>\n<image/gif 1x1, 9 bytes>"
+    assert message_text({"role": "user", "content": parts}, named=False) == words
+    # a part that no rule reads leaves the message as JSON, so nothing is lost
+    assert '"input_audio"' in message_text({"role": "user", "content": [*parts, spoken]}, named=False)
