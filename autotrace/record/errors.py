@@ -32,11 +32,14 @@ class Failure(Exception):
         self.kind = kind
 
 
-def without_frame(error: BaseException) -> None:
-    """Take the first entry, which is the wrapper's, off the traceback of ``error``."""
+def without_frame(error: BaseException) -> tuple[type, BaseException, Any]:
+    """Take the first entry, which is the wrapper's, off the traceback of ``error``. Return the type, the error and the
+    traceback: with these three, Python 3.10 raises the error again (``template``)."""
     trace = _traceback(error)
     if trace is not None:
-        BaseException.with_traceback(error, trace.tb_next)
+        trace = trace.tb_next
+        BaseException.with_traceback(error, trace)
+    return type(error), error, trace
 
 
 def outcome_of(error: BaseException) -> str | None:

@@ -55,10 +55,13 @@ _NAMES = re.compile(rf"(?<![\w.'])({'|'.join(['key', 'sys', *(kind.__name__ for 
 """The constants as the text calls them. ``_body`` writes a string for each, and the code gets the value."""
 _VARIABLE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
+_RAISES = "_autotrace_calls.without_frame(_autotrace_error)\n        raise"
+"""A bare ``raise`` adds the wrapper to the traceback again on Python 3.10."""
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
-_MINUS, _DELETE, _NOTHING, _LOAD_GLOBAL, _LOAD_DEREF, _POP = (
-    opcode.opmap[name] for name in ("UNARY_NEGATIVE", "DELETE_FAST", "NOP", "LOAD_GLOBAL", "LOAD_DEREF", "POP_TOP")
+_MINUS, _LOAD_FAST, _DELETE, _NOTHING, _LOAD_GLOBAL, _LOAD_DEREF, _POP = (
+    opcode.opmap[name]
+    for name in ("UNARY_NEGATIVE", "LOAD_FAST", "DELETE_FAST", "NOP", "LOAD_GLOBAL", "LOAD_DEREF", "POP_TOP")
 )
 _IS_HALVED = sys.version_info >= (3, 11)
 """``LOAD_GLOBAL`` counts names in steps of two, and ``LOAD_DEREF`` counts free variables after the local ones."""
@@ -237,6 +240,8 @@ def _compiled(kind: str, parameters: Parameters, count: int, callee: str, guarde
     body = _body(kind)
     free = [f"_autotrace_f{number:03}" for number in range(count)]
     body = body.replace("# before", _before(kind, call, free, callee, guarded), 1)
+    if sys.version_info < (3, 11):
+        body = body.replace(_RAISES, f"-{_RAISES}")
     body = _BEGIN.sub(lambda _: f"{args}, {kwargs})", body)
     awaited = "await " * (kind == COROUTINE)
     body = _CALL.sub(lambda _: f"{awaited}{callee}({call})", body)
@@ -247,14 +252,19 @@ def _compiled(kind: str, parameters: Parameters, count: int, callee: str, guarde
 
 
 def _released(code: CodeType) -> CodeType:
-    """``code`` that deletes each parameter as soon as the parameter is loaded to be passed on, where the text has a
-    minus. What is called is then the only holder of its arguments."""
+    """``code`` with another instruction for each minus of the text.
+
+    A parameter is deleted as soon as the parameter is loaded to be passed on. What is called is then the only holder of
+    its arguments. On Python 3.10, an error is raised again with the traceback that ``errors.without_frame`` returned.
+    """
     units = bytearray(code.co_code)
     for at in range(4, len(units), 2):
-        if units[at] == _MINUS:
+        if units[at] == _MINUS and units[at - 2] != _LOAD_FAST:
+            units[at : at + 4] = (opcode.opmap["UNPACK_SEQUENCE"], 3, opcode.opmap["RERAISE"], 0)
+        elif units[at] == _MINUS:
             is_wide = units[at - 4] == opcode.EXTENDED_ARG
             units[at : at + 2] = (_NOTHING, 0) if is_wide else (_DELETE, units[at - 1])
-    return code.replace(co_code=bytes(units))
+    return code.replace(co_code=bytes(units), co_stacksize=code.co_stacksize + 2)
 
 
 def _before(kind: str, call: str, free: list[str], callee: str, guarded: bool) -> str:

@@ -24,7 +24,6 @@ import cloudpickle
 import pytest
 
 from autotrace.config.plan import Target
-from autotrace.record import template
 from tests.waiting import DEADLINE
 
 from .conftest import Host
@@ -284,17 +283,8 @@ def grouped(x):
                 one(1)
             except Exception as error:
                 whole = traceback.TracebackException.from_exception(error)
-                if sys.version_info < (3, 11):  # a bare ``raise`` enters the wrapper's frame again
-                    without_ours(whole)
                 texts.append("".join(whole.format()).replace("same_tools", "bare_tools"))
         return texts
-
-    def without_ours(whole: traceback.TracebackException) -> None:
-        kept = [frame for frame in whole.stack if not frame.filename.startswith(template.IN_PLACE)]
-        whole.stack = traceback.StackSummary.from_list(kept)
-        for above in (whole.__cause__, whole.__context__):
-            if above is not None:
-                without_ours(above)
 
     bare = host.load("bare_tools", source)
     host.watch("same_tools.**")

@@ -8,7 +8,6 @@ import dis
 import gc
 import inspect
 import pickle
-import sys
 import threading
 import traceback
 import typing
@@ -23,7 +22,7 @@ import cloudpickle
 import pytest
 
 from autotrace.config.plan import Target
-from autotrace.record import context, template
+from autotrace.record import context
 
 from .conftest import Host
 from .kinds import FUNCTIONS, KINDS, Kind, finished, stepped
@@ -31,19 +30,13 @@ from .pair import Pair, plain
 
 Case = Callable[[Kind, ModuleType], Any]
 
-OURS = (*template.IN_PLACE, template.FILE) if sys.version_info < (3, 11) else ()
-"""How the files of frames begin that tracebacks have beside the host's: on Python 3.10 a bare ``raise`` enters the
-wrapper's frame again."""
-
 
 def outcome(call: Callable[[], Any]) -> Any:
     """What ``call`` returned, or everything about what it raised that a host could act on."""
     try:
         return "returned", call()
     except Exception as error:
-        frames = [
-            frame.name for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(OURS)
-        ]
+        frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
         return "raised", type(error).__name__, str(error), frames, repr(error.__context__), repr(error.__cause__)
 
 
@@ -217,7 +210,7 @@ def test_a_traceback_ends_in_the_hosts_code(host: Host, kind: Kind) -> None:
         kind.run(pair.traced, 3, fail=True)
     frames = traceback.extract_tb(caught.value.__traceback__)
     assert frames[-1].name == "_work"
-    assert sum("importlib" in frame.filename for frame in frames) <= (2 if OURS else 0)
+    assert not any("importlib" in frame.filename for frame in frames)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

@@ -8,7 +8,8 @@ The drivers of what a plain function returns to be run later (``drivers``) are c
 A wrapper may hold nothing of autotrace but while it runs. Whatever the host raises while code of ours runs (a signal
 handler, another thread) has to close the open call and to reach the host: all that follows ``begin`` is inside ``try``,
 and what closes the call, which raises nothing of ours, is called again if it was interrupted. What passes through loses
-the wrapper's entry of its traceback (a bare ``raise`` does not add it again from Python 3.11).
+the wrapper's entry of its traceback. A bare ``raise`` adds the entry again on Python 3.10, so ``template`` writes
+another instruction there.
 ``template`` puts ``_autotrace_`` before each name, and its own first statements in the place of the comment ``before``.
 """
 
@@ -109,6 +110,8 @@ def generator(*args, **kwargs):
                     # end
                 except BaseException as error:
                     thrown.append(error)
+                    if calls is not None:
+                        calls.without_frame(error)
                     value = None
                     item.clear()
                 # part resume
