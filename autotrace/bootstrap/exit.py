@@ -60,13 +60,14 @@ def _at_exit(pid: int, run_folder: str, quiet: bool) -> None:
 def finish(run_folder: str, quiet: bool, close: Callable[[], None]) -> None:
     """``close()``, which ends recording in this process; then wait for delivery and say what came of it."""
     from autotrace.run.drain import lost, summary, timeout_of, wait_for_delivery
+    from autotrace.run.losses import DISK_FULL
 
     deadline = time.monotonic() + timeout_of(run_folder)
     close()
     faults = sys.modules.get("autotrace.record.faults")
     own: dict[str, int] = {} if faults is None else dict(faults.counts)
     timeout = max(LEAST, deadline - time.monotonic())
-    if own.get("drop:exit"):  # what this process began cannot be completed
+    if any(reason.startswith(("drop:exit", DISK_FULL)) for reason in own):  # what this process began stays incomplete
         timeout = min(timeout, LEAST)
     outcome = wait_for_delivery(run_folder, timeout, quiet=quiet)
     if not quiet or outcome.reason != "done" or lost(outcome, own):

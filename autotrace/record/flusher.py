@@ -243,7 +243,7 @@ class Flusher:
             if self._encoder.roots is not None:
                 self._encoder.roots.settle(last=True)
             backlog.settle(last=True)
-            _lost(self._writer.finish(self._count, seal))
+            self._writer.finish(self._count, seal)
         finally:
             self._closing = False
             self._busy.release()

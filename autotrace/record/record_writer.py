@@ -6,6 +6,9 @@ What cannot be written (a full disk) is held for the next time, up to a limit.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +19,8 @@ from autotrace.config.plan import Settings
 from autotrace.config.scalars import integer
 from autotrace.record import faults
 from autotrace.record.backlog import WhenRecording, backlog
+from autotrace.run import files, layout
+from autotrace.run.losses import DISK_FULL
 from autotrace.spool.records import Close, Define, Open, Record
 from autotrace.spool.segment import frame
 from autotrace.spool.writer import SpoolLimit, SpoolWriter
@@ -43,6 +48,7 @@ class RecordWriter:
         self.lost: Callable[[], None] = _nothing
         self.opened: Callable[[], None] = _nothing
         self._settings = settings
+        self._folder = run_folder
         self._segments = SpoolWriter(run_folder, run_id, plan_digest)
         self._limit = SpoolLimit(run_folder, settings.spool_limit)
         self._encode = msgspec.msgpack.Encoder(enc_hook=_unknown).encode
@@ -130,6 +136,7 @@ class RecordWriter:
                 self._define_again()
             count = self._segments.write(self._frames)
         except OSError as error:
+            self._segments.error = error
             faults.failed("spool", error)
             count = 0
         self._written_at = time.monotonic()
@@ -142,23 +149,33 @@ class RecordWriter:
         if self._segments.full or self._limit.ends(self._segments.size):
             self._segments.seal("rotate")
 
-    def finish(self, last_words: Callable[[], None], seal: str = "exit") -> int:
+    def finish(self, last_words: Callable[[], None], seal: str = "exit") -> None:
         """Seal the segment after ``last_words`` were added; nothing if this process wrote nothing and has nothing to
-        write. Also after a rotation: a process without a last word has died. How many records could not be written, on
-        a full disk, and are given up."""
+        write. Also after a rotation: a process without a last word has died. Records that the disk does not take are
+        given up and counted."""
         if not self._written_at and not self._frames:
-            return 0
+            return
         self._retry_at = 0.0
         waited = len(self._frames)
         last_words()
         self.write()
         lost = min(waited, len(self._frames))
         if lost:
+            faults.count(self._loss("drop:exit"), lost)
             self.lost()  # what is recorded after this must not refer to their tokens
         self._forget_batch()
         self._segments.seal(seal)
         self._written_at = 0.0
-        return lost
+
+    def _loss(self, reason: str) -> str:
+        """The reason for which records are given up: ``reason``, unless the disk is full. Leaves a mark then, which
+        takes no room: counters may not come into a file any more."""
+        error = self._segments.error
+        if error is None or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return reason
+        with contextlib.suppress(OSError):
+            files.touch(os.path.join(self._folder, layout.DISK_FULL))
+        return f"{DISK_FULL}{self._folder}"
 
     def inherit(self, other: RecordWriter) -> None:
         """Say what ``other``, the writer of this process before it was forked, had no reason to say."""
@@ -201,7 +218,7 @@ class RecordWriter:
         del self._frames[:count]
         self._size = sum(map(len, self._frames))
         if self._size > self._settings.memory_limit // 4:
-            faults.count("drop:disk", len(self._frames))
+            faults.count(self._loss("drop:disk"), len(self._frames))
             self.lost()
             self._forget_batch()
             self._undefined = True

@@ -18,7 +18,7 @@ from typing import Any
 from autotrace.config.installation import DISTRIBUTION
 from autotrace.config.stderr import put, say
 from autotrace.run import files, layout
-from autotrace.run.losses import absences, losses
+from autotrace.run.losses import absences, losses, with_full_disk
 
 POLL = 0.05
 """Seconds between two looks at ``status.json``."""
@@ -92,6 +92,10 @@ def wait_for_delivery(
     return Outcome(reason, status, time.monotonic() - begin, goes_on)
 
 
+FULL = 1 << 16
+"""Bytes that are free on a disk on which nothing can be delivered."""
+
+
 def timeout_of(run_folder: str) -> float:
     """Seconds that the end of a process of this run may take, from ``run.json``."""
     try:
@@ -109,7 +113,9 @@ def read_status(run_folder: str) -> tuple[dict[str, Any], int]:
             status = json.load(file)
     except (OSError, ValueError):
         return {}, 0
-    return (status, written_ns) if isinstance(status, dict) else ({}, 0)
+    if not isinstance(status, dict):
+        return {}, 0
+    return {**status, "drops": with_full_disk(run_folder, status.get("drops") or {})}, written_ns
 
 
 def shipper_alive(run_folder: str) -> bool | None:
@@ -193,7 +199,8 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
         "missing": "no shipper is running",
         "done": "the backend did not take them",
     }[outcome.reason]
-    error = f" ({status['error']})" if status.get("error") else ""
+    problem = status.get("error") or (f"the disk of {run_folder} is full" if _is_full(run_folder) else None)
+    error = f" ({problem})" if problem else ""
     rest, them = (f"{missing} traces are", "them") if missing != 1 else ("1 trace is", "it")
     if not missing:  # nobody knows
         rest, them = "what was recorded is", "it"
@@ -203,6 +210,14 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
             f"(autotrace status {folder}); if it is killed before it finishes, run: autotrace ship {folder}"
         )
     return f"{why}{error}; {rest} still on disk in {folder}; to deliver {them}: autotrace ship {folder}"
+
+
+def _is_full(run_folder: str) -> bool:
+    try:
+        disk = os.statvfs(run_folder)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < FULL
 
 
 def _asked_outside(status: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@
             tables/commits.jsonl    what is in the tables: a line a commit
             tables/TABLE/N.parquet  their files
             labels.jsonl            what people called trajectories (0600)
+            disk-full               exists once a process could not write because the disk was full
             drain                   exists once the run's first process asks for delivery of everything
 """
 
@@ -36,6 +37,7 @@ SHIPPER_LOG = "shipper.log"
 STATUS_JSON = "status.json"
 ABOUT = "about.msgpack"
 LABELS = "labels.jsonl"
+DISK_FULL = "disk-full"
 DRAIN = "drain"
 ENDING = "ending"
 LISTEN = "listen"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
+from autotrace.run import layout
+
 _PREFIX = "drop:"
+DISK_FULL = "drop:disk full: "
+"""Beginning of a reason; the run folder follows. It is a loss without a counter where no counter could be written."""
 _WORDS = {
     "memory_limit": ("trajectory", "not recorded: more waited to be written than a process may hold"),
     "spool_limit": ("trajectory", "not recorded: the spool has reached --spool-limit"),
@@ -38,9 +43,16 @@ def losses(counters: Mapping[str, int]) -> list[str]:
     """One phrase for each reason of ``Status.drops``, the most first. Failures of our own (``fault:``) are none."""
     phrases = []
     for reason, number in sorted(counters.items(), key=lambda item: -item[1]):
-        if reason.startswith(_PREFIX) and number:
+        if reason.startswith(_PREFIX) and (number or reason.startswith(DISK_FULL)):
             name = reason.removeprefix(_PREFIX)
             what, how = _WORDS.get(name, ("record", f"lost: {name}"))
             many = "trajectories" if what == "trajectory" else f"{what}s"
-            phrases.append(f"{number:,} {what if number == 1 else many} {how}")
+            phrases.append(f"{number:,} {what if number == 1 else many} {how}" if number else f"{many} {how}")
     return phrases
+
+
+def with_full_disk(run_folder: str, counters: Mapping[str, int]) -> dict[str, int]:
+    """``counters``, and that the disk was full if a process of the run met that and could not write its counters."""
+    known = any(reason.startswith(DISK_FULL) for reason in counters)
+    met = not known and os.path.exists(os.path.join(run_folder, layout.DISK_FULL))
+    return {**counters, f"{DISK_FULL}{run_folder}": 0} if met else dict(counters)

@@ -8,6 +8,7 @@ import msgspec
 
 from autotrace.run import files, layout
 from autotrace.run.drain import shipper_alive
+from autotrace.run.losses import with_full_disk
 
 
 class TargetStatus(msgspec.Struct):
@@ -134,7 +135,9 @@ class Status(msgspec.Struct):
     @classmethod
     def read(cls, run_folder: str | Path) -> Status:
         """Read ``status.json``. Raises ``OSError`` or ``msgspec.DecodeError``."""
-        return msgspec.json.decode(files.read(run_folder, layout.STATUS_JSON), type=cls)
+        status = msgspec.json.decode(files.read(run_folder, layout.STATUS_JSON), type=cls)
+        status.drops = with_full_disk(str(run_folder), status.drops)
+        return status
 
     def state_now(self, run_folder: str | Path) -> str:
         """``state``, unless nobody is there any more to go on: ``stopped``."""

@@ -15,6 +15,7 @@ import msgspec
 
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
+from autotrace.run.losses import with_full_disk
 from autotrace.run.status import BackendStatus, Found, Status, TargetStatus
 from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.packing import OVER_BUDGET
@@ -86,7 +87,7 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
     status.pending = max(pending) if pending else state.count("SELECT count(*) FROM queue")
     oldest = state.db.execute("SELECT min(t.end_ns) FROM queue q JOIN traces t USING (trace_id)").fetchone()[0]
     status.lag_seconds = max(0.0, (status.updated_ns - oldest) / 1e9) if oldest else 0.0
-    _processes(state, status)
+    _processes(state, run_folder, status)
     return status
 
 
@@ -170,7 +171,7 @@ def _seconds(state: State, name: str) -> float:
     return (last - first) / 1e9 if first and last else 0.0
 
 
-def _processes(state: State, status: Status) -> None:
+def _processes(state: State, run_folder: str | Path, status: Status) -> None:
     calls: Counter[str] = Counter()
     drops: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
@@ -194,7 +195,8 @@ def _processes(state: State, status: Status) -> None:
             missed.update({path: counts[0] for path, counts in counters.paths.items()})
             reads.update({path: counts[1] for path, counts in counters.paths.items()})
     status.hosts = sorted(hosts)
-    status.drops, status.skipped = dict(drops), dict(skipped)
+    status.skipped = dict(skipped)
+    status.drops = with_full_disk(str(run_folder), drops)
     status.absent = {path: calls for path, calls in reads.items() if calls and missed[path] == calls}
     for row in state.db.execute("SELECT name, unusable FROM segments WHERE unusable IS NOT NULL LIMIT ?", (_SHOWN,)):
         status.notes.append(f"the segment {row['name']} was not read: {row['unusable']}")

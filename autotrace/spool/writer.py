@@ -96,6 +96,8 @@ class SpoolWriter:
         self._number_before = 0
         """The descriptor of the segment before. Its number is taken again: to the host nothing was opened."""
         self._size = 0
+        self.error: OSError | None = None
+        """The error of the last write that failed."""
 
     @property
     def opened(self) -> bool:
@@ -151,7 +153,8 @@ class SpoolWriter:
             if not count:
                 raise
             return count
-        except OSError:
+        except OSError as error:
+            self.error = error
             whole, count = _fitting(frames, written)
             self._cut(self._size + whole)
             if not count:

@@ -65,6 +65,25 @@ def test_disk_full_for_good(tiny: Path, tmp_path: Path, start: Start, note: Call
     note("disk full for good", found, "lost: all after the disk was full")
 
 
+def test_a_disk_that_was_full_is_named_wherever_a_person_looks(tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text("def task(number): return 'x' * 200\n")
+    (tmp_path / "spec.yaml").write_text("- {target: work.task, role: trajectory}\n")
+    calls = "import work; [work.task(number) for number in range(3000)]"
+    launcher = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--drain-timeout", "1"]
+    done = subprocess.run(
+        [*launcher, "--run-dir", str(tiny), "--spec", "spec.yaml", "--", sys.executable, "-c", calls],
+        cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE, check=True,
+    )  # fmt: skip
+    (run,) = (path for path in tiny.iterdir() if path.is_dir())
+    assert f"records lost: disk full: {run};" in done.stderr and f"(the disk of {run} is full)" in done.stderr
+    for command in ("ls", "status", "diagnose"):
+        told = subprocess.run(
+            [sys.executable, "-m", "autotrace.cli.main", command, str(run)],
+            capture_output=True, text=True, timeout=DEADLINE, check=False,
+        )  # fmt: skip
+        assert told.stdout.startswith(f"! records lost: disk full: {run}\n"), (command, told)
+
+
 def test_read_only_run_folder(run: Path, start: Start, note: Callable[..., None]) -> None:
     """The spool folder cannot be made: the program runs as if nothing were there."""
     (run / "spool").rmdir()

@@ -20,6 +20,7 @@ from autotrace.record.backlog import backlog
 from autotrace.record.encoder import RecordEncoder
 from autotrace.record.record_writer import RecordWriter
 from autotrace.run import files, layout
+from autotrace.run.losses import DISK_FULL
 from autotrace.spool.records import Bind, Close, Counters, Open, Report, Seal
 from autotrace.spool.writer import SpoolWriter
 from tests.record.conftest import Recorder
@@ -195,7 +196,7 @@ def test_what_a_full_disk_does_not_take_at_exit_is_counted(recorder: Recorder, m
     monkeypatch.setattr(SpoolWriter, "write", full)
     recorder.wrap(lambda: 1, key="one")()
     flusher.shutdown()
-    assert faults.counts["drop:exit"] >= 2
+    assert faults.counts[f"{DISK_FULL}{recorder.folder}"] >= 2 and (recorder.folder / layout.DISK_FULL).exists()
 
 
 def _opened(recorder: Recorder) -> int:
@@ -303,9 +304,10 @@ def test_what_is_given_up_at_the_exit_is_counted_once(recorder: Recorder, monkey
     monkeypatch.setattr(SpoolWriter, "write", full)
     recorder.wrap(lambda: 1, key="one")()
     flusher.shutdown()
-    once = faults.counts["drop:exit"]
+    reason = f"{DISK_FULL}{recorder.folder}"
+    once = faults.counts[reason]
     flusher.shutdown()
-    assert once == faults.counts["drop:exit"] >= 2
+    assert once == faults.counts[reason] >= 2
 
 
 def test_a_thread_whose_start_was_interrupted_is_started_by_the_next_event(
