@@ -40,10 +40,10 @@ def asked_first(finder: Any) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def arrow_without_pandas() -> None:
-    """Import pyarrow without pandas, which pyarrow else imports with the first array (a second of CPU), and without
-    numpy, half of pyarrow's own start. For the process of a command or of a shipper, where nobody asks an Arrow table
-    for a data frame. Do nothing where pyarrow is imported or missing.
+def arrow_without_pandas(*others: str) -> None:
+    """Import pyarrow without pandas, which pyarrow else imports with the first array: a second of CPU. For the process
+    of a command or of a shipper, where nobody asks an Arrow table for a data frame. Do nothing where pyarrow is
+    imported or missing. ``others``: further libraries that pyarrow 18 and newer does without.
 
     Memory comes from the system's allocator: with pyarrow's own a shipper of Parquet takes 310 MB instead of 260.
     """
@@ -51,8 +51,8 @@ def arrow_without_pandas() -> None:
         return
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
-        optional = ("pandas", "numpy") if int(version("pyarrow").partition(".")[0]) >= 18 else ("pandas",)
-        with absent(*optional):
+        is_new = bool(others) and int(version("pyarrow").partition(".")[0]) >= 18
+        with absent("pandas", *(others if is_new else ())):
             import pyarrow
 
             pyarrow.array([""])  # looks for pandas now, and never again

@@ -112,14 +112,15 @@ def test_fork_in_the_middle_of_a_trajectory(run: Path, start: Start, note: Calla
     note("fork in a trajectory", found)
 
 
-def test_two_hundred_processes_at_once(run: Path, start: Start, note: Callable[..., None]) -> None:
-    waiting = [start("some", 3) for _ in range(200)]
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.long)])
+def test_many_processes_at_once(run: Path, start: Start, note: Callable[..., None], count: int) -> None:
+    waiting = [start("some", 3) for _ in range(count)]
     for process in waiting:
         assert process.wait(DEADLINE) == 0
     found = outcome(run)
-    assert found.row() == (200 * 24, 200 * 24, 0, 0, 0)
-    assert len(list((run / "spool").iterdir())) == 200
-    note("200 processes at once", found)
+    assert found.row() == (count * 24, count * 24, 0, 0, 0)
+    assert len(list((run / "spool").iterdir())) == count
+    note(f"{count} processes at once", found)
 
 
 def test_two_runs_with_one_folder(run: Path, start: Start, note: Callable[..., None]) -> None:

@@ -31,7 +31,7 @@ def busy() -> Iterator[None]:
         sibling.wait()
 
 
-@pytest.mark.parametrize("rate", [400, 1600])
+@pytest.mark.parametrize("rate", [pytest.param(400, marks=pytest.mark.long), 1600])
 def test_many_trajectories_with_long_prompts(run: Path, busy: None, note: Callable[..., None], rate: int) -> None:
     """128 at once, prompts of up to 7,500 tokens; the faster one asks for more than such a machine has."""
     command = [sys.executable, "-m", "tests.faults.agents", str(run), "150", str(rate)]

@@ -52,7 +52,7 @@ def test_to_read_one_trajectory_of_the_tables_needs_no_arrow(tmp_path: Path) -> 
 
 def test_arrow_tables_need_no_pandas_and_no_numpy() -> None:
     printed = python(
-        "import io, sys; from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
+        "import io, sys; from autotrace.tables.lean import arrow_without_pandas as lean; lean('numpy')\n"
         "from types import SimpleNamespace; import pyarrow.parquet as pq; from autotrace.tables import arrow\n"
         "ids = SimpleNamespace(name='b', type='list<int32>', packed=None, of=lambda row: row)\n"
         "table = arrow.from_rows([ids], [[1, 2], None, []]); pq.write_table(table, io.BytesIO())\n"

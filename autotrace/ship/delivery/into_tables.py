@@ -71,7 +71,7 @@ def _as_sinks_do() -> Iterator[None]:
 
 def open_tables(run_folder: Path, run_id: str, memory: MutableMapping[str, str]) -> TablesSink:
     """The tables of a run, for its shipper."""
-    arrow_without_pandas()
+    arrow_without_pandas("numpy")  # half of pyarrow's own start
     from autotrace.tables.writer import Tables
 
     acknowledged = max(0, int(memory.get(_BATCH, 0)) - UNDER_WAY)
