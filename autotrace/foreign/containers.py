@@ -35,8 +35,12 @@ PEEKED = 64 << 10
 """Bytes at the beginning of a file that are looked at to recognise it."""
 EXPANDED, VALUES = 64, 8
 """Bytes of an archive when it is unpacked, and values of a pickle, for each byte of the file."""
-AT_ONCE = 16
-"""Rows of Parquet."""
+A_VALUE, AT_ONCE = 64, 16
+"""Bytes that a value of Parquet takes here at most, without its text; rows of Parquet."""
+_OF_ONE_SIZE = frozenset({
+    "boolean", "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint",
+    "uhugeint", "float", "double", "decimal", "date", "time", "timestamp", "uuid",
+})  # fmt: skip
 
 
 class Opened:
@@ -44,6 +48,8 @@ class Opened:
 
     def __init__(self, top: Path, name: str) -> None:
         self.top, self.name, self.path = top, name, top / name
+        self.is_bounded = False
+        """Rows of Parquet were counted, and take no more than the file's size allows."""
 
     @contextmanager
     def reading(self) -> Iterator[IO[bytes]]:
@@ -76,9 +82,15 @@ class Opened:
         return value if isinstance(value, dict) else {}
 
 
+_PARTS = {b"{": 500, b"[": 120, b",": 64}
+"""Mark in JSON -> bytes that what it begins takes here at most, twice: read, and made plain."""
+
+
 def decoded(data: bytes) -> Any:
     """JSON as plain values, also with ``NaN``, which JSON does not have and others write. Raises ``ValueError``,
     ``RecursionError``."""
+    if sum(size * data.count(mark) for mark, size in _PARTS.items()) > 8 * LONGEST + 16 * len(data):
+        raise ValueError("its values would take far more memory than its bytes")
     try:
         value = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError):
@@ -132,7 +144,8 @@ def _json(opened: Opened, start: int) -> Rows:
 
 
 def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
-    """At most so many rows; of none the names of the columns."""
+    """At most so many rows; of none the names of the columns. Before the first row is fetched, DuckDB has counted what
+    the rows would be here: a text that many rows share is there once in the file."""
     import duckdb
 
     from autotrace.tables.engine import connect, read
@@ -140,17 +153,58 @@ def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
     with opened.reading():  # it is a regular file and no link
         path = str(opened.path)
         try:
-            query = f"SELECT * FROM {read([path])} LIMIT {most} OFFSET {int(start)}"
-            cursor = connect([path], os.path.getsize(path), threads="1").execute(query)
-            entries = [column[0] for column in cursor.description or ()]
+            connection = connect([path], os.path.getsize(path), threads="1")
+            columns = connection.sql(f"SELECT * FROM {read([path])}")
+            entries, listed = columns.columns, ", ".join(map(_quoted, columns.columns))
             if most == "0":
                 yield 0, dict.fromkeys(entries)
+                return
+            if not opened.is_bounded:
+                sizes = [_size_of(kind, _quoted(name)) for name, kind in zip(entries, columns.types, strict=True)]
+                asked = (
+                    f"SELECT {A_VALUE} * sum(num_values) FROM parquet_metadata([{_quoted(path, chr(39))}])",
+                    f"SELECT sum({' + '.join(sizes)}) FROM {read([path])}",
+                )
+                for sql in asked:
+                    ((size,),) = connection.execute(sql).fetchall()
+                    if (size or 0) > LONGEST + EXPANDED * os.path.getsize(path):
+                        raise opened.wrong(f"its rows would take {int(size) >> 20:,} MB, far more than the file has")
+                opened.is_bounded = True
+            cursor = connection.execute(f"SELECT {listed} FROM {read([path])} OFFSET {int(start)}")
             while rows := cursor.fetchmany(AT_ONCE):
                 for row in rows:
                     yield start, jsonable(dict(zip(entries, row, strict=True)))
                     start += 1
         except duckdb.Error as error:
             raise opened.wrong(str(error).partition("\n")[0]) from error
+
+
+def _quoted(name: str, mark: str = '"') -> str:
+    return mark + name.replace(mark, 2 * mark) + mark
+
+
+def _size_of(kind: Any, value: str, depth: int = 0) -> str:
+    """SQL for the bytes of the texts in ``value``, which has DuckDB's type ``kind``."""
+    if kind.id in ("list", "array"):
+        within = _size_of(kind.child, item := f"item{depth}", depth + 1)
+        return "0" if within == "0" else f"coalesce(list_sum([{within} for {item} in {value}]), 0)"
+    if kind.id == "map":
+        lists = (f"map_keys({value})", f"map_values({value})")
+        parts = (
+            f"coalesce(list_sum([{_size_of(of, f'item{depth}', depth + 1)} for item{depth} in {part}]), 0)"
+            for (_, of), part in zip(kind.children, lists, strict=True)
+        )
+        return f"({' + '.join(parts)})"
+    if kind.id == "struct":
+        parts = (
+            _size_of(of, f"struct_extract({value}, {_quoted(name, chr(39))})", depth) for name, of in kind.children
+        )
+        return f"({' + '.join(part for part in parts if part != '0') or 0})"
+    if kind.id == "blob":
+        return f"coalesce(octet_length({value}), 0)"
+    if kind.id in _OF_ONE_SIZE:
+        return "0"
+    return f"coalesce(strlen(CAST({value} AS VARCHAR)), 0)"
 
 
 # -- archives ----------------------------------------------------------------------------------------------------------

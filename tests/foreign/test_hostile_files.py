@@ -287,6 +287,30 @@ def parquet_bomb(place: Path) -> None:
     pq.write_table(table, place / "c.parquet", compression="zstd")
 
 
+def _completions(place: Path, **columns: Any) -> None:
+    given = {"step": [1], "prompt": ["q"], "completion": ["a"], **columns}
+    pq.write_table(pa.table(given), place / "c.parquet", compression="zstd", row_group_size=1 << 30)
+
+
+def parquet_of_one_text_in_many_places(place: Path) -> None:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 4000, pa.int32()), pa.array(["x" * 1_000_000]))
+    _completions(place, notes=pa.LargeListArray.from_arrays(pa.array([0, 4000], pa.int64()), texts))
+
+
+def parquet_of_nothing_without_end(place: Path) -> None:
+    count = 100_000_000
+    _completions(place, **{name: pa.nulls(count, pa.string()) for name in ("step", "prompt", "completion")})
+
+
+def parquet_of_many_parts(place: Path) -> None:
+    parts = pa.StructArray.from_arrays([pa.nulls(9_000_000, pa.string())] * 2, ["role", "content"])
+    _completions(place, messages=pa.ListArray.from_arrays([0, 9_000_000], parts))
+
+
+def json_of_many_parts(place: Path) -> None:
+    (place / "rows.jsonl").write_bytes(lines(chat(answer())) + b'{"messages": [' + b'{"":{}},' * (7 << 20) + b"0]}\n")
+
+
 def parquet_of_strange_columns(place: Path) -> None:
     table = pa.table({
         "step": [[1], None], "prompt": [{"a": ESCAPE}, None],
@@ -308,6 +332,8 @@ PLACES: tuple[Callable[[Path], None], ...] = (
     verl, messages, deep, deep_enough, many_answers, many_calls, many_keys, many_rows, no_end, number_of_digits,
     bytes_of_no_text, links, hole, graph, graph_of_one_root, atif, inspect, inspect_archive, archive_bomb,
     archive_that_lies, arrays, pickles, tensors, shared, samples, masks, packed_pickle, parquet_bomb,
+    parquet_of_one_text_in_many_places, parquet_of_nothing_without_end, parquet_of_many_parts,
+    json_of_many_parts,
     parquet_of_strange_columns, parquet_that_is_none,
 )  # fmt: skip
 
