@@ -200,12 +200,13 @@ def reading(top: AnyPath, *names: str) -> int:
     return at
 
 
-def read(top: AnyPath, *names: str) -> bytes:
-    """The whole of that file. Raises ``OSError``, also where it has more than ``MOST`` bytes."""
+def read(top: AnyPath, *names: str, most: int = MOST) -> bytes:
+    """The whole of that file. Raises ``OSError``, also where it has more than ``most`` bytes."""
     with os.fdopen(reading(top, *names), "rb") as file:
-        if os.fstat(file.fileno()).st_size > MOST:
-            raise OSError(errno.EFBIG, "is too large to be one of a run", os.path.join(top, *names))
-        return file.read()
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, "is too large to be one of a run", os.path.join(top, *names))
+    return data
 
 
 def changed(path: AnyPath) -> tuple[int, int] | None:

@@ -15,6 +15,9 @@ from autotrace.config.ids import RunId
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import files, layout
 
+MOST = 4 << 20
+"""Bytes of a ``run.json``, twice those of the longest command line."""
+
 
 class RunInfo(msgspec.Struct):
     """One run. Holds no secrets: credentials stay in the environment of the shipper."""
@@ -66,7 +69,7 @@ class RunInfo(msgspec.Struct):
     @classmethod
     def read(cls, run_folder: str | Path) -> RunInfo:
         """Read ``run.json``. Raises ``OSError`` or ``msgspec.DecodeError``."""
-        return msgspec.json.decode(files.read(run_folder, layout.RUN_JSON), type=cls)
+        return msgspec.json.decode(files.read(run_folder, layout.RUN_JSON, most=MOST), type=cls)
 
 
 def plan_of(run_folder: str | Path, **otherwise: Any) -> Plan:

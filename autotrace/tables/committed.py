@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from autotrace.config import ids
 from autotrace.run import files, layout
-from autotrace.run.info import RunInfo
+from autotrace.run.info import MOST, RunInfo
 from autotrace.run.status import Status
 from autotrace.tables import metrics
 from autotrace.tables.commits import FILE, FOLDER, Added, Snapshot, asked_again, snapshot
@@ -241,6 +242,9 @@ class Remote(Committed):
 
     def _lines(self) -> bytes:
         with _reading(self._url):
+            self._sizes = _sizes(self._filesystem, f"{self._url}/{FOLDER}")
+            if self._sizes.get(FILE, 0) > files.MOST:
+                raise OSError(f"{FOLDER}/{FILE} is too large to be one of a run")
             return bytes(self._filesystem.cat_file(f"{self._url}/{FOLDER}/{FILE}"))
 
     def fingerprint(self) -> object:
@@ -249,7 +253,20 @@ class Remote(Committed):
             return self._filesystem.ukey(f"{self._url}/{FOLDER}/{FILE}")
 
     def _there(self, table: str, named: list[Added]) -> dict[str, Added]:
-        return {f"{self._url}/{FOLDER}/{table}/{file.name}": file for file in named}
+        """The sizes are those of the bucket's own list: the lines may state any."""
+        folder, there = f"{self._url}/{FOLDER}/{table}", dict[str, Added]()
+        for file in named:
+            if (size := self._sizes.get(f"{table}/{file.name}")) is None:
+                raise FileNotFoundError(errno.ENOENT, "is not there", f"{folder}/{file.name}")
+            there[f"{folder}/{file.name}"] = replace(file, bytes=size)
+        return there
+
+
+def _sizes(filesystem: Any, at: str) -> dict[str, int]:
+    """The files below ``at`` -> their sizes in bytes."""
+    base = filesystem._strip_protocol(at).rstrip("/")
+    found = filesystem.find(base, detail=True)
+    return {path.removeprefix(base).lstrip("/"): int(info.get("size") or 0) for path, info in found.items()}
 
 
 @contextlib.contextmanager
@@ -267,8 +284,10 @@ def remote_runs(url: str, problems: list[Exception]) -> list[Place]:
     at, runs, mark = RemotePlace(url.rstrip("/")), list[Place](), f"/{FOLDER}/{FILE}"
     with _reading(url):
         filesystem, base = at.opened
-        found = [path.removesuffix(mark) for path in filesystem.find(base) if path.endswith(mark)]
-        infos = filesystem.cat([f"{path}/{layout.RUN_JSON}" for path in found], on_error="omit") if found else {}
+        sizes = _sizes(filesystem, base)
+        found = [f"{base}/{path}".removesuffix(mark) for path in sizes if f"/{path}".endswith(mark)]
+        told = [path for path in found if sizes.get(f"{path}/{layout.RUN_JSON}"[len(base) + 1 :], MOST + 1) <= MOST]
+        infos = filesystem.cat([f"{path}/{layout.RUN_JSON}" for path in told], on_error="omit") if told else {}
     for path in found:
         info = None
         with contextlib.suppress(KeyError, msgspec.MsgspecError):
@@ -276,7 +295,7 @@ def remote_runs(url: str, problems: list[Exception]) -> list[Place]:
         opened = partial(Remote, at.root + path.removeprefix(base), filesystem, info)
         try:
             runs.append(Place(Path(opened.args[0]), info or opened().info, opened))
-        except QueryError as error:
+        except (OSError, QueryError) as error:
             problems.append(error)
     if found and not runs:
         raise problems[0]

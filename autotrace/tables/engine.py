@@ -7,6 +7,7 @@ it what is in no file yet (open calls, a run of an earlier release, a file of li
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -35,6 +36,8 @@ TYPES = {
 }  # fmt: skip
 MEMORY, EXPANDED = 512 << 20, 8
 """Bytes that a question may take, and how many more for each byte of what it may read."""
+CEILING = min(16 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+"""Bytes that a question may take, whatever it may read."""
 AT_ONCE, IN_MEMORY = 2_000, 100
 """Rows that are put there at once, and trajectories that are read at once."""
 Progress = Callable[[int, int], None]
@@ -87,7 +90,7 @@ def connect(files: Sequence[str], size: int, **settings: str) -> duckdb.DuckDBPy
     own = {
         "python_enable_replacements": "false", "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false", "temp_directory": "",
-        "memory_limit": f"{(MEMORY + EXPANDED * size) >> 20}MB",
+        "memory_limit": f"{min(CEILING, MEMORY + EXPANDED * size) >> 20}MB",
     }  # fmt: skip
     connection = duckdb.connect(":memory:", config={**own, **settings})
     for url in remote.values():

@@ -46,7 +46,7 @@ def honest() -> Path:
     return folder
 
 
-def _tables(folder: Path, column: str, value: str) -> Path:
+def tables_with(folder: Path, column: str, value: str) -> Path:
     """A lake in which a column of all tables has ``value``."""
     shutil.copytree(honest() / "lake", folder / "lake")
     for path in (folder / "lake").rglob("*.parquet"):
@@ -59,7 +59,7 @@ def _tables(folder: Path, column: str, value: str) -> Path:
 
 
 def _run_folder(folder: Path, column: str, value: str) -> Path:
-    (tables,) = _tables(folder, column, value).glob("*/*/tables")
+    (tables,) = tables_with(folder, column, value).glob("*/*/tables")
     shutil.copy(honest() / "run" / layout.RUN_JSON, tables.parent)
     return tables.parent
 
@@ -81,7 +81,7 @@ def _state(folder: Path, column: str, value: str) -> Path:
 
 
 def _bucket(folder: Path, column: str, value: str) -> str:
-    _tables(folder, column, value)
+    tables_with(folder, column, value)
     return BUCKET
 
 
@@ -103,14 +103,14 @@ def _run_json(folder: Path, column: str, value: str) -> Path:
 
 
 for _make, _of in (
-    (_tables, COLUMNS), (_tables, {"trace_id": ("AB" * 16, "ab" * 16 + "\n")}), (_run_folder, COLUMNS),
+    (tables_with, COLUMNS), (tables_with, {"trace_id": ("AB" * 16, "ab" * 16 + "\n")}), (_run_folder, COLUMNS),
     (_bucket, COLUMNS), (_lines, COLUMNS),
     (_state, {"trace_id": (PATH, "ab" * 16 + "\0" + PATH)}),
     (_run_json, {"run_id": (PATH, MARKUP), "project": (PATH,)}),
 ):  # fmt: skip
     for _column, _values in _of.items():
         for _value in _values:
-            _name = f"{_make.__name__[1:]}_{_column}_{len(PLACES)}"
+            _name = f"{_make.__name__.strip('_')}_{_column}_{len(PLACES)}"
             PLACES[_name] = functools.partial(_make, column=_column, value=_value)
 
 
