@@ -65,10 +65,13 @@ def killed(work: Callable[[Path], Any], at: Path, after: int) -> None:
     work(at)
 
 
-def killed_everywhere(folder: Path, work: Callable[[Path], Any], check: Callable[[Path, bool], None]) -> int:
-    """Kill ``work`` on a copy of ``folder`` at each of its calls and statements that change something; how many there
-    are. ``check`` is given each copy, and whether ``work`` came to its end there."""
-    for after in range(1_000):
+def killed_everywhere(
+    folder: Path, work: Callable[[Path], Any], check: Callable[[Path, bool], None], every: int = 1
+) -> int:
+    """Kill ``work`` on a copy of ``folder`` at each of its calls and statements that change something, or at one of
+    ``every`` so many; return how many calls and statements there are. ``check`` is given each copy, and whether
+    ``work`` came to its end there."""
+    for after in range(0, 1_000, every):
         at = folder.with_name(str(after))
         shutil.copytree(folder, at)
         code = in_child(killed, work, at, after)

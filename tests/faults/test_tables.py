@@ -106,18 +106,23 @@ class Kills:
     """Counts trajectories over all kills of one work, for the row about it."""
 
     def __init__(
-        self, folder: Path, work: Callable[[Path], Any], check: Callable[[Path, bool], tuple[int, int]]
+        self, folder: Path, work: Callable[[Path], Any], check: Callable[[Path, bool], tuple[int, int]], every: int
     ) -> None:
-        """``check``: how many trajectories there must be after a kill, and how many there are."""
+        """``check``: how many trajectories there must be after a kill, and how many there are. ``every``: see
+        ``killed_everywhere``."""
         self.outcome = Outcome(0)
         self._check = check
-        self.number = killed_everywhere(folder, work, self._after)
+        self.number = killed_everywhere(folder, work, self._after, every)
 
     def _after(self, at: Path, whole: bool) -> None:
         expected, there = self._check(at, whole)
         self.outcome.written += expected
         self.outcome.delivered += there
         shutil.rmtree(at)
+
+
+some_or_each = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+"""One of three kills, and all of them."""
 
 
 def named(at: Path) -> set[str]:
@@ -129,7 +134,8 @@ def added(new: list[Trajectory], at: Path) -> None:
     Tables(at, RUN).write(new)
 
 
-def test_a_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all(tmp_path: Path, note: Note) -> None:
+@some_or_each
+def test_a_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all(tmp_path: Path, note: Note, every: int) -> None:
     new = [made(sample=18), changed()]
 
     def check(at: Path, whole: bool) -> tuple[int, int]:
@@ -141,12 +147,13 @@ def test_a_commit_that_is_killed_anywhere_is_there_whole_or_not_at_all(tmp_path:
         return len(new), len(rows(at))
 
     added([made()], tmp_path / "before")
-    kills = Kills(tmp_path / "before", partial(added, new), check)
+    kills = Kills(tmp_path / "before", partial(added, new), check, every)
     note("SIGKILL in a commit, at each call", kills.outcome, f"{kills.number} kills, trajectories")
     assert kills.number > 15
 
 
-def test_a_compaction_that_is_killed_anywhere_loses_nothing(tmp_path: Path, note: Note) -> None:
+@some_or_each
+def test_a_compaction_that_is_killed_anywhere_loses_nothing(tmp_path: Path, note: Note, every: int) -> None:
     small(tmp_path / "before")
     expected = {id: fields(one) for id, one in trajectories(tmp_path / "before").items()}
 
@@ -158,7 +165,7 @@ def test_a_compaction_that_is_killed_anywhere_loses_nothing(tmp_path: Path, note
         assert {path.name for path in at.rglob("*") if path.is_file()} == named(at) | {FILE}
         return len(expected), len(rows(at))
 
-    kills = Kills(tmp_path / "before", compacted, check)
+    kills = Kills(tmp_path / "before", compacted, check, every)
     note("SIGKILL in a compaction, at each call", kills.outcome, f"{kills.number} kills, trajectories")
     assert kills.number > 30
 
@@ -187,7 +194,8 @@ def removed(at: Path) -> None:
         Retention(state, at, lambda _: False).make_room(over=True)
 
 
-def test_the_removal_of_segments_that_is_killed_anywhere(tmp_path: Path, note: Note) -> None:
+@some_or_each
+def test_the_removal_of_segments_that_is_killed_anywhere(tmp_path: Path, note: Note, every: int) -> None:
     before = segmented(tmp_path)
     whole, lines, to_backends = everything(before), delivered(before), assembled(before)
     left = set()
@@ -200,7 +208,7 @@ def test_the_removal_of_segments_that_is_killed_anywhere(tmp_path: Path, note: N
         assert everything(at) == whole and assembled(at) == to_backends and delivered(at) == lines
         return len(whole), len(rows(at))
 
-    kills = Kills(before, removed, check)
+    kills = Kills(before, removed, check, every)
     note("SIGKILL while segments are removed", kills.outcome, f"{kills.number} kills, trajectories")
     assert left == {0, 1, 2, 3, 4} and kills.number > 4 * len(("BEGIN", "UPDATE", "COMMIT", "unlink"))
 

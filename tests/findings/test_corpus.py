@@ -39,7 +39,7 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("mode", sorted(SHORT))
+@pytest.mark.parametrize("mode", [pytest.param("v0", marks=pytest.mark.long), "v1"])
 def test_what_is_planted_is_found_where_it_is_and_nothing_else(mode: str, tmp_path: Path) -> None:
     play(mode, tmp_path, SHORT[mode])
     verdicts = judge(mode, tmp_path)
@@ -47,6 +47,7 @@ def test_what_is_planted_is_found_where_it_is_and_nothing_else(mode: str, tmp_pa
     assert all(verdict.is_good for verdict in verdicts), table(verdicts)
 
 
+@pytest.mark.long
 def test_what_hangs_is_named_while_it_does_and_what_was_killed_afterwards(tmp_path: Path) -> None:
     with hangs.played(tmp_path / "played") as (process, run):
         verdicts = hangs.judge(process, run, now_ns=time.time_ns() + 3600 * 10**9)

@@ -103,6 +103,7 @@ def test_below_what_looks_at_its_caller(case: Case) -> None:
     assert target["reasons"] == ["in place, below a decorator that looks at its caller's frame"]
 
 
+@pytest.mark.long  # CI has `make packs`
 @pytest.mark.parametrize("release", FOLDERS or [None], ids=lambda folder: folder.name if folder else "installed")
 def test_reading_the_source_agrees_with_importing_it(release: Path | None, tmp_path: Path) -> None:
     code = (
