@@ -28,7 +28,7 @@ class InsideATrace(Follower):
     """
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        parent = context.current.get()
+        parent = context.current_call()
         if parent is None or parent.probe is None:
             return parent is not None
         return not isinstance(parent.probe.follower, InsideATrace)  # LLM.chat calls LLM.generate in old releases

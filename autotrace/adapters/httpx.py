@@ -70,7 +70,7 @@ class Question(Follower):
         """The request that was admitted last, and its body."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        above = context.current.get()
+        above = context.current_call()
         if above is not None and above.probe is not None and above.probe.key.startswith(RECORDED_CLIENTS):
             return False
         request = args[1] if len(args) > 1 else kwargs.get("request")
@@ -208,7 +208,7 @@ def _naming(original: Callable[..., Any], key: str) -> Callable[..., Any]:
 def named(request: Any, key: str) -> Generator[None]:
     """While a model is asked: ``request`` has an id, which the current call states."""
     added = False
-    call = context.current.get()
+    call = context.current_call()
     if call is not None and call.recorded and call.probe is not None and call.probe.role == "llm":
         try:
             added = key in calls.probes and asked_at(request, ENGINES) is not None and _name(request)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotrace.adapters.hooks import follow
-from autotrace.record import calls
+from autotrace.record.context import current_call
 from autotrace.record.follower import Follower
 from autotrace.record.object_fields import stored_name
 
@@ -27,7 +27,7 @@ class Outermost(Follower):
     """Of the methods of one graph that call each other, the first."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        call = calls.current.get()
+        call = current_call()
         if call is None or call.probe is None or call.probe.follower is not self:
             return True
         return call.owner != id(args[0] if args else None)
@@ -37,7 +37,7 @@ class Alone(Follower):
     """A chain that is in nothing else."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return calls.current.get() is None
+        return current_call() is None
 
 
 class Node(Follower):

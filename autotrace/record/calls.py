@@ -13,7 +13,7 @@ from typing import Any
 from autotrace.record import closing, context, drivers, faults, groups, ids, outside, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, item, leave, type_of
-from autotrace.record.context import CLOSED, NOWHERE, ROOM, Ended, OpenCall, RetainingCall, Trace, current, standing
+from autotrace.record.context import CLOSED, ROOM, Ended, OpenCall, RetainingCall, Trace, current, standing
 from autotrace.record.drivers import LATER
 from autotrace.record.errors import without_frame
 from autotrace.record.fields import ABSENT, first
@@ -32,7 +32,7 @@ from autotrace.record.with_blocks import entered, resumed
 from autotrace.spool.records import OF
 
 __all__ = [
-    "aborted", "begin", "begin_stream", "close", "current", "end", "ended", "entered", "exhausted", "fail", "item",
+    "aborted", "begin", "close", "current", "end", "ended", "entered", "exhausted", "fail", "item",
     "recording", "resumed", "type_of", "unread", "without_frame",
 ]  # fmt: skip
 
@@ -58,6 +58,10 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         return None
     previous = above = current.get()
     call: OpenCall | None = None
+    inherited = None
+    if above is not None and above.trace.is_over:
+        inherited, previous = above, standing(above)
+        above = previous
     if above is not None and above.recorded and above.room and not (kwargs or backlog.watchful):
         signature = probe.plain.get(function)
         if signature is not None and probe.follower is None and not (probe.subclasses and above.probe is probe):
@@ -162,8 +166,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             name = stored_name(args[0])
             if name is not None:
                 attributes = {**(attributes or {}), "object_name": name}
-        if probe.root and above is not None:
-            attributes = groups.completed(attributes, above)
+        if probe.root and (above is not None or inherited is not None):
+            attributes = groups.completed(groups.completed(attributes, inherited), above)
         if above is None or probe.root:
             if refuses():
                 return None
@@ -172,7 +176,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             if backlog.full() or ((probe.root or probe.inside) and not sampling.admits(decide, attributes or {})):
                 return _begin_unrecorded(probe, function, args, kwargs, previous)
             span = ids.next_span_id()
-            parent, trace = 0, Trace(ids.new_trace_id(), False, span)
+            parent, trace = 0, Trace(ids.new_trace_id(), False, span, previous)
         else:
             span, parent, trace = ids.next_span_id(), above.id, above.trace
         if of is not None:
@@ -272,21 +276,8 @@ def _begin_unrecorded(
     """Open a trajectory that is not recorded."""
     if probe.id:
         probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
-    call = OpenCall(0, NOWHERE, 0, None, None, 0, above=previous, recorded=False)
+    call = OpenCall(0, Trace(b"", around=previous), 0, None, None, 0, above=previous, recorded=False)
     current.set(call)
-    return call
-
-
-def begin_stream(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None:
-    """``begin`` for generators: no call is current across a ``yield``, where the variable would reach the caller."""
-    call = begin(function, key, args, kwargs)
-    if call is not None and not call.recorded:
-        try:
-            leave(call)
-        except BaseException:  # the host's
-            leave(call)
-            raise
-        return None
     return call
 
 
@@ -294,9 +285,8 @@ def _retain(call: Any, probe: Probe, arguments: Any) -> None:
     """Note the objects of the host that the call holds until the call ends: no argument that no path reads then."""
     call.arguments = arguments if probe.rows else {name: arguments[name] for name in probe.needs if name in arguments}
     if probe.batch:
-        chosen = sampling.choose(probe.batch, arguments, probe.sampling)
-        if chosen is not None:
-            call.chosen = sampling.chosen.set(chosen)
+        refused = sampling.refuse(probe.batch, arguments, probe.sampling)
+        call.refused = sampling.refused.set(refused) if refused else None
 
 
 def end(call: OpenCall | Step, result: Any) -> Any:
@@ -307,6 +297,8 @@ def end(call: OpenCall | Step, result: Any) -> Any:
         call.above = None
         kind = type(result)
         if kind is str or kind is int or kind is bool or result is None:  # nothing that is still to come
+            if not call.parent:
+                call.trace.is_over = True
             probe = call.probe
             if probe is None:
                 return result

@@ -35,6 +35,8 @@ said: deque[tuple[OpenCall, int]] = deque()
 
 def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
     """Record that the call ended well, now or at ``ended_at``."""
+    if not call.parent:
+        call.trace.is_over = True
     probe = call.probe
     if probe is None or call.epoch != context.epoch:
         return
@@ -165,6 +167,8 @@ def aborted(call: OpenCall) -> None:
 
 
 def _cancel(call: OpenCall, outcome: str) -> None:
+    if not call.parent:
+        call.trace.is_over = True
     probe = call.probe
     if probe is None or call.epoch != context.epoch:
         return
@@ -186,6 +190,8 @@ def _cancel(call: OpenCall, outcome: str) -> None:
 def fail(call: OpenCall, error: BaseException) -> None:
     """Record that the call ended with ``error``; the caller raises it."""
     leave(call)
+    if not call.parent:
+        call.trace.is_over = True
     probe = call.probe
     if probe is None or call.epoch != context.epoch:
         return
@@ -221,11 +227,10 @@ def fail(call: OpenCall, error: BaseException) -> None:
 def item(
     call: OpenCall, value: Any
 ) -> tuple[OpenCall | None, Callable[[Any], Any] | Literal[False] | None, yielded.Keeper]:
-    """A generator yielded ``value``; ``call`` is current no longer.
+    """Record that a generator yielded ``value``; ``call`` is current no longer.
 
-    Returns what to go on with. The call: None when that was the final item (``final`` of the target). What decides
-    whether a further item is the final one: False where items are only counted, None where they have to come here. And
-    the wrapper's way to keep items that need not come here.
+    Returns the call, or None after the final item (``final`` of the target); the function that recognises a final item,
+    False where items are only counted, or None where each item has to come here; and the keeper of other items.
     """
     if current.get() is call and type(call) is OpenCall:  # the common case of ``leave``
         current.set(call.above)
@@ -336,15 +341,10 @@ def leave(call: OpenCall) -> None:
             call.recorded = False
             return
         call.above = None
-        if type(call) is RetainingCall and call.chosen is not None:
-            _unchoose(call)
-
-
-def _unchoose(call: RetainingCall) -> None:
-    token, call.chosen = call.chosen, None
-    try:
-        if token is not None:
-            sampling.chosen.reset(token)
-    except ValueError as error:  # chosen in another context, which is over
-        if origin.is_hosts(error):
-            raise
+        if type(call) is RetainingCall and call.refused is not None:
+            token, call.refused = call.refused, None
+            try:
+                sampling.refused.reset(token)
+            except ValueError as error:  # chosen in another context, which is over
+                if origin.is_hosts(error):
+                    raise

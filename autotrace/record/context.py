@@ -25,23 +25,21 @@ _VERSION = 1
 _RECORDED, _TOKENS = 1, 2
 
 
-class Trace:
+class Trace(msgspec.Struct, eq=False, gc=False):
     """What the calls of one trace share in this process."""
 
-    __slots__ = ("elsewhere", "id", "root", "tokens")
-
-    def __init__(self, id: bytes, elsewhere: bool = False, root: int = 0) -> None:
-        self.id = id
-        self.root = root
-        """Its root span; 0: another process's."""
-        self.elsewhere = elsewhere
-        """The tokens of the calls below are recorded by the process that made the call (the agent's LLM client)."""
-        self.tokens: TokenLog | None = None
-        """Belongs to the flusher."""
-
-
-NOWHERE = Trace(b"")
-"""Of every trajectory that is not recorded."""
+    id: bytes
+    elsewhere: bool = False
+    """The tokens of the calls below are recorded by the process that made the call (the agent's LLM client)."""
+    root: int = 0
+    """Its root span; 0: another process's."""
+    around: OpenCall | None = None
+    """What was current where the root opened."""
+    is_over: bool = False
+    """The root ended here. A task, thread or executor that the trace started may live on: no call belongs to the trace
+    that begins from now on."""
+    tokens: TokenLog | None = None
+    """Belongs to the flusher."""
 
 
 ROOM = 16
@@ -110,8 +108,8 @@ class RetainingCall(OpenCall, eq=False, gc=True):
 
     arguments: dict[str, Any] | None = None
     """Bound arguments that some path reads when the call ends."""
-    chosen: Token[frozenset[str] | None] | None = None
-    """This call chose samples of its batch (``sampling.chosen``)."""
+    refused: Token[frozenset[str]] | None = None
+    """This call chose samples of its batch (``sampling.refused``)."""
     frames: int = 0
     """Recorded calls that it is inside of, where the recursion limit was raised for them (``record.stack``)."""
     followed: bool = False
@@ -162,16 +160,26 @@ def forked() -> None:
 
 
 def standing(call: OpenCall | None) -> OpenCall | None:
-    """What is current where ``call`` was made so: another one above it if it is the ``with`` of a context manager that
-    was left in another task or thread, where nobody could take it back."""
-    while call is not None and not call.recorded and (call.probe is not None or call.epoch == CLOSED):
-        call = call.above
+    """Return the call that is current where ``call`` was made current. A call whose trace is over stands no longer
+    (``Trace.is_over``), nor does the ``with`` of a context manager that was left in another task or thread."""
+    while call is not None:
+        if call.trace.is_over:
+            call = call.trace.around
+        elif call.recorded or (call.probe is None and call.epoch != CLOSED):
+            break
+        else:
+            call = call.above
     return call
+
+
+def current_call() -> OpenCall | None:
+    """Return the call that is current here; see ``standing``."""
+    return standing(current.get())
 
 
 def current_carrier() -> bytes | None:
     """The current span as bytes for another process, or None when nothing is being recorded here."""
-    call = standing(current.get())
+    call = current_call()
     if call is None:
         return None
     flags = _RECORDED if call.recorded else 0

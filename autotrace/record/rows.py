@@ -19,7 +19,7 @@ from typing import Any
 
 from autotrace.record import closing, context, faults, groups, ids, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
-from autotrace.record.context import OpenCall, RetainingCall, Trace, current
+from autotrace.record.context import OpenCall, RetainingCall, Trace
 from autotrace.record.fields import ABSENT, first, peek
 from autotrace.record.formulas import ONCE, of_a_row
 from autotrace.record.probe import Probe
@@ -202,7 +202,7 @@ def _opened(
     if backlog.watchful and not backlog.accepts():
         return None
     span = ids.next_span_id()
-    trace = Trace(ids.new_trace_id(), root=span) if parent is None else parent.trace
+    trace = Trace(ids.new_trace_id(), False, span, batch) if parent is None else parent.trace
     above = 0 if parent is None else parent.id
     inputs = probe.row_inputs(values)
     call = RetainingCall(
@@ -296,7 +296,7 @@ def enclosing(call: OpenCall | None) -> Rows | None:
 def row(number: Any) -> Iterator[None]:
     """Inside, row ``number`` of the nearest batch is what calls belong to: for the adapter of a library whose own calls
     do not say which row they are for. Where there is no such row nothing changes."""
-    rows = enclosing(current.get())
+    rows = enclosing(context.current_call())
     call = None
     if rows is not None and type(number) is int and 0 <= number < len(rows.calls):
         call = rows.calls[number] or rows.base.calls[number] or context.stand_in(b"", 0, recorded=False)

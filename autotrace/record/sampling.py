@@ -15,9 +15,9 @@ from autotrace.config.scalars import fraction
 from autotrace.record import garbage
 from autotrace.record.fields import ABSENT, Path, peek
 
-chosen: ContextVar[frozenset[str] | None] = garbage.variable("autotrace_chosen", default=None)
-"""Groups (``uid``, or sample index where there is none) that the batch being worked on chose; None: no batch limits
-it."""
+refused: ContextVar[frozenset[str]] = garbage.variable("autotrace_refused", default=frozenset())
+"""Groups (``uid``, or sample index where there is none) that the batch being worked on has and did not choose. A task
+that outlives its batch decides nothing about the groups of another batch."""
 
 Decision = Callable[[Mapping[str, Any]], bool]
 
@@ -67,14 +67,15 @@ def never(attributes: Mapping[str, Any]) -> bool:
 
 def admits(decide: Decision | None, attributes: Mapping[str, Any]) -> bool:
     """Whether the trajectory with these attributes is recorded."""
-    groups = chosen.get()
-    if groups is not None and str(attributes.get("uid", attributes.get("sample_index"))) not in groups:
+    if str(attributes.get("uid", attributes.get("sample_index"))) in refused.get():
         return False
     return decide is None or decide(attributes)
 
 
-def choose(paths: Mapping[str, Sequence[Path]], arguments: Mapping[str, Any], settings: Mapping[str, Any]) -> Any:
-    """The groups of a batch to record, ``frozenset`` of their names; None when nothing limits their number.
+def refuse(
+    paths: Mapping[str, Sequence[Path]], arguments: Mapping[str, Any], settings: Mapping[str, Any]
+) -> frozenset[str]:
+    """Return the names of the groups of a batch that are not recorded; none where nothing limits their number.
 
     ``paths`` (a target's ``batch``): ``group`` and ``sample`` name one value per row, ``limit`` and ``n`` numbers of
     the host's own configuration. ``settings["max_samples_per_step_per_worker"]`` wins over ``limit``.
@@ -84,13 +85,14 @@ def choose(paths: Mapping[str, Sequence[Path]], arguments: Mapping[str, Any], se
         limits = (path.read(arguments) for path in paths.get("limit", ()))
         limit = next((value for value in limits if value is not ABSENT and value is not None), None)
     if limit is None:
-        return None
+        return frozenset()
     samples = _rows(peek(paths.get("sample", ()), arguments))
     groups = _rows(peek(paths.get("group", ()), arguments)) or samples
     if len(samples) != len(groups) or len(set(samples)) <= 1:
         samples = groups  # no index in the dataset: every row has 0
     expected = peek(paths.get("n", ()), arguments)
-    return lowest(groups, samples, int(limit), settings.get("seed", 0), expected if isinstance(expected, int) else 1)
+    n = expected if isinstance(expected, int) else 1
+    return frozenset(groups) - lowest(groups, samples, int(limit), settings.get("seed", 0), n)
 
 
 def lowest(groups: Sequence[str], samples: Sequence[str], limit: int, seed: Any, n: int = 1) -> frozenset[str]:

@@ -14,7 +14,7 @@ from autotrace.spool.records import REQUEST, Bind, Fact, StepFacts, TokenFacts
 def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
     """Record a fact about a trajectory: the current one, or the one that ``key`` (``uid``, ``session_id``, ...)
     names."""
-    call = context.standing(context.current.get())
+    call = context.current_call()
     if key is None and (call is None or not call.recorded):
         return
     trace = b"" if key is not None or call is None else call.trace.id
@@ -35,7 +35,7 @@ def step_facts(step: int, name: str, value: Mapping[str, float]) -> None:
 def requests(request_id: str) -> None:
     """Record that the current call makes a request whose id on the other side is ``request_id``: if the context is
     lost on the way, the shipper joins the two."""
-    call = context.standing(context.current.get())
+    call = context.current_call()
     if call is not None and call.recorded:
         key = {"request": request_id, "span": call.id}
         backlog.put(Fact(call.trace.id, key, REQUEST, None, time.monotonic_ns()))

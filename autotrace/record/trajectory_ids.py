@@ -10,7 +10,7 @@ from typing import Any
 
 from autotrace.record import context
 from autotrace.record.backlog import backlog
-from autotrace.record.context import OpenCall
+from autotrace.record.context import OpenCall, Trace
 from autotrace.record.fields import ABSENT, first, peek
 from autotrace.record.probe import Probe
 from autotrace.spool.records import REQUEST, Fact
@@ -38,7 +38,7 @@ def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:
     trace = call.trace
     span = trace.root or call.id
     known = _known.get(id)
-    if known is not None and known.trace is trace:
+    if known is not None and known.trace.id == trace.id:
         return
     _named[trace.id] = None
     _remember(id, OpenCall(span, trace, 0, None, None, 0, recorded=call.recorded))
@@ -64,7 +64,12 @@ def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -
         return around, None
     known = _known.get(id)
     if known is not None:
-        return (around, None) if around is not None and around.trace is known.trace else (known, id)
+        if around is not None and around.trace.id == known.trace.id:
+            return around, None
+        if known.trace.is_over:  # the call says itself that it belongs there, and so do the calls inside it
+            trace = Trace(known.trace.id, known.trace.elsewhere, known.trace.root)
+            known = OpenCall(known.id, trace, 0, None, None, 0, recorded=known.recorded)
+        return known, id
     if around is not None and around.recorded and around.trace.id not in _named:
         return around, None
     return None, id

@@ -50,7 +50,7 @@ def watch_manager(module: ModuleType) -> None:
 
 
 def _requests(id: Any) -> None:
-    call = context.current.get()
+    call = context.current_call()
     if call is not None and call.probe is not None and call.probe.role == "llm":
         statements.requests(str(id))
 

@@ -110,7 +110,7 @@ def _block(manager: Any, given: dict[str, Any], config: Any) -> Any:
     veRL's own worker enters one inside of the root that the list records, with ``trace=False`` for every rollout of the
     V1 path; sampling is ours (``record.sampling``), so it means nothing there.
     """
-    call = context.current.get()
+    call = context.current_call()
     if call is not None and (call.probe is None or call.probe.role != "trainer"):
         return manager
     if not given.get("trace", True):

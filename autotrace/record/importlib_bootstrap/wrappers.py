@@ -50,6 +50,7 @@ def plain(*args, **kwargs):
 # What is thrown in is passed on outside of the ``except``, or it would become the ``__context__`` of whatever the
 # original raises later; GeneratorExit too: the original may answer it with a value or an error. What the host raises
 # while an item passes through here is thrown in as well.
+# The call is current while the generator runs, never across a ``yield``, where it would leak into the caller.
 # ``final`` tells whether an item is the final one: then the call is one of an engine's, with many chunks, and is not
 # made current again for each. False: items are only counted. None: ``calls.item`` looks at them, but for the next
 # ``left`` short texts (or numbers; of type ``kind``), which are kept here: a call for each costs as much as the rest.
@@ -61,9 +62,7 @@ def generator(*args, **kwargs):
     item = []
     try:
         if calls is not None:
-            # part begin
-            call = calls.begin_stream(function, key, args, kwargs)
-            # end
+            call = calls.begin(function, key, args, kwargs)
         # part start
         if call is None:
             return (yield from function(*args, **kwargs))
@@ -143,9 +142,6 @@ def generator(*args, **kwargs):
 # The generator of a context manager, whose one item is what ``with`` binds. The call begins when the ``with`` is
 # entered, and is current in its body too (``calls.entered``, ``calls.resumed``).
 def manager(*args, **kwargs):
-    # part begin
-    call = calls.begin(function, key, args, kwargs)
-    # end
     # part item
     if call is not None:
         block = calls.entered(call, value)
