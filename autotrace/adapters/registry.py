@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 ADAPTERS = {
     "ray": "autotrace.adapters.ray.cluster",
     "verl": "autotrace.adapters.verl.agent_loop",
-    "concurrent.futures.thread": "autotrace.adapters.concurrent_futures",
+    "threading": "autotrace.adapters.threads",
+    "greenlet": "autotrace.adapters.greenlets",
     "os": "autotrace.adapters.processes",
     "torch": "autotrace.adapters.torch",
     "vllm": "autotrace.adapters.vllm",

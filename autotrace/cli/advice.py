@@ -32,7 +32,7 @@ def advice(
         *_verl(config, learned.get("dataset", {}), rows),
         *_streaming(plan, learned.get("verl_trace", {}), rows),
         *_nothing(status, config, info, plan),
-        *_outside(status),
+        *_outside(status, plan),
         *_targets(status, plan),
         *absences(status.absent),
         *_delivery(info, status),
@@ -117,20 +117,32 @@ def _nothing(status: Status, config: Mapping[str, Any], info: RunInfo, plan: Pla
     return sentences
 
 
-def _outside(status: Status) -> list[str]:
+def _outside(status: Status, plan: Plan | None) -> list[str]:
+    called = {target.key for target in status.targets if target.calls}
+    roots = [target.key for target in plan.targets if target.role == "trajectory"] if plan is not None else []
+    begun = ", ".join(key for key in roots if key in called)
     chains: dict[tuple[str, ...], set[str]] = {}
     for target in status.targets:
         for chain in target.outside:
             chains.setdefault(tuple(chain.split(CALLED_BY)), set()).add(library(target.key))
     sentences = []
     for functions, libraries in list(chains.items())[:SHOWN]:
-        root = next((name for name in functions if name.rpartition(".")[2] != "main"), functions[-1])
-        by = f", by {CALLED_BY.join(functions)}" if root else ""
+        unnamed = [name for name in functions if name not in roots] or [""]
+        root = next((name for name in unnamed if name.rpartition(".")[2] != "main"), unnamed[-1])
+        by = f", by {CALLED_BY.join(functions)}" if functions[-1] else ""
         were = "was" if len(libraries) == 1 else "were"
         then = _name_it(root) if root else "put the code that asks into a function, and name that in a list"
+        if begun:
+            then = f"{_LOST_ITS_CALL.format(begun)}; else {then}"
         asked = " and ".join(sorted(libraries))
         sentences.append(f"{asked} {were} called outside of a trajectory{by}, which is not recorded: {then}")
     return sentences
+
+
+_LOST_ITS_CALL = (
+    "no call of {} was around it. If a thread, task or worker makes the call that was started elsewhere (any thread, "
+    "with --follow-threads 0) or whose trajectory had ended, start it inside or submit the work to a ThreadPoolExecutor"
+)
 
 
 def _name_it(function: str) -> str:

@@ -129,6 +129,8 @@ class Settings:
     """Bytes of not yet written records a process may hold."""
     spool_limit: int = 0
     """Bytes of the whole spool; 0: no limit."""
+    follow_threads: bool = True
+    """A thread or greenlet belongs to the call that started it."""
     keep_spool: bool = False
     """Segments stay when their trajectories are in the tables."""
     flush_interval: float = 0.2

@@ -112,6 +112,8 @@ SETTINGS = (
     Setting("--max-samples-per-step-per-worker", "Record this many prompts of each worker's batch.",
             goes=SAMPLING, type=types.count, metavar="N"),
     Setting("--seed", "Choose other prompts for the options above.", goes=SAMPLING, metavar="TEXT"),
+    Setting("--follow-threads", "A thread belongs to the call that started it (default); 0: to none.",
+            goes=RECORDING, type=types.flag, metavar="0"),
     Setting("--logprobs", "Record log-probabilities of response tokens.",
             goes=RECORDING, type=types.flag, metavar="1"),
     Setting("--token-facts", "Record the trainer's value of each token: for some trajectories (default), all or off.",

@@ -59,7 +59,10 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     previous = above = current.get()
     call: OpenCall | None = None
     inherited = None
-    if above is not None and above.trace.is_over:
+    if above is None:
+        if context.of_the_parent is not None:
+            previous = above = context.of_the_parent()
+    elif above.trace.is_over:
         inherited, previous = above, standing(above)
         above = previous
     if above is not None and above.recorded and above.room and not (kwargs or backlog.watchful):
@@ -138,8 +141,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                 return None
         if above is None and probe.inside and not (probe.asks_model and probe.tried("outside", outside.rooted, probes)):
             probe.calls += 1
-            if probe.asks_model and not probe.met_outside and follower is None:
-                probe.tried("outside", outside.met, probe)
+            if probe.asks_model:
+                probe.tried("outside", outside.met, probe, args, kwargs)
             return None
         if probe.counted:
             probe.calls += 1

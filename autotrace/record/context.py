@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Protocol
@@ -152,6 +152,9 @@ request was aborted; an exception of the host's may arrive when the call was clo
 
 current: ContextVar[OpenCall | None] = garbage.variable("autotrace_span", default=None)
 
+of_the_parent: Callable[[], OpenCall | None] | None = None
+"""Returns the call that is current where the running greenlet was made; set by the adapter of greenlet."""
+
 
 def forked() -> None:
     """What is open belongs to others: this is a forked child, or the run is over."""
@@ -160,8 +163,8 @@ def forked() -> None:
 
 
 def standing(call: OpenCall | None) -> OpenCall | None:
-    """Return the call that is current where ``call`` was made current. A call whose trace is over stands no longer
-    (``Trace.is_over``), nor does the ``with`` of a context manager that was left in another task or thread."""
+    """Return the call that is current where ``call`` was made current. Another call is current there if the trace is
+    over (``Trace.is_over``), or if the ``with`` of a context manager was left in another task or thread."""
     while call is not None:
         if call.trace.is_over:
             call = call.trace.around
@@ -174,7 +177,8 @@ def standing(call: OpenCall | None) -> OpenCall | None:
 
 def current_call() -> OpenCall | None:
     """Return the call that is current here; see ``standing``."""
-    return standing(current.get())
+    call = standing(current.get())
+    return of_the_parent() if call is None and of_the_parent is not None else call
 
 
 def current_carrier() -> bytes | None:

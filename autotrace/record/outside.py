@@ -11,8 +11,10 @@ from hashlib import blake2b
 from types import CodeType, FrameType
 from typing import Any
 
+from autotrace.record import faults
 from autotrace.record.backlog import backlog
 from autotrace.record.snapshot import Limits, snapshot
+from autotrace.run.losses import OUTSIDE_OF
 from autotrace.run.process import program
 from autotrace.spool.records import CALLED_BY, OUTSIDE
 
@@ -54,11 +56,28 @@ def asked(arguments: Mapping[str, Any]) -> str:
     return blake2b(data, digest_size=8).hexdigest()
 
 
-def met(probe: Any) -> None:
-    """A call of ``probe``'s target begins outside of any recorded call."""
-    probe.met_outside = True
-    backlog.wake()
-    backlog.report(probe.key, CALLED_BY.join(_callers()), OUTSIDE, "")
+def met(probe: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Count a call of ``probe``'s target that begins outside any recorded call, and report the callers of the first."""
+    if probe.follower is not None and not probe.follower.admits(args, kwargs):
+        return
+    faults.count(OUTSIDE_OF + probe.key.replace(":", ".").partition(".")[0])
+    if not probe.met_outside:
+        probe.met_outside = True
+        backlog.wake()
+        backlog.report(probe.key, CALLED_BY.join(_callers()), OUTSIDE, "")
+
+
+def is_running(modules: tuple[str, ...]) -> bool:
+    """Whether a function of a module whose name begins so is running in this thread."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(MAX_DEPTH):
+        if frame is None:
+            break
+        name = frame.f_globals.get("__name__")
+        if type(name) is str and name.startswith(modules):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _callers() -> list[str]:

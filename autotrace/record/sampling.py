@@ -16,8 +16,8 @@ from autotrace.record import garbage
 from autotrace.record.fields import ABSENT, Path, peek
 
 refused: ContextVar[frozenset[str]] = garbage.variable("autotrace_refused", default=frozenset())
-"""Groups (``uid``, or sample index where there is none) that the batch being worked on has and did not choose. A task
-that outlives its batch decides nothing about the groups of another batch."""
+"""Groups (``uid``, or else the sample index) that the batch being worked on has and did not choose. A task that
+outlives its batch decides nothing about the groups of another batch."""
 
 Decision = Callable[[Mapping[str, Any]], bool]
 

@@ -184,7 +184,7 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
     folder = _shown(run_folder)
     if outcome.reason == "done" and not missing:
         if not count:
-            return f"nothing was recorded{_asked_outside(status)}; why: autotrace status {folder}"
+            return f"nothing was recorded; why: autotrace status {folder}"
         kept = int(status.get("kept_here", 0))
         delivered = f"{count - kept} of {_count(count, status)}" if kept else _count(count, status)
         rest = f"; {kept} stay in the run folder (--keep)" if kept else ""
@@ -218,15 +218,6 @@ def _is_full(run_folder: str) -> bool:
     except OSError:
         return False
     return disk.f_bavail * disk.f_frsize < FULL
-
-
-def _asked_outside(status: dict[str, Any]) -> str:
-    """``: openai was called outside of a trajectory``, if that is why."""
-    keys = [str(target["key"]) for target in status.get("targets", []) if target.get("outside")]
-    libraries = sorted({key.replace(":", ".").partition(".")[0] for key in keys})
-    if not libraries:
-        return ""
-    return f": {' and '.join(libraries)} {'was' if len(libraries) == 1 else 'were'} called outside of a trajectory"
 
 
 def _left_text(status: dict[str, Any]) -> str:

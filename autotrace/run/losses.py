@@ -10,6 +10,8 @@ from autotrace.run import layout
 _PREFIX = "drop:"
 DISK_FULL = "drop:disk full: "
 """Beginning of a reason; the run folder follows. It is a loss without a counter where no counter could be written."""
+OUTSIDE_OF = "outside:"
+"""Before the library whose calls were made where no recorded call was around them."""
 _WORDS = {
     "memory_limit": ("trajectory", "not recorded: more waited to be written than a process may hold"),
     "spool_limit": ("trajectory", "not recorded: the spool has reached --spool-limit"),
@@ -40,7 +42,8 @@ def absences(absent: Mapping[str, int]) -> list[str]:
 
 
 def losses(counters: Mapping[str, int]) -> list[str]:
-    """One phrase for each reason of ``Status.drops``, the most first. Failures of our own (``fault:``) are none."""
+    """Return one phrase for each reason of ``Status.drops``, the most first. A failure of autotrace (``fault:``) is no
+    loss."""
     phrases = []
     for reason, number in sorted(counters.items(), key=lambda item: -item[1]):
         if reason.startswith(_PREFIX) and (number or reason.startswith(DISK_FULL)):
@@ -48,6 +51,10 @@ def losses(counters: Mapping[str, int]) -> list[str]:
             what, how = _WORDS.get(name, ("record", f"lost: {name}"))
             many = "trajectories" if what == "trajectory" else f"{what}s"
             phrases.append(f"{number:,} {what if number == 1 else many} {how}" if number else f"{many} {how}")
+        elif reason.startswith(OUTSIDE_OF) and number:
+            calls, were = ("call", "was") if number == 1 else ("calls", "were")
+            library = reason.removeprefix(OUTSIDE_OF)
+            phrases.append(f"{number:,} {calls} of {library} outside of a trajectory {were} not recorded")
     return phrases
 
 

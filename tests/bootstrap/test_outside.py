@@ -38,6 +38,34 @@ if __name__ == "__main__":
 """
 
 
+DROPPED = "2 calls of openai outside of a trajectory were not recorded"
+
+WORKER = """
+import queue, sys, threading, httpx, agent
+
+asked = queue.Queue()
+
+def work():
+    while (task := asked.get()) is not None:
+        task()
+
+def ask_plainly():
+    asked = {"model": "tiny", "messages": [{"role": "user", "content": "2+2?"}]}
+    httpx.post(sys.argv[1] + "/chat/completions", json=asked, timeout=60)
+
+def rollout(start):
+    for task in (ask_plainly, lambda: agent.solve("2+2?")):
+        over = threading.Event()
+        start(lambda: (task(), over.set()))
+        over.wait()
+
+threading.Thread(target=work).start()
+rollout(asked.put)
+rollout(lambda run: threading.Thread(target=run).start())
+asked.put(None)
+"""
+
+
 @pytest.fixture
 def agent(place: Place) -> Place:
     place.write("agent.py", AGENT)
@@ -56,7 +84,8 @@ def test_with_a_list_that_names_another_function(agent: Place) -> None:
     with serving() as url:
         done = agent.launch(["python", "agent.py", url], ["--spec", "mine.yaml"])
     assert done.stdout == "It is 4.\nIt is 4.\n"
-    assert "nothing was recorded: openai was called outside of a trajectory; why: autotrace status" in done.stderr
+    (ending,) = [line for line in done.stderr.splitlines() if "nothing was recorded" in line]
+    assert ending.startswith(f"autotrace: {DROPPED}; nothing was recorded; why: autotrace status ")
     shown, advice = status(agent)
     assert (
         "openai was called outside of a trajectory, by agent.main > agent.solve > agent.Agent.ask, which is not "
@@ -65,6 +94,25 @@ def test_with_a_list_that_names_another_function(agent: Place) -> None:
     (line,) = [line for line in shown.splitlines() if "Completions.create" in line and "Async" not in line]
     assert "called outside of a trajectory" in line
     assert "no process recorded anything" not in advice
+
+
+def test_a_worker_that_was_started_elsewhere(agent: Place) -> None:
+    agent.write("prog.py", WORKER)
+    agent.write("rollouts.yaml", "- {target: prog.rollout, role: trajectory}\n")
+    with serving() as url:
+        done = agent.launch(["python", "prog.py", url], ["--spec", "rollouts.yaml"])
+    dropped = "1 call of {} outside of a trajectory was not recorded"
+    (ending,) = [line for line in done.stderr.splitlines() if "2 trajectories -> jsonl" in line]
+    assert ending.startswith("autotrace: " + "; ".join(map(dropped.format, ("httpx", "openai"))))
+    (run,) = agent.runs()
+    for command in ("ls", "diagnose", "status"):
+        first = agent.run(["autotrace", command, str(run)], {"COLUMNS": "400"}).stdout.splitlines()[:2]
+        assert first == [f"! {dropped.format(library)}" for library in ("httpx", "openai")], command
+    listed = agent.run(["autotrace", "ls", "--json", str(run)]).stdout.splitlines()
+    assert [json.loads(line)["turns"] for line in listed] == [0, 2]
+    advice = status(agent)[1]
+    assert "by prog.work > agent.solve > agent.Agent.ask, which is not recorded: no call of prog.rollout was" in advice
+    assert "target: prog.rollout," not in advice
 
 
 def test_where_other_calls_were_recorded(agent: Place) -> None:

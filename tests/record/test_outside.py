@@ -82,4 +82,4 @@ def test_a_fault_of_ours_changes_nothing(recorder: Recorder, monkeypatch: pytest
     monkeypatch.setattr("autotrace.record.outside._callers", broken)
     assert solve(recorder.wrap(create, role="llm", inside=True)) == ["x", "x"]
     with pytest.raises(LookupError):
-        met(SimpleNamespace(key="x"))
+        met(SimpleNamespace(key="x", follower=None, met_outside=False), (), {})

@@ -23,7 +23,7 @@ import sys
 from types import FrameType, ModuleType
 from typing import Any
 
-from autotrace.adapters import concurrent_futures
+from autotrace.adapters import threads
 from autotrace.adapters.hooks import showing
 from autotrace.adapters.trainers import Given, observe, publish_runs
 from autotrace.adapters.verl import facts, token_facts, trace
@@ -61,7 +61,7 @@ REWARD_KEY = "verl custom_reward_function"
 
 def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``verl`` was imported."""
-    concurrent_futures.install()
+    threads.install()
     facts.install()
     trace.install()
     adapting.when_imported("verl.workers.rollout.llm_server", watch_client)

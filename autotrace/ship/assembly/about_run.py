@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from autotrace.insight.settings import Settings
-from autotrace.run.losses import losses
+from autotrace.run.losses import OUTSIDE_OF, losses
 from autotrace.ship.store.state import State
 from autotrace.trajectory.jsonable import text
 
@@ -53,7 +53,8 @@ class AboutRun:
         row = self._state.db.execute("SELECT counters FROM processes WHERE process = ?", (process,)).fetchone()
         if row is None or row["counters"] is None:
             return Counter()
-        return Counter(msgspec.msgpack.decode(row["counters"])["drops"])
+        drops: dict[str, int] = msgspec.msgpack.decode(row["counters"])["drops"]
+        return Counter({reason: number for reason, number in drops.items() if not reason.startswith(OUTSIDE_OF)})
 
 
 def binds_of(state: State, after: int = 0) -> list[tuple[str, dict[str, Any]]]:

@@ -1,0 +1,107 @@
+"""Threads and thread pools: a thread that is started inside a recorded call belongs to that call, and so does work that
+is submitted there.
+
+A thread of Python begins with an empty context, and a worker of a pool does the work of everybody. So a call travels
+with the start of a thread, and with each piece of work::
+
+    def rollout(task):
+        Thread(target=solve, args=(task,)).start()   # the calls of ``solve`` are in the trajectory
+        pool.submit(score, task)                     # so are the calls of ``score``, in whatever thread
+
+The call travels alone: the context of a thread has nothing else of its starter. ``asyncio.to_thread`` takes the context
+along by itself, ``loop.run_in_executor`` does not, and veRL's reward managers run ``compute_score`` through the latter.
+"""
+
+from __future__ import annotations
+
+import _thread
+import functools
+import threading
+from collections.abc import Callable
+from contextvars import Context
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from autotrace.patch import adapting, engine
+from autotrace.record.context import OpenCall, current, current_call, made_current
+from autotrace.record.object_fields import member
+
+_STARTS = ((threading, "_start_joinable_thread"), (threading, "_start_new_thread"), (_thread, "start_new_thread"))
+"""Functions that start a thread, and where callers find each. ``Thread.start`` calls the first from Python 3.13, the
+second before."""
+_POOLS = {
+    "concurrent.futures.thread": ("ThreadPoolExecutor", "submit"),
+    "multiprocessing.pool": ("ThreadPool", "apply_async", "_map_async", "imap", "imap_unordered"),
+    "gevent.threadpool": ("ThreadPool", "spawn"),
+}
+"""Module of a pool -> its class, and the methods that take work. The threads of a pool begin with nothing, because the
+work brings calls of its own."""
+_WORK = ("func", "callback", "error_callback")
+"""Parameters that hold work, besides the first."""
+
+
+def install() -> None:
+    """Make calls travel. Idempotent."""
+    adapting.when_imported("threading", _follow_starts)
+    for module in _POOLS:
+        adapting.when_imported(module, _follow_pool)
+
+
+def _follow_starts(_: ModuleType) -> None:
+    if not engine.settings().follow_threads:
+        return
+    for owner, name in _STARTS:
+        original = vars(owner).get(name)
+        if type(original) is BuiltinFunctionType:  # another one, such as gevent's, starts no thread
+            adapting.put(owner, name, _starting(original))
+
+
+def _starting(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def start(*args: Any, **kwargs: Any) -> Any:
+        call = current_call()
+        if call is None or not args or not callable(args[0]) or _is_of_a_pool(args[0]):
+            return original(*args, **kwargs)
+        return original(functools.partial(holding(call).run, args[0]), *args[1:], **kwargs)
+
+    return start
+
+
+def holding(call: OpenCall) -> Context:
+    """Return a context in which ``call`` is current, and nothing else is set."""
+    context = Context()
+    context.run(current.set, call)
+    return context
+
+
+def _is_of_a_pool(function: Any) -> bool:
+    """Whether a thread that begins with ``function`` is one of a pool."""
+    if type(function) is not MethodType:
+        return False
+    begins = (function.__func__, member(function.__self__, "_target"))
+    return any(type(each) is FunctionType and each.__module__ in _POOLS for each in begins)
+
+
+def _follow_pool(module: ModuleType) -> None:
+    name, *methods = _POOLS[module.__name__]
+    pool = vars(module)[name]
+    for method in methods:
+        adapting.put(pool, method, _taking(getattr(pool, method)))
+
+
+def _taking(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def take(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        call = current_call()
+        if call is None:
+            return original(self, *args, **kwargs)
+        inside = functools.partial(functools.partial, _inside, call)
+        work = {name: inside(kwargs[name]) for name in _WORK if callable(kwargs.get(name))}
+        return original(self, *map(inside, args[:1]), *args[1:], **{**kwargs, **work})
+
+    return take
+
+
+def _inside(call: OpenCall, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    with made_current(call):
+        return function(*args, **kwargs)
