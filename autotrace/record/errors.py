@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import sys
+from collections.abc import Iterator
+from itertools import islice
 from types import FunctionType, WrapperDescriptorType
 from typing import Any
 
@@ -13,6 +16,10 @@ from autotrace.record.snapshot import Limits, snapshot
 
 _LIMITS = Limits(2, 16)
 _MAX_FRAMES = 40
+_MAX_MEMBERS, _MAX_NESTED, _MAX_LINES = 16, 8, 64
+"""Members of an exception group that are described, groups inside one another, and lines of the whole text."""
+_group: Any = vars(builtins).get("BaseExceptionGroup")
+"""Absent from Python 3.10, where the package ``exceptiongroup`` has one."""
 _arguments = BaseException.__dict__["args"].__get__
 _traceback = BaseException.__dict__["__traceback__"].__get__
 """Of an exception, whatever properties its class has."""
@@ -85,6 +92,9 @@ def _message(error: BaseException, kind: type[BaseException]) -> Any:
     """The error's arguments. Of an error that was made without any and has a ``__str__`` of its own: its text if that
     is not the host's code (urllib's ``HTTPError``), or what it stores."""
     try:
+        group = _members(error)
+        if group is not None:
+            return snapshot(("\n".join(islice(_lines(*group), _MAX_LINES)),), _LIMITS)
         arguments = _arguments(error)
         speaks = attribute_of(kind, "__str__")
         if arguments or speaks is BaseException.__str__:
@@ -98,6 +108,29 @@ def _message(error: BaseException, kind: type[BaseException]) -> Any:
     except Exception as again:
         faults.failed("message", again)
         return []
+
+
+def _members(error: BaseException) -> tuple[Any, Any] | None:
+    """Message and members of an exception group; None for any other error."""
+    if _group is not None and issubclass(type(error), _group):
+        return tuple(_group.__dict__[name].__get__(error) for name in ("message", "exceptions"))
+    members = member(error, "_exceptions")
+    return (member(error, "_message"), members) if type(members) is tuple else None
+
+
+def _lines(message: Any, members: Any, depth: int = 1) -> Iterator[str]:
+    """The text of an exception group: a line for the group, and lines below for each member."""
+    yield f"{snapshot(message, _LIMITS)} ({len(members)} sub-exception{'s' * (len(members) != 1)})"
+    if depth == _MAX_NESTED:
+        return
+    for error in members[:_MAX_MEMBERS]:
+        kind, group = type(error), _members(error)
+        name = qualified_name(kind).removeprefix("builtins.")
+        lines = _lines(*group, depth + 1) if group else iter([", ".join(map(str, _message(error, kind)))])
+        yield f"  {name}: {next(lines)}"
+        yield from (f"  {line}" for line in lines)
+    if len(members) > _MAX_MEMBERS:
+        yield f"  {len(members) - _MAX_MEMBERS} more"
 
 
 def _invalid(error: Any) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import gc
 import os
+import sys
 import time
 import weakref
 from collections.abc import Mapping
@@ -402,6 +404,53 @@ def test_an_error_of_pydantics_keeps_what_it_found(recorder: Recorder) -> None:
         recorder.wrap(lambda: model(number=Value()), key="made")()
     (closed,) = recorder.records(Close)
     assert "validation errors for Tool" in closed.error[1] and "number: " in closed.error[1] and Value.asked == 0
+
+
+def test_an_exception_group_says_what_is_in_it(recorder: Recorder) -> None:
+    class Group(Exception):
+        """As the package ``exceptiongroup`` has one, for Python 3.10."""
+
+        def __init__(self, message: str, exceptions: list[Exception]) -> None:
+            self._message, self._exceptions = message, tuple(exceptions)
+
+        def __str__(self) -> str:
+            raise AssertionError("the host's code")
+
+    class Refused(Exception):
+        """An error of the host's."""
+
+    def fail(kind: Any, members: list[Exception]) -> None:
+        raise kind("several", members)
+
+    deep: Any = ValueError("deep")
+    hostile: Any = ValueError("hostile")
+    traced = recorder.wrap(fail)
+    kinds = [Group, *([vars(builtins)["ExceptionGroup"]] if sys.version_info >= (3, 11) else [])]
+    for kind in kinds:
+        for _ in range(1_000):
+            deep = kind("deeper", [deep])
+        for _ in range(8):
+            hostile = kind("wide", [hostile] * 16)
+        inner = kind("inner", [KeyError("k"), Refused(1, "two")])
+        for members in ([inner, ValueError("x")], [ValueError(str(n)) for n in range(20)], [deep], [hostile]):
+            with pytest.raises(kind):
+                traced(kind, members)
+    messages = [close.error[1] for close in recorder.records(Close)]
+    assert len(messages) == 4 * len(kinds)
+    for number in range(0, len(messages), 4):
+        short, long, nested, wide = messages[number : number + 4]
+        name = "Group" if number == 0 else "ExceptionGroup"
+        title = f"{__name__}.test_an_exception_group_says_what_is_in_it.<locals>."
+        said = short.replace(title, "").splitlines()
+        assert [line.replace(f"{__name__}.", "") for line in said] == [
+            "several (2 sub-exceptions)",
+            f"  {name}: inner (2 sub-exceptions)",
+            "    KeyError: k",
+            "    Refused: 1, two",
+            "  ValueError: x",
+        ]
+        assert long.splitlines()[-2:] == ["  ValueError: 15", "  4 more"]
+        assert len(nested.splitlines()) == 8 and len(wide.splitlines()) == 64
 
 
 def test_an_error_without_arguments_keeps_what_it_stores(recorder: Recorder) -> None:
