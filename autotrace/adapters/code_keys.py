@@ -20,7 +20,7 @@ from autotrace.patch import adapting
 from autotrace.patch.wrapper import original_code
 
 _OF_ORIGINAL = "_autotrace_of_original"
-"""An attribute of a function of autotrace that replaces one of these libraries."""
+"""An attribute of each function of autotrace that replaces a function of these libraries."""
 
 
 def install() -> None:

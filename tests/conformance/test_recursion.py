@@ -12,7 +12,8 @@ import pytest
 from .processes import run
 
 PROGRAM = """
-import json, sys, threading
+import asyncio, json, sys, threading
+from concurrent.futures import ThreadPoolExecutor
 def plain(n): return 0 if n == 0 else 1 + plain(n - 1)
 async def coroutine(n): return 0 if n == 0 else 1 + await coroutine(n - 1)
 def keywords(*, n): return 0 if n == 0 else 1 + keywords(n=n - 1)
@@ -27,7 +28,18 @@ def drive(n):
         coroutine(n).send(None)
     except StopIteration:
         pass
-WAYS = {"plain": plain, "coroutine": drive, "keywords": lambda n: keywords(n=n), "method": Node().visit,
+async def link(n):
+    if n:
+        return await asyncio.create_task(link(n - 1))
+    return plain(8)
+def hop(n):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(hop, n - 1).result() if n else plain(8)
+def chained(n):
+    asyncio.run(link(40))  # tasks and threads, whose stacks are short
+    hop(40)
+    return plain(n)
+WAYS = {"chained": chained, "plain": plain, "coroutine": drive, "keywords": lambda n: keywords(n=n), "method": Node().visit,
         "generator": lambda n: list(generator(n))}
 def deepest(call):
     low, high = 1, 4096
@@ -58,7 +70,7 @@ if __name__ == "__main__":
     shallow = sys.getrecursionlimit()
     print(json.dumps([shallow, in_threads(call) if sys.argv[2:] else deepest(call)]))
 """
-LIST = "- deep.plain\n- deep.coroutine\n- deep.keywords\n- deep.Node.visit\n- deep.generator\n"
+LIST = "- deep.link\n- deep.hop\n- deep.plain\n- deep.coroutine\n- deep.keywords\n- deep.Node.visit\n- deep.generator\n"
 
 
 def depths(folder: Path, *words: str) -> tuple[int, int]:
@@ -71,7 +83,7 @@ def depths(folder: Path, *words: str) -> tuple[int, int]:
     return bare[1], traced[1]
 
 
-@pytest.mark.parametrize("way", ["plain", "coroutine", "keywords", "method"])
+@pytest.mark.parametrize("way", ["plain", "coroutine", "keywords", "method", "chained"])
 def test_recursion_comes_as_deep(tmp_path: Path, way: str) -> None:
     bare, traced = depths(tmp_path, way)
     assert 0.95 * bare < traced < 1.1 * bare
