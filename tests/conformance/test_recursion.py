@@ -39,8 +39,8 @@ def chained(n):
     asyncio.run(link(40))  # tasks and threads, whose stacks are short
     hop(40)
     return plain(n)
-WAYS = {"chained": chained, "plain": plain, "coroutine": drive, "keywords": lambda n: keywords(n=n), "method": Node().visit,
-        "generator": lambda n: list(generator(n))}
+WAYS = {"plain": plain, "coroutine": drive, "keywords": lambda n: keywords(n=n), "method": Node().visit,
+        "generator": lambda n: list(generator(n)), "chained": chained}
 def deepest(call):
     low, high = 1, 4096
     while high - low > 1:
