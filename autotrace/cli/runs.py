@@ -38,7 +38,7 @@ def reader(named: Sequence[str]) -> Reader:
         first = kept.setdefault(place.info.run_id, place)
         if first is not place and first.path.resolve() != place.path.resolve():
             click.echo(f"autotrace: {safe(place.path)} is left out: another run has the same name", err=True)
-    return Runs(list(kept.values())).reader()
+    return _with_problems(Runs(list(kept.values())).reader())
 
 
 def reader_of_one(named: Sequence[str]) -> Reader:
@@ -48,7 +48,14 @@ def reader_of_one(named: Sequence[str]) -> Reader:
         names = ", ".join(place.info.run_id for place in others[: -MOST - 1 : -1])
         said = f"this reads {newest.info.run_id}, the newest of {len(others) + 1} runs in {named[0]}; older: {names}"
         click.echo(f"autotrace: {safe(said)}", err=True)
-    return opened(newest)
+    return _with_problems(opened(newest))
+
+
+def _with_problems(reader: Reader) -> Reader:
+    """``reader``, once its problems were printed."""
+    for problem in dict.fromkeys(source.problem for source in reader.sources if source.problem):
+        click.echo(f"autotrace: {safe(problem)}", err=True)
+    return reader
 
 
 def only(named: Sequence[str]) -> str | None:

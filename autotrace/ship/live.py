@@ -80,6 +80,11 @@ _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
 """... -> a column of the state, and what is made from it."""
 
 
+ENDED_EARLY = (
+    "the shipper ended early, so this reader completed trajectories in memory; autotrace ship completes the run"
+)
+
+
 class _Opened(NamedTuple):
     state: State
     indexer: Indexer | None
@@ -120,10 +125,11 @@ class Live(Committed):
             state = State.read_only(self.path)
             read = {name: row["offset"] for name, row in state.segments().items()}
             everything = all(file.size <= read.get(file.name, -1) for file in segments(self.path))
-            if everything or shipper_alive(str(self.path)):
+            decided = everything and not state.count("SELECT EXISTS (SELECT 1 FROM traces WHERE NOT complete)")
+            if decided or shipper_alive(str(self.path)):
                 return _Opened(state, None, "")
-            state = state.copy()
-            return _Opened(state, _refreshed(state, self.path, self.info), "")
+            began, state = state.count("SELECT count(*) FROM segments"), state.copy()
+            return _Opened(state, _refreshed(state, self.path, self.info), ENDED_EARLY if began else "")
         except sqlite3.Error as error:
             if isinstance(error, NewerDatabase):
                 problem = f"what was delivered is not known here, {layout.STATE_DB} cannot be used: {error}"
@@ -133,6 +139,11 @@ class Live(Committed):
     @property
     def _state(self) -> State:
         return self._opened.state
+
+    @property
+    def problem(self) -> str:
+        """See ``Source``."""
+        return "" if self._all_in_tables else self._opened.problem
 
     def take_over(self, before: Live) -> None:
         """Take the tokenizer of an earlier source of the run."""
@@ -268,8 +279,14 @@ class Live(Committed):
             from autotrace.ship.report import status_of
 
             status = status_of(self._state, self.info, self.path, "running")
-        if self._opened.problem:
-            status.notes.append(self._opened.problem)
+        if self.problem:
+            status.notes.append(self.problem)
+        if self.problem == ENDED_EARLY:
+            from autotrace.ship.report import status_of
+
+            now = status_of(self._state, self.info, self.path, "running")
+            for name in ("open", "traces", "trajectories", "pending"):
+                setattr(status, name, getattr(now, name))
         return status
 
     def deliveries(self, trace_id: str) -> Mapping[str, Delivery]:

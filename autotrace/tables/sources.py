@@ -83,6 +83,11 @@ class Source:
         """Step -> what the trainer logged about it: ``metrics``, ``token_facts``."""
         return {}
 
+    @property
+    def problem(self) -> str:
+        """A sentence that a person has to know first; empty: there is nothing of the kind."""
+        return ""
+
     # -- its run -------------------------------------------------------------------------------------------------------
 
     @property
