@@ -10,6 +10,8 @@ into a plan, ``patch`` wraps what the plan names, ``record`` turns calls into sp
 """
 
 __version__ = "0.1.0"
+__distribution__ = "autotrace-rl"
+"""Tells this module from one of another package that was installed over it."""
 
 _ELSEWHERE = {
     "open": "autotrace.ship.readers",

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distributions, version
+from importlib.metadata import PackageNotFoundError, version
 
 import click
 from rich.text import Text
@@ -126,14 +126,13 @@ def _first_on_path(interpreter: str | None) -> Iterator[Finding]:
 
 
 def _other_project() -> Iterator[Finding]:
-    """The package index has another project called ``autotrace`` (2018), which is imported by the same name."""
-    for other in distributions(name="autotrace"):
-        if not any(entry.name == "autotrace-run" for entry in other.entry_points):
-            yield Finding(
-                "fail", "autotrace",
-                f"the distribution autotrace {other.version} in {other.locate_file('')} is another project with our "
-                f"import name: pip uninstall autotrace, then install {installation.DISTRIBUTION} again",
-            )  # fmt: skip
+    """The package index has other projects (``autotrace``, ``autotrace-py``) whose module has the same name."""
+    for other in installation.others_of_our_name():
+        yield Finding(
+            "fail", "autotrace",
+            f"the distribution {other.name} {other.version} in {other.locate_file('')} is another project with our "
+            f"import name: pip uninstall {other.name}, then install {installation.DISTRIBUTION} again",
+        )  # fmt: skip
 
 
 def _versions() -> Iterator[str]:

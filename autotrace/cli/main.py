@@ -15,6 +15,10 @@ import click
 
 import autotrace
 from autotrace.cli.escaping import escaped
+from autotrace.config import installation
+
+if (_replaced := installation.replaced()) is not None:
+    raise SystemExit(f"autotrace: {_replaced}")
 
 COMMANDS = {
     "demo": ("autotrace.cli.open", "demo"),

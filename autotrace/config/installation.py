@@ -4,13 +4,44 @@ from __future__ import annotations
 
 import os
 import site
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SITECUSTOMIZE = os.path.join(PACKAGE_PARENT, "autotrace", "bootstrap", "sitecustomize")
 PTH = "autotrace.pth"
 DISTRIBUTION = "autotrace-rl"
 """What this package is called where packages are installed from: ``autotrace`` is another project there."""
+
+
+def replaced() -> str | None:
+    """Return a sentence where another package's module ``autotrace`` lies in place of this one's; None where none does.
+
+    The package index has other projects whose module has the same name, and the last one that is installed wins."""
+    import autotrace
+
+    if getattr(autotrace, "__distribution__", None) == DISTRIBUTION:
+        return None
+    others = ", ".join(f"{one.name} {one.version}" for one in others_of_our_name()) or "another package"
+    return (
+        f"{PACKAGE_PARENT}/autotrace/__init__.py is not that of {DISTRIBUTION}: {others} replaced it; uninstall that "
+        f"package, then pip install --force-reinstall {DISTRIBUTION}"
+    )
+
+
+def others_of_our_name() -> Iterator[Distribution]:
+    """The installed packages of other projects that have a module ``autotrace``, or whose name it is."""
+    from importlib.metadata import distributions
+
+    ours = {"autotrace/__init__.py", "autotrace.py"}
+    for one in distributions():
+        named = one.name == "autotrace" and not any(entry.name == "autotrace-run" for entry in one.entry_points)
+        is_other = (one.name or "").lower().replace("_", "-") not in (DISTRIBUTION, "autotrace")
+        if named or (is_other and not ours.isdisjoint(map(str, one.files or ()))):
+            yield one
 
 
 def carried(name: str, in_sources: str) -> str:

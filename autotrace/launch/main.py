@@ -17,12 +17,15 @@ import click
 import autotrace
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
-from autotrace.config.installation import with_activation
+from autotrace.config.installation import replaced, with_activation
 from autotrace.config.stderr import complain
 from autotrace.launch.command import Command, CommandError, find, refuse_dead_keys
 from autotrace.launch.options import Options, SettingsCommand, unknown_variables
 from autotrace.run import files, layout
 from autotrace.run.inherited import after, is_over, without_run
+
+if (_replaced := replaced()) is not None:
+    raise SystemExit(f"autotrace: {_replaced}")
 
 EPILOG = """
 \b
