@@ -18,7 +18,7 @@ DISTRIBUTION = "autotrace-rl"
 
 
 def replaced() -> str | None:
-    """Return a sentence where another package's module ``autotrace`` lies in place of this one's; None where none does.
+    """Return a sentence where another package's module ``autotrace`` replaced this one; None where none did.
 
     The package index has other projects whose module has the same name, and the last one that is installed wins."""
     import autotrace
