@@ -47,8 +47,10 @@ class Place:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON"))}
         return {**kept, "PATH": f"{self.bin}{os.pathsep}{kept['PATH']}", "MLFLOW_TRACKING_URI": "", **more}
 
-    def command(self, argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:
-        return [self.launcher, "--backend", "jsonl", *options, "--", *argv]
+    def command(
+        self, argv: Sequence[str], options: Sequence[str] = (), backend: Sequence[str] = ("--backend", "jsonl")
+    ) -> list[str]:
+        return [self.launcher, *backend, *options, "--", *argv]
 
     def run(
         self, argv: Sequence[str], env: Mapping[str, str] | None = None, **more: Any
@@ -73,7 +75,11 @@ class Place:
         return self.run(self.command(argv, options), {"AUTOTRACE_DRAIN_TIMEOUT": "300", **(env or {})})
 
     def refusal(
-        self, argv: Sequence[str], options: Sequence[str] = (), env: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        backend: Sequence[str] = ("--backend", "jsonl"),
     ) -> tuple[int, str]:
         """Exit code and stderr of a launcher that starts nothing, in this process: a start of Python takes longer than
         the launcher needs to refuse a command."""
@@ -93,7 +99,7 @@ class Place:
                 patch.setenv(name, value)
             try:
                 with pytest.raises(SystemExit) as ended:
-                    launcher.main(self.command(argv, options)[1:])
+                    launcher.main(self.command(argv, options, backend)[1:])
             finally:
                 signal.signal(signal.SIGINT, interrupt)
         assert isinstance(ended.value.code, int)

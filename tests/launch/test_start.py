@@ -219,30 +219,30 @@ MISTAKES: dict[str, tuple[str, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_the_sentence_of_autotrace_run_and_nothing_is_changed(project: Place, mistake: str) -> None:
-    arguments, options = MISTAKES[mistake]
+def test_a_mistake_is_the_sentence_of_autotrace_run_and_nothing_is_changed(project: Place) -> None:
     project.write("wrong.yaml", "- target: tools\n- tools.look_up()\n")
-    launched = project.run([project.launcher, *options, "--", "true"])
-    assert launched.returncode == 2
-    code = f"""
+    refused = [project.refusal(["true"], options, backend=()) for _, options in MISTAKES.values()]
+    assert [code for code, _ in refused] == [2] * len(MISTAKES)
+    code = """
 import builtins, os, sys, threading
 import autotrace, tools
 def found():
     return [dict(os.environ), dict(vars(builtins)), threading.enumerate(), tools.look_up.__code__, sorted(os.listdir())]
-before = found()
-try:
-    autotrace.start({arguments})
-except autotrace.StartError as error:
-    print("autotrace:", error)
-print(before == found())
-with autotrace.start("mine.yaml", backend="jsonl", quiet=True):
-    tools.Agent().answer("a")
+def mistake(*lists, **settings):
+    before = found()
+    try:
+        autotrace.start(*lists, **settings)
+    except autotrace.StartError as error:
+        print("autotrace:", error)
+    print(before == found())
 """
-    said = program(project, code)
-    sentence, ending = said.removesuffix("True\n"), said[-5:]
-    assert ending == "True\n" and sentence.startswith("autotrace: ")
-    assert launched.stderr.endswith(sentence), "there may be a warning in front of it"
+    code += "".join(f"mistake({arguments})\n" for arguments, _ in MISTAKES.values())
+    code += 'with autotrace.start("mine.yaml", backend="jsonl", quiet=True):\n    tools.Agent().answer("a")\n'
+    *said, rest = program(project, code).split("True\n")
+    assert len(said) == len(MISTAKES) and not rest
+    for sentence, (_, stderr) in zip(said, refused, strict=True):
+        assert sentence.startswith("autotrace: ")
+        assert stderr.endswith(sentence), "there may be a warning in front of it"
     (run,) = project.runs()
     assert spans(run) == [["Agent.answer", "look_up"]]
 
@@ -275,37 +275,26 @@ def test_settings_are_those_of_autotrace_run(project: Place) -> None:
     assert plan["settings"]["logprobs"] is True and plan["settings"]["content"] == "full"
 
 
-CHILDREN = {
-    "subprocess": "subprocess.run([sys.executable, '-c', 'import tools; tools.Agent().answer(\"c\")'], check=True)",
-    **{
-        method: (
-            f"context = multiprocessing.get_context('{method}')\n"
-            "    child = context.Process(target=tools.Agent().answer, args=('c',))\n"
-            "    child.start(); child.join(); assert child.exitcode == 0"
-        )
-        for method in ("fork", "spawn", "forkserver")
-    },
-}
-
-
-@pytest.mark.parametrize("way", CHILDREN)
-def test_children_are_recorded_while_the_run_goes_on(project: Place, way: str) -> None:
-    code = f"""
+def test_children_are_recorded_while_the_run_goes_on(project: Place) -> None:
+    code = """
 import multiprocessing, os, subprocess, sys
 import tools, autotrace
 
-def child():
-    {CHILDREN[way]}
+def children():
+    subprocess.run([sys.executable, "-c", "import tools; tools.Agent().answer('c')"], check=True)
+    for method in ("fork", "spawn", "forkserver"):
+        child = multiprocessing.get_context(method).Process(target=tools.Agent().answer, args=("c",))
+        child.start(); child.join(); assert child.exitcode == 0
 
 if __name__ == "__main__":
     with autotrace.start("mine.yaml", backend="jsonl"):
         tools.Agent().answer("p")
-        child()
+        children()
     subprocess.run([sys.executable, "-c", "import sys; print('autotrace' in sys.modules)"])
 """
     assert program(project, code) == "False\n"
     (run,) = project.runs()
-    assert spans(run) == [["Agent.answer", "look_up"]] * 2
+    assert spans(run) == [["Agent.answer", "look_up"]] * 5
 
 
 def test_a_spawned_child_that_runs_start_again_joins_the_run(project: Place) -> None:

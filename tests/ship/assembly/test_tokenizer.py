@@ -177,7 +177,9 @@ def test_the_second_reader_of_a_run_gets_the_text_of_transformers(
     assert is_plain(source) is (kind in PLAIN)
 
 
-@pytest.mark.parametrize(("kind", "imported"), [(metaspace, False), (own_decode, True)])
+@pytest.mark.parametrize(
+    ("kind", "imported"), [(metaspace, False), pytest.param(own_decode, True, marks=pytest.mark.long)]
+)
 def test_transformers_is_imported_only_where_it_has_to_decode(
     tmp_path: Path, kind: Callable[[Path], dict[str, Any]], imported: bool
 ) -> None:
