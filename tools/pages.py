@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from autotrace.insight import registry
+from autotrace.insight.needs import needs
 from autotrace.tables import schema
 from autotrace.tables.words import NAMES
 from tools import libraries, spec_reference
@@ -42,6 +43,10 @@ def made(page: str, text: str) -> str:
     """The ``text`` of ``page``, with its parts as the code has them now."""
     if page == "docs/data.md":
         return re.sub(r"(?s)(?<=\n)### `trajectories`\n.*", lambda _: schema.markdown(), text)
+    if page.startswith("docs/findings/"):
+        read = "; ".join(needs(Path(page).stem)) or "any trajectory"
+        said = f"## What it needs\n\n{read[0].upper()}{read[1:]}.\n\n"
+        return re.sub(r"(?s)(## What it needs\n.*?)?(?=## Where to look)", lambda _: said, text, count=1)
     if page == "docs/findings.md":
         return re.sub(r"(?s)(?<=## All of them\n\n).*?(?=\n## )", lambda _: findings(), text)
     if page == "docs/commands.md":
@@ -61,7 +66,8 @@ def made(page: str, text: str) -> str:
 
 
 PAGES = ("README.md", "docs/commands.md", "docs/data.md", "docs/findings.md", "docs/libraries.md",
-         "docs/spec-reference.md", "patch_specs/schema.json")  # fmt: skip
+         "docs/spec-reference.md", "patch_specs/schema.json",
+         *(f"docs/findings/{code}.md" for code in registry.codes()))  # fmt: skip
 
 
 def outdated() -> dict[str, str]:

@@ -16,14 +16,19 @@ from autotrace.cli.terminal import counted, line
 from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding, Place
-from autotrace.insight.words import lines, where
+from autotrace.insight.needs import checked, sentence
+from autotrace.insight.words import amount, lines, percent, where
 from autotrace.run.losses import losses
+from autotrace.run.status import Status
 from autotrace.tables.steps import steps
 
 
 @click.command(short_help="Say what is wrong with a run: findings, most costly first.")
 @runs.argument
 @click.option("--step", type=int, metavar="N", help="Only this training step.")
+@click.option(
+    "--gpus", type=click.IntRange(1), metavar="N", help="Print costs in hours of N GPUs; default: the trainer's."
+)
 @click.option("--code", "codes", multiple=True, metavar="AT-...", callback=lambda _, __, given: _known(given),
               help="Only this finding, with all its places; repeatable.")  # fmt: skip
 @click.option(
@@ -32,18 +37,21 @@ from autotrace.tables.steps import steps
     is_flag=True,
     help='Print one JSON object a finding; one with "code": null if nothing is found.',
 )
-def diagnose(named: tuple[str, ...], step: int | None, codes: Sequence[str], as_json: bool) -> None:
+def diagnose(named: tuple[str, ...], step: int | None, gpus: int | None, codes: Sequence[str], as_json: bool) -> None:
     """Say what is wrong with a run: how many trajectories, since when, where, what may cause it, and what to try.
 
     Each finding has a code. `autotrace help CODE` prints its page.
     """
     out = terminal.console()
     with contextlib.closing(runs.reader_of_one(named)) as reader:
-        for loss in losses(reader.run.status().drops):
-            terminal.console(stderr=as_json).print(line(f"! {loss}", "bold red"), soft_wrap=True)
+        status = reader.run.status()
+        gaps = losses(status.drops) + incomplete(status, reader.run.living)
+        for gap in gaps:
+            terminal.console(stderr=as_json).print(line(f"! {gap}", "bold red"), soft_wrap=True)
         diagnosis = Diagnosis(codes)
         for each in steps(reader, step, partial(terminal.shown, what="trajectories examined"), texts=True):
             diagnosis.add(each)
+            gpus = gpus or each.settings.gpus
     for detector in registry.own():
         if detector.problem:
             words = f"! the detector {detector.name} of another package cannot be used: {detector.problem}"
@@ -52,10 +60,30 @@ def diagnose(named: tuple[str, ...], step: int | None, codes: Sequence[str], as_
         raise terminal.fail(f"there is no trajectory of step {step}; autotrace steps lists the steps")
     found = [finding for finding in diagnosis.findings() if not codes or finding.code in codes]
     if not as_json:
-        print_findings(out, diagnosis, found)
+        print_findings(out, diagnosis, found, bool(gaps), gpus)
         return
-    nothing = {"code": None, "title": "nothing found", "trajectories": 0, "of": diagnosis.trajectories}
+    ran, missing = checked(registry.codes(), diagnosis.present)
+    nothing = {
+        "code": None, "title": NOTHING, "trajectories": 0, "of": diagnosis.trajectories, "checks": ran,
+        "not_checked": missing, "incomplete": gaps,
+    }  # fmt: skip
     out.file.writelines(map(terminal.json_line, [finding.as_dict() for finding in found] or [nothing]))
+
+
+NOTHING, PROSE = "no problems found", ("what", "fix")
+
+
+def incomplete(status: Status, living: bool) -> list[str]:
+    """What was recorded, or should have been, and cannot be judged, beside what processes dropped."""
+    said = []
+    if status.torn:
+        said.append(f"{status.torn:,} bytes at the ends of files are not complete records")
+    said += [f"{count:,} records could not be used: {reason}" for reason, count in status.skipped.items()]
+    if status.unread_bytes and not living:
+        said.append(f"{status.unread_bytes:,} bytes are not read yet; read them: autotrace ship {status.run_id}")
+    if status.traces and not status.processes:
+        said.append("no process of this run is known")
+    return said
 
 
 def _known(given: Sequence[str]) -> tuple[str, ...]:
@@ -65,26 +93,61 @@ def _known(given: Sequence[str]) -> tuple[str, ...]:
         raise click.BadParameter(str(error)) from None
 
 
-def print_findings(out: Console, diagnosis: Diagnosis, found: Sequence[Finding]) -> None:
+def print_findings(
+    out: Console, diagnosis: Diagnosis, found: Sequence[Finding], has_gaps: bool, gpus: int | None
+) -> None:
     """What the command prints."""
     whole = f"{counted(diagnosis.trajectories, 'trajectory')} in {counted(len(diagnosis.numbers), 'step')}"
+    checks = sentence(registry.codes(), diagnosis.present)
+    without = diagnosis.without_turns
+    if without and without < diagnosis.trajectories:
+        out.print(
+            line(
+                f"! {counted(without, 'trajectory', 'trajectories')} of {diagnosis.trajectories:,} without an LLM call",
+                "yellow",
+            )
+        )
     if not found:
-        out.print(Text(f"{whole}: nothing found" if diagnosis.trajectories else "this run has no trajectory"))
+        of = "what was recorded of " if has_gaps else ""
+        said = f"{NOTHING} in {of}{whole} by {checks}" if diagnosis.trajectories else "this run has no trajectory"
+        if diagnosis.trajectories and without == diagnosis.trajectories:
+            said = f"{whole} without an LLM call: nothing can be said about them; {checks} ran"
+        out.print(line(said), soft_wrap=True)
         return
-    out.print(Text(f"{whole}: {counted(len(found), 'finding')}, most costly first"))
-    for number, finding in enumerate(found, 1):
+    heads = [finding for finding in found if not finding.under]
+    out.print(
+        line(f"{whole}: {counted(len(found), 'finding')}; start with 1, {heads[0].code}: {heads[0].title}"),
+        soft_wrap=True,
+    )
+    below = {head.code: [one for one in found if one.under == head.code] for head in heads}
+    for number, finding in enumerate(heads, 1):
         out.print(Text(""))
         head = line(f"{number}. {finding.code}", "bold red") + line(f"  {finding.title}", "bold")
         out.print(head, soft_wrap=not out.is_terminal)
-        for name, words in lines(finding):
+        facts = [each for each in lines(finding) if each[0] not in PROSE]
+        prose = [each for each in lines(finding) if each[0] in PROSE]
+        for name, words in facts[:1]:
+            _print(out, name, line(f"{words}{cost(finding, diagnosis, gpus)}"))
+        for one in below[finding.code]:
+            _print(out, "follows", line(f"{one.code}  {one.title}: {amount(one)}"))
+        for name, words in facts[1:]:
             _print(out, name, line(words))
         for place in finding.places:
-            _print(out, "where", _place(place))
+            _print(out, "e.g.", _place(place))
+        for name, words in prose:
+            _print(out, name, line(words))
+    out.print(line(f"\n{checks}".strip(), "dim"), soft_wrap=True)
+
+
+def cost(finding: Finding, diagnosis: Diagnosis, gpus: int | None) -> str:
+    """``; costs 12% of the run, 3.1 GPU-hours``: what determines the order."""
+    hours = f", {finding.cost * diagnosis.wall_s / 3600 * gpus:.3g} GPU-hours" if gpus else ""
+    return f"; costs {percent(finding.cost)} of the run{hours}"
 
 
 def _print(out: Console, name: str, words: Text) -> None:
     """In a terminal, what does not fit goes on below the first word."""
-    head = Text(f"   {name:7}", style="dim")
+    head = Text(f"   {name:15}", style="dim")
     if out.is_terminal:
         row = Table.grid()
         row.add_row(head, words)

@@ -27,6 +27,7 @@ COMMANDS = {
     "ls": ("autotrace.cli.ls", "ls"),
     "show": ("autotrace.cli.show", "show"),
     "diagnose": ("autotrace.cli.diagnose", "diagnose"),
+    "why": ("autotrace.cli.why", "why"),
     "steps": ("autotrace.cli.steps", "steps"),
     "grep": ("autotrace.cli.grep", "grep"),
     "compare": ("autotrace.cli.compare", "compare"),

@@ -51,8 +51,8 @@ def serve(run: str | None) -> None:
     server = MCPServer("autotrace", version=autotrace.__version__, instructions=INSTRUCTIONS, log_level="ERROR")
     questions = Questions(chosen(run).absolute())
     for tool in (
-        questions.runs, questions.diagnose, questions.steps, questions.trajectories, questions.trajectory,
-        questions.group, questions.search, questions.sql, questions.link, questions.help,
+        questions.runs, questions.diagnose, questions.why, questions.steps, questions.trajectories,
+        questions.trajectory, questions.group, questions.search, questions.sql, questions.link, questions.help,
     ):  # fmt: skip
         hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
         server.tool(annotations=hints, structured_output=False)(tool)
@@ -73,6 +73,14 @@ class Questions:
         """What is wrong with a run, most costly first: one JSON object a finding, with its share, cause, what to try,
         and trajectories to look at. `code` (AT-...): only this finding, with all its places."""
         return await self._asked(page, "diagnose", {"json": True, "step": step, "code": code}, self._run(run))
+
+    async def why(
+        self, run: str = "", step: int | None = None, where: str = "", against: str = "", page: int = 1
+    ) -> str:
+        """What changed when the mean reward changed, and in which rollouts: one JSON object a comparison, with the
+        traits that explain it. `step` or `where` (a condition): these rollouts against `against`, or all others."""
+        options = {"json": True, "step": step, "where": where, "against": against}
+        return await self._asked(page, "why", options, self._run(run))
 
     async def steps(self, run: str = "", step: int | None = None, page: int = 1) -> str:
         """One JSON object a training step: rewards and their parts, groups without signal, truncation, errors, time."""

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 
 from autotrace.insight import registry
 from autotrace.insight.families.tools import STEP_DECIDES
-from autotrace.insight.finding import GROUPS, TRAJECTORIES, Code, Finding, Place
+from autotrace.insight.finding import GROUPS, TRAJECTORIES, Answer, Code, Finding, Place
+from autotrace.insight.needs import present
 from autotrace.insight.records import History, Hit, Step
+from autotrace.insight.rollouts import position
+from autotrace.insight.why import Why
+from autotrace.trajectory.jsonable import finite
+from autotrace.trajectory.model import OPEN
 
 PLACES = 3
 """Named of each finding."""
 MAX_KINDS = 20
 """Causes and classes of messages that are counted apart in a step."""
+
+
+SAMPLE, KEPT, BESIDE = 256, 64, 4
+"""Rollouts of a step that are compared with those of other steps, steps that are kept for it, and steps on each side of
+a change that are."""
+CHANGED = ("AT-REWARD-DROPPED", "AT-REWARD-JUMPED")
+EXPLAINED = ("AT-NO-SIGNAL", "AT-REWARD-CONSTANT")
+"""Findings whose groups are compared with others, to say what the rewards are equal for."""
+FOLLOWS, RARE = 0.8, 0.3
+"""Share of the trajectories with a finding that have its cause, too; share of the others that may have the cause."""
 
 
 class Tally(msgspec.Struct):
@@ -28,6 +44,10 @@ class Tally(msgspec.Struct):
     """Causes and classes of messages -> how many."""
     places: list[Place] = []
     """At most ``PLACES``, unless all were asked for."""
+    concerned: int = 0
+    """Trajectories that have it, also of groups that are counted."""
+    answer: Answer | None = None
+    """What tells them apart from others."""
 
     @classmethod
     def of(cls, step: Step, hits: list[Hit], unit: str, every: bool) -> Tally:
@@ -39,11 +59,20 @@ class Tally(msgspec.Struct):
             sum(seconds) if seconds else None,
             dict(kinds.most_common(MAX_KINDS)),
             [_place(step, hit) for hit in hits] if every else _places(step, hits),
+            len(_concerned(step, hits, unit)),
         )
 
 
+def _concerned(step: Step, hits: Iterable[Hit], unit: str) -> set[str]:
+    """Trace ids of the trajectories that have a finding, or whose groups do."""
+    if unit != GROUPS:
+        return {hit.record.trace_id for hit in hits}
+    groups = {hit.record.group for hit in hits}
+    return {record.trace_id for record in step.training if record.group in groups}
+
+
 def _places(step: Step, hits: list[Hit]) -> list[Place]:
-    """Of different trajectories, and of different causes where there are some."""
+    """Places in different trajectories, and with different causes if any."""
     kinds = Counter(hit.kind for hit in hits)
     ordered = sorted(hits, key=lambda hit: (-(hit.seconds or 0.0), -kinds[hit.kind]))
     by_trace: dict[str, Hit] = {}
@@ -78,6 +107,8 @@ class StepFound(msgspec.Struct):
     groups: int = 0
     tallies: dict[str, Tally] = {}
     """By code."""
+    both: dict[str, int] = {}
+    """Two codes with a blank between -> trajectories that have both."""
 
 
 class Diagnosis:
@@ -89,12 +120,24 @@ class Diagnosis:
         self._every = frozenset(every)
         self._steps: dict[int | None, StepFound] = {}
         self._history = History()
+        self._why = Why(SAMPLE, KEPT, BESIDE)
+        self._having: dict[int | None, dict[str, set[str]]] = {}
+        """Step -> code -> trace ids, of the last steps."""
+        self.present: set[str] = set()
+        """What the steps have of ``needs.NEEDS``."""
+        self.without_turns = 0
+        """Trajectories that ended, in which no LLM call was recorded."""
         self._codes = registry.codes()
 
     @property
     def trajectories(self) -> int:
         """That were looked at."""
         return sum(found.trajectories for found in self._steps.values())
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds of all steps."""
+        return sum(found.wall_s for found in self._steps.values())
 
     @property
     def numbers(self) -> Collection[int | None]:
@@ -111,20 +154,53 @@ class Diagnosis:
 
     def add(self, step: Step) -> list[Hit]:
         """Look at a step; what was found in it."""
+        self._why.add(step)
+        self.present |= present(step)
+        self.without_turns += sum(not one.profile.turns for one in step.records if one.status != OPEN)
         by_code: dict[str, list[Hit]] = {}
-        for hit in hits(step, self._history):
+        for hit in [*hits(step, self._history), *registry.tried(self._changed, step)]:
             by_code.setdefault(hit.code, []).append(hit)
         found = StepFound(step.number, len(step.records), step.wall_s, len(step.groups))
         kept: list[Hit] = []
+        having = self._having[step.number] = {}
+        for late in list(self._having)[: -2 * BESIDE]:
+            del self._having[late]
         for name, those in by_code.items():
             code = self._code(name)
             concerned = len({hit.record.trace_id for hit in those})
             if concerned < max(code.count, code.share * len(step.records)):
                 continue
-            found.tallies[name] = Tally.of(step, those, code.unit, name in self._every)
+            tally = found.tallies[name] = Tally.of(step, those, code.unit, name in self._every)
+            having[name] = _concerned(step, those, code.unit)
+            if name in CHANGED and (change := self._why.change_at(step.number)) is not None:
+                tally.answer = self._why.of_change(change)
+            elif name in EXPLAINED and step.number is not None:
+                groups = {hit.record.group for hit in those}
+                tally.answer = self._why.of_groups(code.title, groups, step.number)
             kept += those
+        pairs = ((one, other) for one in having for other in having if one != other)
+        found.both = {f"{one} {other}": len(having[one] & having[other]) for one, other in pairs}
         self.put(found)
         return kept
+
+    def _changed(self, step: Step) -> Iterator[Hit]:
+        """Rollouts on the wrong side of a change of the mean reward."""
+        change = self._why.change_at(step.number)
+        if change is None:
+            return
+        name, answer = CHANGED[not change.is_drop], self._why.of_change(change)
+        for record in step.training:
+            score = finite(record.score)
+            if score is not None and change.is_beyond(score):
+                yield Hit(name, record, note=f"reward {score:.4g}")
+        for number, found in self._steps.items():  # a change may be sure some steps after it came
+            if number is not None and change.step <= number < (step.number or 0) and name not in found.tallies:
+                rows = [row for row in self._why.by_step.get(number, ()) if change.is_beyond(row.reward)]
+                places = [Place(row.trace_id, number, note=f"reward {row.reward:.4g}") for row in rows[:PLACES]]
+                found.tallies[name] = Tally(len(rows), places=places, concerned=len(rows), answer=answer)
+                traces = {row.trace_id for row in rows}
+                for other, ids in self._having.get(number, {}).items():
+                    found.both[f"{other} {name}"] = found.both[f"{name} {other}"] = len(ids & traces)
 
     def findings(self, step: int | None = None) -> list[Finding]:
         """All of them, or those of one step, most costly first."""
@@ -140,7 +216,7 @@ class Diagnosis:
         }
         wall_s = sum(found.wall_s for found in steps)
         made = [self._finding(name, tallies, of[self._code(name).unit], wall_s) for name, tallies in by_code.items()]
-        return sorted(made, key=lambda finding: (-finding.cost, finding.code))
+        return _joined(sorted(made, key=lambda finding: (-finding.cost, finding.code)), steps)
 
     def _finding(self, name: str, tallies: list[tuple[int | None, Tally]], of: int, wall_s: float) -> Finding:
         code = self._code(name)
@@ -152,14 +228,16 @@ class Diagnosis:
         cost = code.weight * concerned / max(1, of)
         if waited and wall_s:
             cost = max(cost, code.weight * min(1.0, sum(waited) / wall_s))
+        answer = next((tally.answer for _, tally in reversed(tallies) if tally.answer is not None), None)
+        since = tallies[0][0] if answer is None or answer.step is None else min(answer.step, tallies[0][0] or 0)
         return Finding(
             code=name,
-            title=code.title,
+            title=code.title if answer is None or name not in CHANGED else answer.title,
             what=code.what,
             trajectories=concerned,
             of=of,
             cost=cost,
-            since_step=tallies[0][0],
+            since_step=since,
             steps=len(tallies),
             why=code.why,
             remedy=code.remedy,
@@ -167,11 +245,38 @@ class Diagnosis:
             seconds=round(sum(waited), 3) if waited else None,
             notes=dict(kinds.most_common(5)),
             unit=code.unit,
+            answer=answer,
         )
 
     def _code(self, name: str) -> Code:
-        """Of a detector that is not installed here, its name alone is known."""
+        """The code of that name; the name alone if the detector is not installed here."""
         return self._codes.get(name) or Code(name, name, "", "", "", "", 0.5)
+
+
+def _joined(found: list[Finding], steps: Sequence[StepFound]) -> list[Finding]:
+    """``found`` with each consequence below its cause: the finding whose trajectories have the cause, which others
+    rarely have, and which comes about later in a rollout."""
+    total = sum(one.trajectories for one in steps)
+    count, both = Counter[str](), Counter[str]()
+    for one in steps:
+        count.update({name: tally.concerned for name, tally in one.tallies.items()})
+        both.update(one.both)
+
+    def follows(cause: Finding, other: Finding) -> bool:
+        common, rest = both[f"{cause.code} {other.code}"], total - count[other.code]
+        is_inside = common >= FOLLOWS * count[other.code] > 0 and count[cause.code] - common <= RARE * rest
+        return is_inside and rest > 0 and position(cause.code) < position(other.code)
+
+    heads, below = list[Finding](), dict[str, list[Finding]]()
+    for finding in sorted(found, key=lambda one: position(one.code)):
+        head = next((one for one in heads if follows(one, finding)), None)
+        if head is None:
+            heads.append(finding)
+        else:
+            below.setdefault(head.code, []).append(replace(finding, under=head.code))
+    cost = {one.code: max([one.cost, *(each.cost for each in below.get(one.code, ()))]) for one in heads}
+    heads.sort(key=lambda one: (-cost[one.code], one.code))
+    return [each for head in heads for each in (replace(head, cost=cost[head.code]), *below.get(head.code, ()))]
 
 
 def hits(step: Step, history: History) -> Iterator[Hit]:

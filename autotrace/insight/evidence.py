@@ -135,12 +135,26 @@ class Evidence:
     @cached
     def judged(self) -> list[str]:
         """The texts that rewards judged, as far as they are known."""
-        texts = (span.inputs.get("solution_str") for span in self.rewards)
+        texts = (span.inputs.get("solution_str") or judged_answer(span.inputs) for span in self.rewards)
         return [text for text in texts if isinstance(text, str)]
 
     def turn_at(self, at_ns: int) -> int:
         """The last turn that had begun; 0: none."""
         return sum(call.span.start_ns <= at_ns for call in self.turns)
+
+
+def judged_answer(inputs: Mapping[str, Any]) -> str | None:
+    """The last message of a conversation that a reward was given, if it is an answer, else None."""
+    chat = next((value for value in inputs.values() if is_chat(value)), None)
+    if chat is None or chat[-1].get("role") != "assistant":
+        return None
+    content = chat[-1].get("content")
+    return content if isinstance(content, str) else None
+
+
+def is_chat(value: Any) -> bool:
+    """``value`` is a list of messages."""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) and "role" in one for one in value)
 
 
 def judged(facts: Mapping[str, Any]) -> dict[str, Any]:

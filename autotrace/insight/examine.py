@@ -10,6 +10,7 @@ from autotrace.insight.evidence import Evidence, LLMCall, fingerprint, whole
 from autotrace.insight.families.responses import rendered_anew
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
+from autotrace.insight.traits import prompt_digest, traits_of
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import number, text
 from autotrace.trajectory.model import Trajectory
@@ -46,6 +47,8 @@ def _profile(evidence: Evidence, marks: list[Mark]) -> Profile:
         returned=evidence.agent.response_tokens if evidence.agent is not None else None,
         chains=chains if len(chains := tree_of(evidence.trajectory).chains) > 1 else [],
         judged=bool(evidence.judged),
+        traits=traits_of(evidence, registry.failed),
+        prompt=prompt_digest(evidence),
     )
 
 

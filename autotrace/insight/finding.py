@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from autotrace.config.installation import carried
 
@@ -70,6 +72,54 @@ class Place:
     note: str = ""
 
 
+class Cause(msgspec.Struct):
+    """A trait that two sets differ in."""
+
+    words: str
+    position: str
+    share: float
+    """Share of the first set that has the trait."""
+    share_before: float
+    """Share of the other set."""
+    mean_with: float | None = None
+    """Reward of the rollouts with the trait, in both sets."""
+    mean_without: float | None = None
+    explains: float | None = None
+    """Part of the difference of the mean rewards; None: these do not differ."""
+    chance: float = 1.0
+    """Probability of such a difference by chance, corrected for the number of candidates."""
+    rollouts: int = 0
+    """Rollouts of both sets that have it."""
+    condition: str = ""
+    """For ``ls --where``; empty for a quantity."""
+    also: list[str] = []
+    """Other traits of the same rollouts."""
+    follows: list[str] = []
+    """Traits that hold for nearly the same rollouts, and come later."""
+    with_it: list[str] = []
+    """Trace ids of rollouts that have it ..."""
+    without_it: list[str] = []
+    """... and of rollouts that lack it."""
+
+
+class Answer(msgspec.Struct):
+    """What tells two sets of rollouts apart."""
+
+    title: str
+    other: str
+    """What the second set is called beside a share: ``before``, ``in other groups``."""
+    causes: list[Cause]
+    tested: int
+    rollouts: int
+    rollouts_before: int
+    mean: float | None = None
+    mean_before: float | None = None
+    step: int | None = None
+    """The first step of a change."""
+    note: str = ""
+    """A last line for people."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """What is wrong, how much of it there is, and where. Plain data; ``as_dict`` is what ``--json`` prints."""
@@ -96,6 +146,10 @@ class Finding:
     """Cause or class -> how many."""
     unit: str = TRAJECTORIES
     """What ``trajectories`` and ``of`` count."""
+    answer: Answer | None = None
+    """What tells its trajectories apart from others: the likely causes."""
+    under: str = ""
+    """The code of the finding from which it follows; empty: of none."""
 
     @property
     def share(self) -> float:
@@ -104,4 +158,4 @@ class Finding:
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
-        return {**asdict(self), "share": round(self.share, 6), "cost": round(self.cost, 6)}
+        return {**msgspec.to_builtins(self), "share": round(self.share, 6), "cost": round(self.cost, 6)}

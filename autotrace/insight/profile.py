@@ -10,7 +10,7 @@ import msgspec
 
 from autotrace.trajectory.chains import Chain
 
-VERSION = 4
+VERSION = 5
 """Counts up when a profile made before no longer says what it should."""
 MAX_MARKS = 40
 """Kept of one trajectory."""
@@ -66,6 +66,17 @@ class ToolUse(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Seconds of the longest call."""
 
 
+class Trait(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Something by which the trajectory is compared with others (``insight.traits``)."""
+
+    name: str
+    """Under which it is declared."""
+    text: str
+    """The trait in words; of a quantity, its name."""
+    value: float | None = None
+    """The number, if the trait is a quantity."""
+
+
 class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One trajectory."""
 
@@ -88,6 +99,9 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Digest of all that it was made of: equal ones make equal profiles. Empty: that may still change."""
     chains: list[Chain] = []
     """Where its turns branch; empty: it is one chain."""
+    traits: list[Trait] = []
+    prompt: str = ""
+    """Digest of its first prompt without numbers and ids; empty: not known in words."""
 
     @property
     def all_marks(self) -> tuple[Mark, ...]:
@@ -103,6 +117,11 @@ def encode(profile: Profile) -> str:
 def codes(profile: Profile | None) -> list[str] | None:
     """What is wrong with a trajectory, each code once; None: it was not examined."""
     return None if profile is None else list(dict.fromkeys(mark.code for mark in profile.all_marks))
+
+
+def traits(profile: Profile | None) -> list[str] | None:
+    """The traits of a trajectory without quantities; None: it was not examined."""
+    return None if profile is None else [trait.text for trait in profile.traits if trait.value is None]
 
 
 def chains(profile: Profile | None) -> int | None:

@@ -32,6 +32,8 @@ class Settings:
     """Steps that weights may be old."""
     temperature: float | None = None
     """With which rollouts are sampled, and which the trainer assumes."""
+    nnodes: int | None = None
+    n_gpus_per_node: int | None = None
     end_tokens: frozenset[int] = frozenset()
     """Tokens that end a response."""
 
@@ -70,6 +72,11 @@ class Settings:
     def trains(self) -> bool:
         """A trainer's configuration is known: without one nothing says that what is rolled out is trained on."""
         return self.adv_estimator is not None or self.trainer_mode is not None
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs of the trainer, on all nodes."""
+        return self.nnodes * self.n_gpus_per_node if self.nnodes and self.n_gpus_per_node else None
 
     @property
     def is_sync(self) -> bool:

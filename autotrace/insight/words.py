@@ -8,17 +8,28 @@ from autotrace.insight.finding import Finding, Place
 from autotrace.insight.profile import Mark, Profile, decode
 from autotrace.insight.registry import codes
 from autotrace.insight.step_lines import StepLine
+from autotrace.insight.why import details, headline, unexplained
 from autotrace.trajectory.model import Trajectory
 
 METRICS = "autotrace"
 """Before the names of ``metrics``."""
 
 
+AFFECTS, CAUSES = "affects", "likely causes"
+
+
 def lines(finding: Finding) -> list[tuple[str, str]]:
-    """What, how much, of which kinds, why, and what to try."""
+    """Facts before prose: how much, which kinds, what tells it apart from others, what happens, and how to fix it.
+    A cause that the data names replaces the usual one."""
     kinds = "; ".join(f"{kind} ({count:,})" for kind, count in finding.notes.items())
-    named = [("what", finding.what), ("much", amount(finding)), ("of it", kinds), ("why", finding.why),
-             ("try", finding.remedy)]  # fmt: skip
+    named = [(AFFECTS, amount(finding)), ("breakdown", kinds)]
+    answer = finding.answer
+    if answer is not None:
+        named += [(CAUSES, "; ".join([headline(cause, answer.other), *details(cause)])) for cause in answer.causes]
+        named += [(CAUSES, unexplained(answer))] if not answer.causes else []
+    else:
+        named.append((CAUSES, finding.why))
+    named += [("what", finding.what), ("fix", finding.remedy)]
     return [(name, words) for name, words in named if words]
 
 
@@ -44,9 +55,10 @@ def page(title: str, findings: Iterable[Finding]) -> str:
     written = [title]
     for number, finding in enumerate(findings, 1):
         written += ["", f"{number}. {finding.code}  {finding.title}"]
-        written += [f"   {name:7}{words}" for name, words in lines(finding)]
+        written += [f"   {'follows from':15}{finding.under}"] * bool(finding.under)
+        written += [f"   {name:15}{words}" for name, words in lines(finding)]
         written += [
-            f"   where  {'  '.join(part for part in (place.trace_id, where(place), place.note) if part)}"
+            f"   {'e.g.':15}{'  '.join(part for part in (place.trace_id, where(place), place.note) if part)}"
             for place in finding.places
         ]
     return "".join(f"{plain(line)}\n" for line in written)

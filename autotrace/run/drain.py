@@ -165,7 +165,7 @@ def _findings(run_folder: str, outcome: Outcome, own: Mapping[str, int]) -> list
     count, examined = int(found.get("findings", 0)), int(found.get("examined", 0))
     if not count:
         told = examined and status.get("trajectories") and outcome.reason == "done" and not lost(outcome, own)
-        return [*ended, f"autotrace: {_count(examined, status)}, nothing found"] if told else ended
+        return [*ended, f"autotrace: {_count(examined, status)}, no problems found"] if told else ended
     folder, trace = _shown(run_folder), str(found.get("trace_id", ""))[:12]
     kinds = "1 finding" if count == 1 else f"{count} findings, the worst"
     example = f", for example {trace}" if trace else ""

@@ -232,7 +232,7 @@ def message(info: RunInfo, run_folder: Path, step: int | None, finding: Finding)
     if info.alert_texts:
         lines += [f"{note} ({count:,})" for note, count in finding.notes.items()]
     else:
-        del body["notes"]
+        del body["notes"], body["answer"]
         body["places"] = [{name: value for name, value in place.items() if name != "note"} for place in body["places"]]
     return {"text": "\n".join(map(plain, lines)), **body}
 

@@ -68,6 +68,7 @@ _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "agent_name": ("attributes", lambda text: word(mapping(text).get("agent_name"))),
     "chains": ("profile", lambda text: profiles.chains(profiles.decode(text))),
     "findings": ("profile", lambda text: profiles.codes(profiles.decode(text))),
+    "traits": ("profile", lambda text: profiles.traits(profiles.decode(text))),
     "truncated": ("profile", lambda text: profiles.is_truncated(profiles.decode(text))),
     "tool_error": ("profile", lambda text: profiles.has_tool_error(profiles.decode(text))),
     **{name: ("times", lambda text, name=name: mapping(text).get(name)) for name in PARTS},  # type: ignore[misc]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from autotrace.insight.profile import codes, has_tool_error, is_truncated
+from autotrace.insight.profile import codes, has_tool_error, is_truncated, traits
 from autotrace.tables.columns import IDENTITY, Column, Table, duration
 from autotrace.tables.rollout import Rollout, exact, json
 from autotrace.trajectory.chains import tree_of
@@ -129,6 +129,7 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("tokenizer", "string", "what decoded the texts", lambda one: one.trajectory.tokenizer, text=True),
     Column("findings", "list<string>", "[findings](findings.md) of it: `AT-RETOKENIZED`, ...",
            lambda one: codes(one.profile), tag=True),
+    Column("traits", "list<string>", "what `autotrace why` compares, in its words", lambda one: traits(one.profile)),
     Column("settings", "json", "what is known of the run's configuration and `autotrace diagnose` needs",
            lambda one: None if one.trajectory.settings == "{}" else one.trajectory.settings),
     Column("profile", "json", "what `autotrace diagnose` reads of it, in a form of its own",

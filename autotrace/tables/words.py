@@ -10,7 +10,7 @@ from autotrace.tables.trajectories import TRAJECTORIES
 
 NUMBER, TEXT, FLAG, LIST, ANY = "a number", "text", "true or false", "several texts", ""
 STATUSES = ("OK", "OPEN", "ERROR", "TIMEOUT", "INTERRUPTED", "CANCELLED")
-OF_FINDINGS = frozenset({"finding", "findings", "truncated", "tool_error"})
+OF_FINDINGS = frozenset({"finding", "findings", "truncated", "tool_error", "trait", "traits"})
 """Words that are NULL or out of date where a trajectory was not examined by this release."""
 _TYPES = {"string": TEXT, "bool": FLAG, "int64": NUMBER, "float64": NUMBER, "list<string>": LIST}
 _JSON_TYPES = {
@@ -86,7 +86,7 @@ _COLUMNS = {
     if column.type in _TYPES and (not column.text or column.name == "prompt")
 }
 ALIASES = {
-    "sample": "sample_index", "turns": "llm_calls", "duration": "duration_s", "finding": "findings",
+    "sample": "sample_index", "turns": "llm_calls", "duration": "duration_s", "finding": "findings", "trait": "traits",
 }  # fmt: skip
 """Shorter name -> column."""
 WORDS: dict[str, Word] = {

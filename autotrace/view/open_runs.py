@@ -12,6 +12,7 @@ from autotrace.insight import registry, words
 from autotrace.insight.diagnose import Diagnosis, counts
 from autotrace.insight.finding import Finding
 from autotrace.insight.step_lines import line as step_line
+from autotrace.insight.why import details, headline, unexplained
 from autotrace.run.drain import shipper_alive
 from autotrace.run.losses import losses
 from autotrace.run.status import Status
@@ -202,7 +203,13 @@ def _finding(finding: Finding, named: Collection[str] | None) -> dict[str, Any]:
     return {
         "code": finding.code, "title": finding.title, "share": finding.share, "unit": finding.unit,
         "since": finding.since_step, "amount": words.amount(finding),
-        "lines": [line for line in words.lines(finding) if line[0] != "much"],
+        "lines": [line for line in words.lines(finding) if line[0] != words.AFFECTS
+                  and not (finding.answer and line[0] == words.CAUSES)],
+        "causes": [
+            {"said": headline(cause, answer.other), "more": "; ".join(details(cause)), "where": cause.condition}
+            for answer in filter(None, [finding.answer]) for cause in answer.causes
+        ],
+        "unexplained": unexplained(finding.answer) if finding.answer and not finding.answer.causes else None,
         "places": [
             {"trace": place.trace_id, "turn": place.turn, "token": place.token, "where": words.where(place),
              "note": place.note}

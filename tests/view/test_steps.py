@@ -32,7 +32,7 @@ def test_the_findings_are_those_of_diagnose(client: TestClient, run: Path) -> No
     assert [one["amount"] for one in answer["found"]] == [amount(one) for one in said]
     for one, finding in zip(answer["found"], said, strict=True):
         assert [place["trace"] for place in one["places"]] == [place.trace_id for place in finding.places]
-        assert dict(one["lines"])["try"] == finding.remedy and one["since"] == finding.since_step
+        assert dict(one["lines"])["fix"] == finding.remedy and one["since"] == finding.since_step
     assert [(one["step"], one["reward"]) for one in answer["rewards"]] == [(1, 0.375), (2, 0.375)]
     assert answer["rewards"][0]["parts"] == {"acc": 0.25, "format": 0.25} and answer["trajectories"] == 8
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from autotrace.insight.error_texts import classed
 from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
+from autotrace.insight.records import History, Hit, Record, Step
 from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.model import ENDED_BY_PROGRAM
 from autotrace.trajectory.span_text import answered_words
@@ -24,6 +26,7 @@ CODES = (
     Code.of("AT-INTERRUPTED", 0.9),
     Code.of("AT-ABORTED", 0.8),
     Code.of("AT-EMPTY-ANSWER", 0.9),
+    Code.of("AT-ENDS-ON-TOOL", 0.7, count=2),
 )
 
 
@@ -140,4 +143,29 @@ def _ended_at_once(evidence: Evidence, call: LLMCall) -> bool:
     return call.number == 1 and tokens(call.ids or b"") == 1 and call.last in evidence.settings.end_tokens
 
 
+TERMINAL = 0.9
+"""Of the rollouts that use a tool, those that end with it: from there on the tool ends rollouts on purpose."""
+
+
+def ends_on_tool(step: Step, history: History) -> Iterator[Hit]:
+    """Rollouts that are reported as done, though the model did not see the last tool's answer, where it usually
+    does."""
+    ending: dict[str, list[Record]] = {}
+    for record in step.records:
+        for trait in record.profile.traits:
+            if trait.name == "end" and (on := _ON.match(trait.text)) is not None:
+                ending.setdefault(on[1], []).append(record)
+    for tool, records in ending.items():
+        using = sum(any(used.name == tool for used in record.profile.tools) for record in step.records)
+        if len(records) >= TERMINAL * using:
+            continue
+        for record in records:
+            if record.status == "OK" and not record.truncated and not record.has("AT-TURN-LIMIT", "AT-TRUNCATED-TOOL"):
+                turn = len(record.profile.turns) or None
+                yield Hit("AT-ENDS-ON-TOOL", record, turn, note=f"nothing follows {tool}", kind=tool)
+
+
+_ON = re.compile(r"the rollout ends on (?:the answer|a call) of (.+)")
+
 OF_TRAJECTORY = (truncated, unanswered, broken_off)
+OF_STEP = (ends_on_tool,)

@@ -16,6 +16,7 @@ from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step, measured
 from autotrace.trajectory.jsonable import finite, number
 from autotrace.trajectory.model import Span
+from autotrace.trajectory.span_text import answered_words, asked_words
 
 MANY_ROWS, MANY_GROUPS, ONE_VALUE = 64, 8, 0.99
 """From so many rows and groups on, one reward for so large a share is no reward."""
@@ -28,6 +29,9 @@ CODES = (
     Code.of("AT-REWARD-MISMATCHED", 1.0),
     Code.of("AT-REWARD-MISSING", 0.6),
     Code.of("AT-FORMAT-GAMED", 0.5),
+    Code.of("AT-REWARD-DROPPED", 1.0),
+    Code.of("AT-REWARD-JUMPED", 0.1),
+    Code.of("AT-REWARD-NO-TURN", 1.0),
 )
 
 
@@ -90,9 +94,7 @@ def mismatched(evidence: Evidence) -> Iterator[Mark]:
 
 def misread(evidence: Evidence) -> Iterator[Mark]:
     """The text that was judged is another rollout's. Nothing where the texts of the turns are not known."""
-    said = [
-        (call.span.new_prompt_text or call.span.prompt_text or "", call.span.response_text) for call in evidence.turns
-    ]
+    said = [(asked_words(call.span) or "", answered_words(call.span)) for call in evidence.turns]
     if not said or any(answer is None for _, answer in said):
         return
     own = "".join(f"{asked}{answer}" for asked, answer in said)
@@ -161,6 +163,24 @@ def missing(step: Step, history: History) -> Iterator[Hit]:
         without = [record for record in done if record.score is None and not record.has("AT-REWARD-RAISES")]
         if len(without) * 2 < len(done):
             yield from (Hit("AT-REWARD-MISSING", record) for record in without)
+
+
+HAVING_TURNS = 0.2
+"""Share of the rollouts so far that must have turns: else the model's calls are not recorded."""
+
+
+def without_turn(step: Step, history: History) -> Iterator[Hit]:
+    """Rollouts with a reward in which the model was never asked, where it is asked in others."""
+    having = sum(bool(record.profile.turns) for record in step.records)
+    known = history.up_to(-1 if step.number is None else step.number, "turns", (having, len(step.records)))
+    if sum(count for _, (count, _) in known) < HAVING_TURNS * sum(of for _, (_, of) in known):
+        return
+    for record in step.records:
+        if not record.profile.turns and record.profile.stamp and record.score is not None and record.status == "OK":
+            note = f"reward {record.score:.4g} without an LLM call"
+            yield Hit(
+                "AT-REWARD-NO-TURN", record, note=note, kind="trained on" if record.trained_in_step is not None else ""
+            )
 
 
 # -- rewards for the form of an answer: what is suspicious is counted, what was meant cannot be told -------------------
@@ -235,4 +255,4 @@ def _interval(count: int, of: int) -> tuple[float, float]:
 
 
 OF_TRAJECTORY = (failed, mismatched)
-OF_STEP = (trainers_score, constant, missing, gamed)
+OF_STEP = (trainers_score, constant, missing, gamed, without_turn)

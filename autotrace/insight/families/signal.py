@@ -34,6 +34,7 @@ CODES = (
     Code.of("AT-ADVANTAGE-NAN", 1.0),
     Code.of("AT-ADVANTAGE-WRONG", 1.0),
     Code.of("AT-NOT-TRAINED", 0.5),
+    Code.of("AT-GROUP-MIXED", 1.0),
     Code.of("AT-TRAINED-TWICE", 0.5),
 )
 
@@ -128,6 +129,14 @@ def advantages(group: Group, step: Step) -> Iterator[Hit]:
             yield Hit("AT-ADVANTAGE-WRONG", record, note=note)
 
 
+def mixed(group: Group, step: Step) -> Iterator[Hit]:
+    """Several prompts in one group, each with several rollouts: their rewards are compared with each other."""
+    prompts = Counter(record.profile.prompt for record in group.records if record.profile.prompt)
+    if len(prompts) > 1 and min(prompts.values()) > 1 and group.records[0].uid is not None:
+        note = f"{len(prompts)} prompts in a group of {len(group.records)}"
+        yield from (Hit("AT-GROUP-MIXED", record, 1, note=note) for record in group.records)
+
+
 def untrained(step: Step, history: History) -> Iterator[Hit]:
     """Rows of a trained step that nobody trained on."""
     trained = [record for record in step.training if record.trained_in_step is not None]
@@ -164,5 +173,5 @@ def _listed(steps: list[int]) -> str:
     return ", ".join(map(str, distinct[:5])) + (", ..." if len(distinct) > 5 else "")
 
 
-OF_GROUP = (alike, advantages, trained_twice)
+OF_GROUP = (alike, advantages, trained_twice, mixed)
 OF_STEP = (flat_groups, incomplete, untrained)

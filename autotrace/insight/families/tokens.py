@@ -9,6 +9,7 @@ from autotrace.insight.evidence import AS_ASKED, CUT, Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Step
+from autotrace.insight.traits import history_lost
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.receipt import is_row
@@ -22,6 +23,7 @@ USUAL_END = 0.5
 CODES = (
     Code.of("AT-RETOKENIZED", 1.0),
     Code.of("AT-THINKING-STRIPPED", 0.5),
+    Code.of("AT-MESSAGES-DROPPED", 0.7),
     Code.of("AT-NO-EOS", 0.4, share=0.01),
     Code.of("AT-PROMPT-CUT", 0.9),
 )
@@ -74,6 +76,14 @@ def _removed(base: bytes, prompt: bytes, kept: int) -> int:
     return 0
 
 
+def history_cut(evidence: Evidence) -> Iterator[Mark]:
+    """The messages of a later turn lack the thinking of an earlier one, where messages alone are recorded."""
+    lost = None if any(call.span.has_tokens for call in evidence.turns) else history_lost(evidence)
+    if lost is not None:
+        code = "AT-THINKING-STRIPPED" if lost[1] == "thinking" else "AT-MESSAGES-DROPPED"
+        yield Mark(code, lost[0], None, f"its messages lack the {lost[1]} of the turn before")
+
+
 # -- a step -----------------------------------------------------------------------------------------------------------
 
 
@@ -108,5 +118,5 @@ def prompt_cut(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-PROMPT-CUT", record, 1, 0, f"{limit} tokens")
 
 
-OF_TRAJECTORY = (retokenised,)
+OF_TRAJECTORY = (retokenised, history_cut)
 OF_STEP = (no_end, prompt_cut)

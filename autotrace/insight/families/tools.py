@@ -14,7 +14,8 @@ from autotrace.insight.evidence import Evidence
 from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Step
+from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.insight.traits import not_executed, text_call
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.tool_calls import ToolCall
 
@@ -34,6 +35,8 @@ CODES = (
     Code.of("AT-CALL-NOT-PARSED", 0.7),
     Code.of("AT-CALL-REPEATED", 0.4),
     Code.of("AT-TOOL-SLOW", 0.2),
+    Code.of("AT-CALL-NOT-EXECUTED", 0.5),
+    Code.of("AT-TOOL-ONE-ANSWER", 0.6),
 )
 
 _EXECUTES = re.compile(r"python|code|bash|shell|exec|compil|run|test|sandbox|terminal|sql", re.IGNORECASE)
@@ -100,9 +103,20 @@ def not_parsed(evidence: Evidence) -> Iterator[Mark]:
     if not evidence.turns or evidence.root.status != "OK" or evidence.out_of_turns or any(truncated(evidence)):
         return
     last = evidence.final[-1].number
-    asked = None if any(call.turn >= last for call in evidence.tools) else evidence.unparsed
+    asked = (
+        None
+        if any(call.turn >= last for call in evidence.tools)
+        else evidence.unparsed or text_call(evidence.final[-1].span)
+    )
     if asked is not None:
         yield Mark("AT-CALL-NOT-PARSED", last, None, asked)
+
+
+def skipped(evidence: Evidence) -> Iterator[Mark]:
+    """An answer has several calls, and the next prompt has the results of fewer."""
+    found = not_executed(evidence)
+    if found is not None:
+        yield Mark("AT-CALL-NOT-EXECUTED", found[0], None, found[1])
 
 
 # -- a step -----------------------------------------------------------------------------------------------------------
@@ -147,5 +161,31 @@ def slow(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-TOOL-SLOW", record, None, None, note, tool.name, tool.longest - usual)
 
 
-OF_TRAJECTORY = (outcomes, repeated, not_parsed)
-OF_STEP = (rates, slow)
+ONE_ANSWER, GROUPS, OTHERS = 0.3, 4, 5
+"""Share of a tool's rollouts that get one answer, in so many groups, while the tool has so many other answers."""
+
+
+def one_answer(step: Step, history: History) -> Iterator[Hit]:
+    """A tool that answers different questions with one text, though it has had other answers, too."""
+    answered: dict[str, dict[str, list[Record]]] = {}
+    for record in step.records:
+        for trait in record.profile.traits:
+            if trait.name in ("tool_answers", "fixed_answers") and " answers " in trait.text:
+                answered.setdefault(trait.text.partition(" answers ")[0], {}).setdefault(trait.text, []).append(record)
+    for tool, by_text in answered.items():
+        own = {text: len(records) for text, records in by_text.items()}
+        known = history.up_to(-1 if step.number is None else step.number, ("answers", tool), own)
+        for text, records in by_text.items():
+            others = {other for _, texts in known for other in texts if other != text}
+            quoting = sum(count for _, texts in known for other, count in texts.items() if "…" in other)
+            using = sum(any(used.name == tool for used in record.profile.tools) for record in step.records)
+            is_one = len(records) >= ONE_ANSWER * using and len({record.group for record in records}) >= GROUPS
+            is_fixed = any(trait.name == "fixed_answers" and trait.text == text for trait in records[0].profile.traits)
+            if not (is_one and is_fixed and (quoting >= OTHERS or len(others) >= OTHERS)):
+                continue
+            if not any(record.has(*STEP_DECIDES) for record in records):
+                yield from (Hit("AT-TOOL-ONE-ANSWER", record, None, note=text, kind=text) for record in records)
+
+
+OF_TRAJECTORY = (outcomes, repeated, not_parsed, skipped)
+OF_STEP = (rates, slow, one_answer)

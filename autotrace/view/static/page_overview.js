@@ -65,7 +65,7 @@ class Overview {
   show() {
     const [{ found, trajectories }] = this.all;
     const many = counted(trajectories, "trajectory", "trajectories");
-    fill(this.said, found.length ? `${counted(found.length, "finding")} in ${many}, most costly first` : trajectories ? `${many}: nothing found` : "This run has no trajectory yet; autotrace status says what was bound, called and dropped.");
+    fill(this.said, found.length ? `${counted(found.length, "finding")} in ${many}, most costly first` : trajectories ? `${many}: no problems found` : "This run has no trajectory yet; autotrace status says what was bound, called and dropped.");
     fill(this.found, found.map((/** @type {any} */ finding) => this.finding(finding)));
     const known = new Set(found.map((/** @type {any} */ finding) => finding.code));
     fill(this.only, this.others.map((name, place) => {
@@ -76,12 +76,14 @@ class Overview {
   }
 
   /** @param {any} finding */
-  finding({ code, title, share, amount, lines, places }) {
+  finding({ code, title, share, amount, lines, places, causes, unexplained }) {
     const [of, link_] = [link(["run", this.run, "table"], { where: `finding = '${code}'` }), (/** @type {any} */ place) => link(["run", this.run, "trace", place.trace], { view: place.token === null ? null : "tokens", turn: place.turn })];
+    const rows = (/** @type {string} */ where) => link(["run", this.run, "table"], { where });
     const beside = this.others.map((name, at) => `${name}: ${percent(this.all[at + 1].found.find((/** @type {any} */ each) => each.code === code)?.share ?? 0)}`);
     return h("li", { "data-code": code }, h("h2", {}, h("b", { class: "loss" }, code), " ", title), h("p", { class: "amount" }, h("i", { class: "share", role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })), amount, beside.length ? h("span", { class: "dim" }, ` · ${beside.join(", ")}`) : null),
-      h("dl", {}, lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", {}, name), h("dd", {}, words)]),
-        h("dt", {}, "where"), h("dd", {}, places.map((/** @type {any} */ place) => h("div", { class: "place" }, h("a", { href: link_(place) }, h("code", {}, place.trace.slice(0, 8)), ` ${place.where}`), place.note ? h("span", { class: "dim" }, `  ${place.note}`) : null)), source.exported ? null : h("a", { href: of }, "all of them"))));
+      h("dl", {}, causes.length || unexplained ? h("dt", {}, "likely causes") : null, unexplained ? h("dd", {}, unexplained) : null, causes.map((/** @type {any} */ cause) => h("dd", { class: "cause" }, cause.said, cause.where && !source.exported ? [" ", h("a", { href: rows(cause.where) }, "with it"), " · ", h("a", { href: rows(`not ${cause.where}`) }, "without it")] : null, h("div", { class: "dim" }, cause.more))),
+        lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", {}, name), h("dd", {}, words)]),
+        h("dt", {}, "e.g."), h("dd", {}, places.map((/** @type {any} */ place) => h("div", { class: "place" }, h("a", { href: link_(place) }, h("code", {}, place.trace.slice(0, 8)), ` ${place.where}`), place.note ? h("span", { class: "dim" }, `  ${place.note}`) : null)), source.exported ? null : h("a", { href: of }, "all of them"))));
   }
 
   /** The reward and its parts over steps, with marks where findings begin. */

@@ -1,0 +1,160 @@
+"""``autotrace why``: what tells two sets of rollouts apart."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import click
+import msgspec
+
+from autotrace.cli import runs, terminal
+from autotrace.cli.terminal import counted, line
+from autotrace.insight.contrast import compare
+from autotrace.insight.finding import Answer
+from autotrace.insight.records import Record
+from autotrace.insight.rollouts import Rollouts, Row
+from autotrace.insight.why import Why, answered, words
+from autotrace.tables.conditions import Condition, condition
+from autotrace.tables.reader import Reader
+from autotrace.tables.steps import steps
+
+MOST = 4096
+"""Rollouts of a step that are compared: whole groups."""
+
+
+@click.command(short_help="Say what changed when the reward changed, and in which rollouts.")
+@runs.argument
+@click.option("--step", type=int, metavar="N", help="Compare this step ...")
+@click.option("--where", metavar="CONDITION", help="Compare the rollouts for which this is true ...")
+@click.option(
+    "--against", metavar="N | CONDITION",
+    help="... with this step, or with the rollouts for which this is true. Default: the step before, or all others.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each comparison.")
+def why(named: tuple[str, ...], step: int | None, where: str | None, against: str | None, as_json: bool) -> None:
+    """Say what tells two sets of rollouts apart: the traits that carry the difference, the earliest cause first.
+
+    Without options: the rollouts after and before each change of the mean reward; without a change, those below and
+    above the mean of their group. With two runs: the rollouts of one and of the other.
+
+    A trait is anything recorded about a rollout: its prompt, sampling, tools with their arguments and answers, errors,
+    how it ended, times, host. A cause is printed only if chance is ruled out; the number of traits is accounted for.
+    """
+    if step is not None and where is not None:
+        raise click.UsageError("choose rollouts with --step or with --where, not with both")
+    if against is not None and step is None and where is None:
+        raise click.UsageError("--against says what --step or --where is compared with; give one of these")
+    out = terminal.console()
+    if len(named) == 2:
+        if step is not None or where is not None:
+            raise click.UsageError("two runs are compared whole; --step and --where choose within one run")
+        answers: Sequence[Answer] = [_two(named)]
+    else:
+        with contextlib.closing(runs.reader_of_one(named)) as reader:
+            answers = _of_one(reader, step, where, against)
+    if as_json:
+        out.file.writelines(terminal.json_line(msgspec.to_builtins(answer)) for answer in answers)
+        return
+    for answer in answers:
+        for number, text in enumerate(words(answer, lambda cause: _examples(cause.with_it, cause.without_it))):
+            out.print(line(text, "bold" if not number else ""), soft_wrap=not out.is_terminal)
+
+
+def _examples(having: Sequence[str], lacking: Sequence[str]) -> list[str]:
+    shown = [
+        f"{name} {' '.join(trace[:12] for trace in ids)}"
+        for name, ids in (("with", having), ("without", lacking))
+        if ids
+    ]
+    return [f"e.g. {', '.join(shown)}"]
+
+
+def _of_one(reader: Reader, step: int | None, where: str | None, against: str | None) -> Sequence[Answer]:
+    if step is None and where is None:
+        watch = Why(MOST)
+        for each in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
+            watch.add(each)
+        found = list(watch.answers())
+        if not found:
+            count = sum(map(len, watch.by_step.values()))
+            said = (
+                f"{counted(count, 'rollout')} in {counted(len(watch.by_step), 'step')}: the mean reward does not change"
+            )
+            return [Answer(said, "", [], 0, count, 0, note="and no group has rollouts with different rewards")]
+        return found
+    if where is not None:
+        one, other = _satisfying(reader, where), (_satisfying(reader, against) if against is not None else None)
+        title = f"rollouts with {where}"
+        return [
+            _compared(
+                reader,
+                title,
+                "among the others",
+                lambda record: record.trace_id in one,
+                lambda record: (record.trace_id not in one) if other is None else record.trace_id in other,
+            )
+        ]
+    numbers = [number for number in reader.steps() if number is not None]
+    earlier = [number for number in numbers if step is not None and number < step]
+    before = _number(against) if against is not None else earlier[-1] if earlier else None
+    if step not in numbers or before not in numbers:
+        missing = step if step not in numbers else before
+        raise terminal.fail(f"there is no step {missing} to compare; autotrace steps lists the steps")
+    return [
+        _compared(
+            reader,
+            f"step {step} against step {before}",
+            f"in step {before}",
+            lambda record: record.step == step and not record.validate,
+            lambda record: record.step == before and not record.validate,
+        )
+    ]
+
+
+def _number(against: str) -> int:
+    if not against.lstrip("-").isdecimal():
+        raise click.UsageError(f"--step is compared with a step: --against N, not {against!r}")
+    return int(against)
+
+
+def _satisfying(reader: Reader, expression: str) -> set[str]:
+    wanted: Condition = condition(expression)
+    return {row.trace_id for row in reader.select(wanted, ("trace_id",))}
+
+
+def _compared(
+    reader: Reader, title: str, other: str, is_one: Callable[[Record], bool], is_other: Callable[[Record], bool]
+) -> Answer:
+    table = Rollouts()
+    sets: tuple[list[Row], list[Row]] = ([], [])
+    for step in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
+        for own, chosen in zip(sets, (is_one, is_other), strict=True):
+            own += table.rows_of(step, [record for record in step.records if chosen(record)], MOST)
+    return _answer(title, other, sets, table)
+
+
+def _two(named: Sequence[str]) -> Answer:
+    table = Rollouts()
+    sets = []
+    for name in named:
+        rows: list[Row] = []
+        with contextlib.closing(runs.reader_of_one([name])) as reader:
+            for step in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
+                rows += table.rows_of(step, step.training, MOST, name)
+        sets.append(rows)
+    return _answer(f"{named[0]} against {named[1]}", f"in {named[1]}", (sets[0], sets[1]), table)
+
+
+def _answer(title: str, other: str, sets: tuple[list[Row], list[Row]], table: Rollouts) -> Answer:
+    if not all(sets):
+        raise terminal.fail(
+            f"{title}: one of the two sets has no rollout; autotrace ls, with --where, shows what there is"
+        )
+    rewards = [{row.reward for row in rows} for rows in sets]
+    found = compare(*sets, table.traits, chosen_by_reward=not rewards[0] & rewards[1])
+    answer = answered(title, other, found)
+    if found.mean is not None and found.mean_before is not None:
+        answer.title += f": mean reward {found.mean:.4g} and {found.mean_before:.4g}"
+    return answer

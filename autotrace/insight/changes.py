@@ -1,0 +1,202 @@
+"""Where the mean reward of a run changes for good: drops and jumps between stretches of steps.
+
+The steps are split where the two sides differ most, and each side again, as long as the difference is beyond chance.
+The error of a side's mean is the largest of three: rollouts that vary, prompts that vary, and steps that vary, so few
+steps need many prompts, and a run that drifts from step to step needs a large change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from autotrace.insight.rollouts import Row
+
+CHANCE = 0.001
+"""Probability of such a difference by chance, over all places where the steps may be split."""
+LARGE = 0.4
+"""Standard deviations of the reward, from which a change matters."""
+FEW = 4
+"""Groups that a side must have."""
+ABRUPT, NEAR = 0.5, 8
+"""What two levels leave of the error of a line, over so many steps on each side: learning is slower than a jump."""
+WINDOWS = (8, 4)
+"""Steps on each side of a place that are compared, beside all of them."""
+MANY = 4
+"""Steps above which their means tell how much a run varies from step to step."""
+
+
+class Change(msgspec.Struct):
+    """A stretch of steps whose mean reward differs from that of the stretch before it."""
+
+    step: int
+    """The first one."""
+    last: int
+    since: int
+    """First step of the stretch before."""
+    mean: float
+    mean_before: float
+    chance: float
+
+    @property
+    def is_drop(self) -> bool:
+        """The reward fell."""
+        return self.mean < self.mean_before
+
+    def is_beyond(self, reward: float | None) -> bool:
+        """A reward is on the side to which the mean moved."""
+        return reward is not None and (reward < self.mean_before) == self.is_drop and reward != self.mean_before
+
+
+class _Sums(NamedTuple):
+    """Count, sum and sum of squares."""
+
+    size: int = 0
+    sum: float = 0.0
+    squares: float = 0.0
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> _Sums:
+        return cls(len(values), math.fsum(values), math.fsum(value * value for value in values))
+
+    def less(self, other: _Sums) -> _Sums:
+        return _Sums(self.size - other.size, self.sum - other.sum, self.squares - other.squares)
+
+    def more(self, other: _Sums) -> _Sums:
+        return _Sums(self.size + other.size, self.sum + other.sum, self.squares + other.squares)
+
+    @property
+    def mean(self) -> float:
+        return self.sum / self.size if self.size else 0.0
+
+    @property
+    def variance(self) -> float:
+        spread = self.squares - self.sum * self.sum / self.size if self.size > 1 else 0.0
+        return max(0.0, spread / (self.size - 1)) if spread > 1e-9 * self.squares else 0.0
+
+
+class _Stretch(NamedTuple):
+    """Steps that follow each other: the sums of their rollouts, groups and steps."""
+
+    rollouts: _Sums
+    groups: _Sums
+    steps: _Sums
+
+    @property
+    def error(self) -> tuple[float, int]:
+        """The squared standard error of the mean, and its degrees of freedom."""
+        varying = [self.rollouts, self.groups] + ([self.steps] if self.steps.size > MANY else [])
+        return max((sums.variance / sums.size, sums.size - 1) for sums in varying)
+
+
+def _of_step(rows: Sequence[Row]) -> _Stretch:
+    by_group: dict[int, list[float]] = {}
+    for row in rows:
+        if row.reward is not None:
+            by_group.setdefault(row.group, []).append(row.reward)
+    rewards = [reward for own in by_group.values() for reward in own]
+    return _Stretch(
+        _Sums.of(rewards), _Sums.of([sum(own) / len(own) for own in by_group.values()]),
+        _Sums.of([sum(rewards) / len(rewards)]),
+    )  # fmt: skip
+
+
+class _Series:
+    """The rewards of all steps, so that any stretch of them costs the same."""
+
+    def __init__(self, by_step: Mapping[int, Sequence[Row]]) -> None:
+        self.numbers = sorted(number for number, rows in by_step.items() if any(row.reward is not None for row in rows))
+        self._up_to = [_Stretch(_Sums(), _Sums(), _Sums())]
+        for number in self.numbers:
+            self._up_to.append(_Stretch(*map(_Sums.more, self._up_to[-1], _of_step(by_step[number]))))
+
+    def between(self, begin: int, end: int) -> _Stretch:
+        """The steps from place ``begin`` to ``end``, which does not belong to them."""
+        return _Stretch(*map(_Sums.less, self._up_to[end], self._up_to[begin]))
+
+    def mean(self, begin: int, end: int) -> float:
+        """Mean reward of their rollouts."""
+        return self.between(begin, end).rollouts.mean
+
+
+def changes(by_step: Mapping[int, Sequence[Row]]) -> list[Change]:
+    """The changes of a run's mean reward, in order."""
+    series = _Series(by_step)
+    count = len(series.numbers)
+    large = LARGE * math.sqrt(series.between(0, count).rollouts.variance)
+    splits = sorted(_splits(series, large, 0, count)) if large else []
+    edges = [0, *(at for at, _ in splits), count]
+    means = [series.mean(begin, end) for begin, end in pairwise(edges)]
+    found = []
+    for place, (at, chance) in enumerate(splits):
+        before, after = means[place], means[place + 1]
+        is_new = after > max(means[: place + 1]) + large and _is_abrupt(series, at)
+        if after < before or is_new:  # a reward that comes back is no news, and one that rises slowly is learning
+            last, since = series.numbers[edges[place + 2] - 1], series.numbers[edges[place]]
+            found.append(Change(series.numbers[at], last, since, after, before, chance))
+    return found
+
+
+def _splits(series: _Series, large: float, begin: int, end: int) -> Iterator[tuple[int, float]]:
+    """Places where the mean changes, and how likely each is by chance. All steps on both sides are looked at, and a few
+    on each side: a drop that ends would be a part of its own side."""
+    windows = [end - begin, *(width for width in WINDOWS if width < end - begin)]
+    best: tuple[float, int] | None = None
+    best_gap = 0.0
+    for at in range(begin + 1, end):
+        for width in windows:
+            sides = series.between(max(begin, at - width), at), series.between(at, min(end, at + width))
+            gap = abs(sides[1].rollouts.mean - sides[0].rollouts.mean)
+            if min(side.groups.size for side in sides) < FEW or gap < large:
+                continue
+            errors = [side.error for side in sides]
+            error = sum(one for one, _ in errors)
+            freedom = error**2 / sum(one**2 / of for one, of in errors) if error else 1.0  # Welch and Satterthwaite
+            chance = two_sided(gap / math.sqrt(error), int(freedom)) if error else 0.0
+            if best is None or (chance, -gap) < (best[0], -best_gap):
+                best, best_gap = (chance, at), gap
+    if best is None or best[0] * (end - begin - 1) * len(windows) >= CHANCE:
+        return
+    chance, at = best
+    yield at, chance * (end - begin - 1) * len(windows)
+    yield from _splits(series, large, begin, at)
+    yield from _splits(series, large, at, end)
+
+
+def _is_abrupt(series: _Series, at: int) -> bool:
+    """Two levels describe the steps around a change far better than a line does."""
+    first, last = max(0, at - NEAR), min(len(series.numbers), at + NEAR)
+    means = [series.mean(place, place + 1) for place in range(first, last)]
+    levels = _spread(means[: at - first]) + _spread(means[at - first :])
+    places = range(len(means))
+    middle, mean = (len(means) - 1) / 2, sum(means) / len(means)
+    slope = sum((place - middle) * value for place, value in zip(places, means, strict=True))
+    slope /= sum((place - middle) ** 2 for place in places)
+    line = _spread([value - mean - slope * (place - middle) for place, value in zip(places, means, strict=True)])
+    return levels < ABRUPT * line
+
+
+def _spread(values: Sequence[float]) -> float:
+    mean = sum(values) / len(values)
+    return sum((value - mean) ** 2 for value in values)
+
+
+def two_sided(size: float, freedom: int) -> float:
+    """The probability of a Student's t as large as ``size``, for whole degrees of freedom (Abramowitz and Stegun 26.7.3
+    and 26.7.4)."""
+    if math.isinf(size):
+        return 0.0
+    if freedom > 200:
+        return math.erfc(size / math.sqrt(2))
+    angle = math.atan(size / math.sqrt(freedom))
+    cosine, odd = math.cos(angle), freedom % 2
+    term = total = cosine if odd else 1.0
+    for step in range(2 if odd else 1, freedom - 1, 2):
+        term *= cosine**2 * step / (step + 1)
+        total += term
+    inside = 2 / math.pi * (angle + math.sin(angle) * total * (freedom > 1)) if odd else math.sin(angle) * total
+    return max(0.0, 1 - inside)

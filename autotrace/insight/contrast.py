@@ -1,0 +1,337 @@
+"""Contrast: the traits that tell two sets of rollouts apart, the early causes first.
+
+    causes = compare(after, before, rollouts.traits)
+
+One mechanism answers why the reward fell, why groups teach nothing, and where two runs part. It goes so:
+
+1. Each trait is a set of rows. A quantity is cut at its quartiles. Traits with equal sets are one *candidate*: they
+   cannot be told apart, so one test is made for all of them.
+2. A candidate's shares in the two sets are compared by Fisher's exact test. Rollouts of one prompt are alike, so counts
+   are divided by the design effect: how much more the counts of the groups vary than those of independent rollouts.
+   Holm's correction counts all candidates. With few groups nothing passes, and nothing is said.
+3. A candidate *explains* (difference of the shares) x (effect on the reward) of the difference of the mean rewards
+   (Oaxaca's decomposition). The effect is measured within each set, where rollouts with and without the trait stand
+   side by side: a trait that came at the same time and changes nothing explains nothing.
+4. If several candidates explain about as much, the earliest in a rollout is the cause. Candidates that hold for the
+   same rollouts follow from it, and are listed below it. The next cause is looked for among the other rollouts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from autotrace.insight.finding import Cause
+from autotrace.insight.rollouts import Row
+from autotrace.insight.traits import Position
+
+ALPHA = 0.05
+"""Chance, over all candidates, that one is reported without reason."""
+SUPPORT, SUPPORT_SHARE = 4, 0.01
+"""Rollouts, and share of them, that must have a trait, and that must lack it."""
+APART, APART_ALONE = 0.1, 0.2
+"""Difference of the shares, at least; where the rewards do not differ."""
+EXPLAINS, EXPLAINS_CHOSEN, EXPLAINS_OF_TIME = 0.15, 0.25, 0.5
+"""Part of the difference that a cause explains, at least; of sets that were chosen by their rewards; and that a time or
+a place explains."""
+AS_MUCH = 0.75
+"""Share of the best explanation above which the position decides."""
+NESTED = 0.85
+"""Share of a candidate's rows that a cause has, too, above which the candidate follows from the cause."""
+SURE = 2.6
+"""Standard errors that an effect must have."""
+CELL = 3
+"""Rows from which a mean counts."""
+HEADS, BELOW = 3, 5
+"""Causes, and traits that follow from each, that are named."""
+
+
+@dataclass
+class Contrast:
+    """What ``compare`` found."""
+
+    causes: list[Cause]
+    tested: int
+    """Candidates."""
+    mean: float | None
+    """Reward of the first set."""
+    mean_before: float | None
+    rollouts: int
+    rollouts_before: int
+
+
+@dataclass(eq=False)
+class _Candidate:
+    """Traits of the same rows, turned so that the first set has more of them."""
+
+    mask: int
+    texts: list[tuple[bool, Position, str]]
+    """Whether the rows lack the trait, its position, its words."""
+    share: float
+    share_before: float
+    chance: float
+    explains: float | None = None
+    weight: float = 0.0
+
+    @property
+    def first(self) -> tuple[bool, Position, str]:
+        return min(self.texts, key=_rank)
+
+
+def compare(
+    rows: Sequence[Row], before: Sequence[Row], traits: Sequence[tuple[Position, str]], chosen_by_reward: bool = False
+) -> Contrast:
+    """The causes for which ``rows`` differ from ``before``, the first cause first. ``chosen_by_reward``: the sets were
+    chosen by their rewards, so that an effect within a set says nothing."""
+    return _Comparison(rows, before, traits, chosen_by_reward).made()
+
+
+class _Comparison:
+    def __init__(
+        self, rows: Sequence[Row], before: Sequence[Row], traits: Sequence[tuple[Position, str]], chosen: bool
+    ) -> None:
+        self._rows, self._traits, self._chosen = [*rows, *before], traits, chosen
+        self._sizes = len(rows), len(before)
+        self._full = (1 << len(self._rows)) - 1
+        self._first = (1 << len(rows)) - 1
+        clusters = Counter((place < len(rows), row.group) for place, row in enumerate(self._rows))
+        self._clusters = clusters
+        squares = sum(size * size for size in clusters.values())
+        self._largest = squares / max(1, len(self._rows))
+        self._means = self._mean(self._first), self._mean(self._full ^ self._first)
+        spread = [row.reward for row in self._rows if row.reward is not None]
+        mean = sum(spread) / len(spread) if spread else 0.0
+        self._sd = math.sqrt(sum((one - mean) ** 2 for one in spread) / len(spread)) if spread else 0.0
+        first, other = self._means
+        self._gap = None if first is None or other is None or abs(first - other) < 0.1 * self._sd else first - other
+        if not self._sd:
+            self._gap = None
+
+    def made(self) -> Contrast:
+        candidates = self._candidates() if min(self._sizes) else []
+        causes = list(self._causes(self._significant(candidates)))
+        return Contrast(causes, len(candidates), *self._means, *self._sizes)
+
+    # -- candidates ----------------------------------------------------------------------------------------------------
+
+    def _candidates(self) -> list[_Candidate]:
+        by_mask: dict[int, list[tuple[bool, Position, str]]] = {}
+        least = max(SUPPORT, SUPPORT_SHARE * len(self._rows))
+        for position, words, places in self._sets():
+            if least <= len(places) <= len(self._rows) - least:
+                mask = _mask(places, len(self._rows))
+                lacks = bool(mask & 1)  # equal sets, and their complements, have one key
+                by_mask.setdefault(self._full ^ mask if lacks else mask, []).append((lacks, position, words))
+        return [self._candidate(mask, texts) for mask, texts in by_mask.items()]
+
+    def _sets(self) -> Iterator[tuple[Position, str, list[int]]]:
+        having: dict[int, list[int]] = {}
+        measured: dict[int, list[tuple[float, int]]] = {}
+        for place, row in enumerate(self._rows):
+            for trait in row.traits:
+                having.setdefault(trait, []).append(place)
+            for trait, value in zip(row.quantities, row.values, strict=True):
+                measured.setdefault(trait, []).append((value, place))
+        for trait, places in having.items():
+            yield (*self._traits[trait], [*dict.fromkeys(places)])
+        for trait, pairs in measured.items():
+            position, words = self._traits[trait]
+            for cut in _cuts(sorted(value for value, _ in pairs)):
+                yield position, f"{words} at least {cut:.4g}", [place for value, place in pairs if value >= cut]
+                yield position, f"{words} below {cut:.4g}", [place for value, place in pairs if value < cut]
+
+    def _candidate(self, mask: int, texts: list[tuple[bool, Position, str]]) -> _Candidate:
+        one, other = (mask & self._first).bit_count(), (mask >> self._sizes[0]).bit_count()
+        shares = one / self._sizes[0], other / self._sizes[1]
+        effect = self._design_effect(mask, shares)
+        counts = (one / effect, self._sizes[0] / effect, other / effect, self._sizes[1] / effect)
+        if shares[0] < shares[1]:
+            mask, shares = self._full ^ mask, (1 - shares[0], 1 - shares[1])
+            texts = [(not lacks, position, words) for lacks, position, words in texts]
+        return _Candidate(mask, texts, *shares, fisher(*counts))
+
+    def _design_effect(self, mask: int, shares: tuple[float, float]) -> float:
+        expected = sum(size * share * (1 - share) for size, share in zip(self._sizes, shares, strict=True))
+        if expected < 1e-9:
+            return self._largest
+        having = Counter((place < self._sizes[0], self._rows[place].group) for place in _places(mask))
+        found = sum((having[cluster] - shares[not cluster[0]] * size) ** 2 for cluster, size in self._clusters.items())
+        return min(max(1.0, found / expected), max(1.0, self._largest))
+
+    # -- which of them differ, and explain -----------------------------------------------------------------------------
+
+    def _significant(self, candidates: list[_Candidate]) -> list[_Candidate]:
+        kept, highest = [], 0.0
+        for place, one in enumerate(sorted(candidates, key=lambda one: one.chance)):
+            highest = one.chance = min(1.0, max(highest, one.chance * (len(candidates) - place)))
+            apart = one.share - one.share_before
+            if one.chance >= ALPHA or apart < (APART if self._gap is not None else APART_ALONE):
+                continue
+            if one.first[1] is Position.PLACE and apart > 0.95 and not self._chosen:
+                continue  # whatever is started again has another process
+            kept.append(one)
+        return kept
+
+    def _explaining(self, kept: list[_Candidate], among: int) -> list[_Candidate]:
+        """Those of ``kept`` that explain enough with the rows ``among``: the rows that no cause has so far."""
+        for one in kept:
+            one.weight = one.share - one.share_before
+            if self._gap is not None:
+                inside = one.mask & among
+                apart = (inside & self._first).bit_count() / self._sizes[0]
+                apart -= (inside >> self._sizes[0]).bit_count() / self._sizes[1]
+                effect = self._effect(one, among)
+                one.explains = None if effect is None else apart * effect / self._gap
+                least = EXPLAINS_OF_TIME if one.first[1] >= Position.TIME else EXPLAINS
+                enough = max(least, EXPLAINS_CHOSEN) if self._chosen else least
+                one.weight = one.explains if one.explains is not None and one.explains >= enough else 0.0
+        return sorted((one for one in kept if one.weight > 0), key=lambda one: -one.weight)
+
+    def _effect(self, one: _Candidate, among: int) -> float | None:
+        """What the trait does to the reward: within the sets, or between them where neither has both kinds of rows."""
+        sides = [among] if self._chosen else [self._first & among, among & ~self._first]
+        effects = []
+        for side in sides:
+            with_it, without = one.mask & side, side & ~one.mask
+            counts = with_it.bit_count(), without.bit_count()
+            means = self._mean(with_it), self._mean(without)
+            if min(counts) >= CELL and means[0] is not None and means[1] is not None:
+                effect = means[0] - means[1]
+                error = self._error(with_it, means[0]) + self._error(without, means[1])
+                effects.append(effect if abs(effect) > SURE * math.sqrt(error) else 0.0)
+        if effects:
+            return sum(effects) / len(effects)
+        return self._gap if one.share - one.share_before > 0.5 else None
+
+    def _error(self, mask: int, mean: float) -> float:
+        """The squared standard error of a mean."""
+        rewards = [reward for place in _places(mask) if (reward := self._rows[place].reward) is not None]
+        count = len(rewards)
+        return (sum((reward - mean) ** 2 for reward in rewards) / count + 0.02 * self._sd**2) / count if count else 0.0
+
+    def _mean(self, mask: int) -> float | None:
+        rewards = [reward for place in _places(mask) if (reward := self._rows[place].reward) is not None]
+        return sum(rewards) / len(rewards) if rewards else None
+
+    # -- causes and what follows from them -----------------------------------------------------------------------------
+
+    def _causes(self, kept: list[_Candidate]) -> Iterator[Cause]:
+        left, among = kept, self._full
+        for _ in range(HEADS):
+            explaining = self._explaining(left, among)
+            # what ceased says less than what came instead
+            explaining = [one for one in explaining if not _is_late(one.first)] or explaining
+            if not explaining:
+                return
+            strong = [one for one in explaining if one.weight >= AS_MUCH * explaining[0].weight]
+            head = min(strong, key=lambda one: (one.first[1] >= Position.TIME, *_rank(one.first), -one.weight))
+            below = [one for one in left if one is not head and one.weight > 0 and _nested(head, one)]
+            left = [one for one in left if one is not head and one not in below]
+            among &= ~head.mask
+            yield self._cause(head, below)
+
+    def _cause(self, head: _Candidate, below: list[_Candidate]) -> Cause:
+        lacks, position, words = head.first
+        mask = self._full ^ head.mask if lacks else head.mask
+        share, before = (1 - head.share, 1 - head.share_before) if lacks else (head.share, head.share_before)
+        below.sort(key=lambda one: (*_rank(one.first), -one.weight))
+        inside = self._first if share >= before else self._full ^ self._first
+        shown = [self._rows[place].trace_id for place in _places(mask & inside, 3)]
+        lacking = [self._rows[place].trace_id for place in _places(self._full & ~mask & self._first, 3)]
+        rest = [self._rows[place].trace_id for place in _places(self._full & ~mask, 3)]
+        return Cause(
+            words, position.name.lower(), share, before, self._mean(mask), self._mean(self._full ^ mask), head.explains,
+            head.chance, mask.bit_count(), "" if _CUT.search(words) else f"trait = {quoted(words)}",
+            _said(sorted(head.texts, key=_rank), words),
+            _said([one.first for one in below], words), shown, lacking or rest,
+        )  # fmt: skip
+
+
+def _is_late(text: tuple[bool, Position, str]) -> bool:
+    """The words are about a trait that ceased, late in a rollout."""
+    return text[0] and text[1] > Position.SAMPLING
+
+
+def _rank(text: tuple[bool, Position, str]) -> tuple[bool, bool, Position, bool, str]:
+    """The best words for equal sets first: a text before a quantity, what came before what ceased, the earliest."""
+    lacks, position, words = text
+    return _CUT.search(words) is not None, _is_late(text), position, lacks, words
+
+
+def _said(texts: Sequence[tuple[bool, Position, str]], but: str) -> list[str]:
+    """The words that hold, one cut of each quantity; without any, those that do not hold."""
+    by_quantity: dict[str, str] = {}
+    for lacks, _, words in texts:
+        if not lacks:
+            by_quantity.setdefault(_CUT.sub("", words), words)
+    by_quantity.pop(_CUT.sub("", but), None)
+    return list(by_quantity.values())[:BELOW]
+
+
+_CUT = re.compile(r" (?:at least|below) \S+\Z")
+
+
+def quoted(words: str) -> str:
+    """``words`` as a text of a condition."""
+    return "'{}'".format(words.replace("'", "''"))
+
+
+def _nested(head: _Candidate, one: _Candidate) -> bool:
+    common = (head.mask & one.mask).bit_count()
+    return common >= NESTED * min(head.mask.bit_count(), one.mask.bit_count())
+
+
+def _cuts(values: Sequence[float]) -> list[float]:
+    """Values at which a quantity is cut: all, where it has few, else its quartiles."""
+    distinct = sorted(set(values))
+    if len(distinct) <= 4:
+        return distinct[1:]
+    return sorted({values[len(values) * part // 4] for part in (1, 2, 3)} - {distinct[0]})
+
+
+def _mask(places: Sequence[int], size: int) -> int:
+    bits = bytearray((size + 7) // 8)
+    for place in places:
+        bits[place >> 3] |= 1 << (place & 7)
+    return int.from_bytes(bits, "little")
+
+
+def _places(mask: int, most: int | None = None) -> Iterator[int]:
+    """The places of the bits that are set."""
+    for at, byte in enumerate(mask.to_bytes((mask.bit_length() + 7) // 8, "little")):
+        if byte:
+            for bit in _BITS[byte]:
+                yield 8 * at + bit
+                if most is not None:
+                    most -= 1
+                    if most <= 0:
+                        return
+
+
+_BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
+
+
+def fisher(one: float, of_one: float, other: float, of_other: float) -> float:
+    """The probability of shares that differ so much by chance, two-sided: ``one`` of ``of_one`` against ``other`` of
+    ``of_other`` (Fisher's exact test; counts are rounded towards no difference)."""
+    n1, n2 = max(1, round(of_one)), max(1, round(of_other))
+    if one * of_other < other * of_one:
+        n1, n2, one, other = n2, n1, other, one
+    having = min(n1, math.floor(one + 1e-9)), min(n2, math.ceil(other - 1e-9))
+    total = sum(having)
+    term = math.exp(_ways(n1, having[0]) + _ways(n2, having[1]) - _ways(n1 + n2, total))
+    tail, count = 0.0, having[0]
+    while count <= min(n1, total) and total - count <= n2:
+        tail += term
+        if term < 1e-12 * tail:
+            break
+        term *= (n1 - count) * (total - count) / ((count + 1) * (n2 - total + count + 1))
+        count += 1
+    return min(1.0, 2 * tail)
+
+
+def _ways(of: int, count: int) -> float:
+    return math.lgamma(of + 1) - math.lgamma(count + 1) - math.lgamma(of - count + 1)

@@ -1,0 +1,97 @@
+"""What the check of each finding reads, and which of it a run has: a check without its data says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from autotrace.insight.finding import Code
+from autotrace.insight.records import Record, Step
+
+
+def _any(has: Callable[[Record], object]) -> Callable[[Step], bool]:
+    return lambda step: any(map(has, step.records))
+
+
+NEEDS: dict[str, tuple[Callable[[Step], bool], str]] = {
+    "LLM calls": (_any(lambda one: one.profile.turns), """
+        AT-TRUNCATED AT-TRUNCATED-TOOL AT-TURN-LIMIT AT-ABORTED AT-EMPTY-ANSWER AT-REWARD-NO-TURN
+        AT-SAMPLING-BIASED"""),
+    "messages": (_any(lambda one: one.profile.prompt), """
+        AT-MESSAGES-DROPPED AT-CALL-NOT-EXECUTED AT-GROUP-MIXED"""),
+    "token ids": (_any(lambda one: any(turn.last is not None for turn in one.profile.turns)), """
+        AT-RETOKENIZED AT-NO-EOS AT-PROMPT-CUT AT-MASK-TOOL-TOKENS AT-MASK-EMPTY AT-MASK-INVALID AT-RESPONSE-CHANGED
+        AT-REPETITION AT-PROMPT-TRAINED AT-DUPLICATE-ROLLOUTS AT-TOKENS-DROPPED AT-TOKENS-TWICE"""),
+    "the response and its mask": (_any(lambda one: one.profile.returned is not None), """
+        AT-MASK-TOOL-TOKENS AT-MASK-EMPTY AT-MASK-INVALID AT-RESPONSE-CHANGED AT-PROMPT-TRAINED AT-SESSION-DIED"""),
+    "the end tokens": (lambda step: bool(step.settings.end_tokens), "AT-NO-EOS"),
+    "limits of tokens": (lambda step: bool(step.settings.response_length or step.settings.max_model_len), """
+        AT-TRUNCATED-CONTEXT AT-TRUNCATED-RESPONSE AT-TRUNCATED-TOOL AT-PROMPT-CUT"""),
+    "a limit of turns": (
+        lambda step: bool(step.settings.max_assistant_turns or step.settings.max_user_turns), "AT-TURN-LIMIT"),
+    "tool calls": (_any(lambda one: one.profile.tools), """
+        AT-TOOL-RAISES AT-TOOL-TIMEOUT AT-TOOL-ERROR-TEXT AT-TOOL-UNKNOWN AT-TOOL-ARGUMENTS AT-CALL-REPEATED
+        AT-TOOL-SLOW AT-TOOL-ONE-ANSWER AT-ENDS-ON-TOOL AT-TRUNCATED-TOOL"""),
+    "rewards": (_any(lambda one: one.score is not None), """
+        AT-REWARD-NAN AT-REWARD-CONSTANT AT-REWARD-MISSING AT-REWARD-DROPPED AT-REWARD-JUMPED AT-REWARD-NO-TURN
+        AT-NO-SIGNAL AT-NO-SIGNAL-TRUNCATED AT-NO-SIGNAL-ERRORS AT-ADVANTAGE-WRONG AT-ADVANTAGE-NOISE AT-FORMAT-GAMED
+        AT-BRANCH-REWARD AT-SESSION-DIED"""),
+    "calls of the reward function": (_any(lambda one: "reward_s" in one.times), """
+        AT-REWARD-RAISES AT-REWARD-TIMEOUT AT-REWARD-MISMATCHED"""),
+    "parts of the reward": (_any(lambda one: one.members("reward_extra_info")), "AT-FORMAT-GAMED"),
+    "groups (uid)": (_any(lambda one: one.uid is not None), """
+        AT-GROUP-INCOMPLETE AT-GROUP-OF-ONE AT-GROUP-MIXED"""),
+    "training steps": (lambda step: step.number is not None and step.number >= 0, """
+        AT-REWARD-DROPPED AT-REWARD-JUMPED AT-STRAGGLER AT-STEP-IDLE AT-WEIGHTS-STALE AT-WEIGHTS-STUCK"""),
+    "advantages": (_any(lambda one: one.advantage is not None), """
+        AT-ADVANTAGE-NAN AT-ADVANTAGE-WRONG AT-ADVANTAGE-NOISE AT-BRANCH-REWARD"""),
+    "the batches that were trained on": (_any(lambda one: one.trained_in_step is not None), """
+        AT-NOT-TRAINED AT-TRAINED-TWICE AT-TOKENS-DROPPED AT-TOKENS-TWICE"""),
+    "trainer log-probabilities": (_any(lambda one: one.members("token_facts")), """
+        AT-MISMATCH AT-MISMATCH-TRAJECTORY AT-MISMATCH-GROWS AT-LOGPROB-INVALID AT-METRICS-PADDED"""),
+    "trainer metrics": (lambda step: bool(step.metrics), "AT-CLIP-RATIO AT-METRICS-PADDED"),
+    "sampling parameters": (_any(lambda one: any(trait.name == "sampling" for trait in one.profile.traits)), """
+        AT-SAMPLING-DIFFERS AT-SAMPLING-BIASED"""),
+    "weight versions": (_any(lambda one: one.versions), "AT-WEIGHTS-MIXED AT-WEIGHTS-STALE AT-WEIGHTS-STUCK"),
+    "the engine's cache and queue": (_any(lambda one: any(turn.cached is not None for turn in one.profile.turns)), """
+        AT-CACHE-LOST AT-PREEMPTED"""),
+}  # fmt: skip
+"""What a check may read: whether a step has it, and the codes whose checks need it."""
+_OF: dict[str, list[str]] = {}
+for _need, (_, _codes) in NEEDS.items():
+    for _code in _codes.split():
+        _OF.setdefault(_code, []).append(_need)
+
+
+def needs(code: str) -> list[str]:
+    """What the check of a finding reads; empty: any trajectory."""
+    return _OF.get(code, [])
+
+
+def present(step: Step) -> set[str]:
+    """What a step has."""
+    return {need for need, (has, _) in NEEDS.items() if has(step)}
+
+
+def checked(codes: Mapping[str, Code], there: Collection[str]) -> tuple[int, dict[str, int]]:
+    """How many checks could run, and what was missing for the others -> how many needed it, the most first."""
+    missing: dict[str, int] = {}
+    ran = 0
+    for code in codes:
+        lacking = [need for need in needs(code) if need not in there]
+        ran += not lacking
+        if lacking:
+            missing[lacking[0]] = missing.get(lacking[0], 0) + 1
+    return ran, dict(sorted(missing.items(), key=lambda each: -each[1]))
+
+
+def sentence(codes: Mapping[str, Code], there: Collection[str]) -> str:
+    """``41 checks; 26 checks could not run: no token ids (12), no advantages (4)``."""
+    ran, missing = checked(codes, there)
+    said = f"{ran} check{'' if ran == 1 else 's'}"
+    if missing:
+        count = sum(missing.values())
+        said += f"; {count} check{'' if count == 1 else 's'} could not run: "
+        said += ", ".join(
+            f"no {need.removeprefix('the ').removeprefix('a ')} ({number})" for need, number in missing.items()
+        )
+    return said

@@ -1,0 +1,133 @@
+"""Rollouts as rows of traits: as little of each as it takes to compare many of them.
+
+A row has the numbers of the texts of its traits, so that a hundred thousand rows take tens of megabytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from autotrace.insight.families.engine import behind
+from autotrace.insight.families.time import PARTS
+from autotrace.insight.records import Record, Step
+from autotrace.insight.registry import codes
+from autotrace.insight.traits import DECLARED, Position
+from autotrace.trajectory.jsonable import finite
+
+OF_FAMILY = {
+    "tokens": Position.HISTORY, "responses": Position.REWARD, "chains": Position.END, "rewards": Position.REWARD,
+    "ending": Position.END, "engine": Position.SAMPLING, "tools": Position.TOOL, "text": Position.ANSWER,
+}  # fmt: skip
+"""Family of a finding -> where in a rollout it comes about."""
+AFTER = {"signal": 1, "trainer": 2, "mismatch": 2, "time": 3}
+"""Families of what comes after the rollout: an equal reward follows from whatever made it."""
+Sight = tuple[Position, str, float | None]
+"""A trait of a row: its position, its words, and its number where it is a quantity."""
+
+
+def position(code: str) -> int:
+    """Where a finding comes about, the earliest first."""
+    known = codes().get(code)
+    family = known.family if known is not None else ""
+    if code in ("AT-REWARD-DROPPED", "AT-REWARD-JUMPED"):
+        return len(Position)
+    return OF_FAMILY[family] if family in OF_FAMILY else len(Position) + AFTER.get(family, len(AFTER))
+
+
+def of_record(record: Record, step: Step) -> Iterator[Sight]:
+    """All traits of a rollout: those of its profile, its findings, and those that its line tells."""
+    for trait in record.profile.traits:
+        if trait.name in DECLARED:
+            yield DECLARED[trait.name][0], trait.text, trait.value
+    known = codes()
+    for mark in record.profile.marks:
+        code = known.get(mark.code)
+        if code is not None and code.family in OF_FAMILY:
+            yield OF_FAMILY[code.family], f"{code.title}{f' ({mark.kind})' if mark.kind else ''}", None
+    if record.data_source:
+        yield Position.DATA, f"the data source is {record.data_source}", None
+    yield Position.END, f"the rollout ends with {record.status}", None
+    turns = record.profile.turns
+    quantities = [
+        (Position.SAMPLING, "steps that the weights are behind", behind(record, step)),
+        (Position.PROMPT, "tokens of the first prompt", turns[0].prompt if turns else None),
+        (Position.ANSWER, "tokens of the last answer", turns[-1].response if turns else None),
+        (Position.END, "turns", len(turns)),
+        (Position.TIME, "seconds of the rollout", record.seconds and round(record.seconds, 1)),
+        *(
+            (Position.TIME, f"seconds in {PARTS[name]}", round(value, 1))
+            for name, value in record.times.items()
+            if name in PARTS
+        ),
+    ]
+    yield from ((position, words, float(value)) for position, words, value in quantities if value is not None)
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """One rollout."""
+
+    trace_id: str
+    step: int | None
+    group: int
+    """Rollouts with the same number share a prompt."""
+    reward: float | None
+    traits: array[int]
+    """Numbers of ``Rollouts.traits``."""
+    quantities: array[int]
+    values: array[float]
+    """The values of ``quantities``."""
+
+
+class Rollouts:
+    """Makes rows, and keeps the words of their traits."""
+
+    def __init__(self) -> None:
+        self.traits: list[tuple[Position, str]] = []
+        """Number of a trait -> its position and words."""
+        self._numbers: dict[tuple[Position, str], int] = {}
+        self._groups: dict[str, int] = {}
+
+    def rows_of(self, step: Step, records: Sequence[Record], most: int, run: str = "") -> list[Row]:
+        """``records`` as rows: whole groups, ``most`` rollouts or a few more. ``run``: tells groups of equal names in
+        two runs apart."""
+        chosen = sorted({record.group for record in records}, key=lambda group: zlib.crc32(group.encode()))
+        sizes: dict[str, int] = {}
+        for record in records:
+            sizes[record.group] = sizes.get(record.group, 0) + 1
+        taken, count = set[str](), 0
+        for group in chosen:
+            if count >= most:
+                break
+            taken.add(group)
+            count += sizes[group]
+        return [self._row(record, step, run) for record in records if record.group in taken]
+
+    def group(self, name: str) -> int:
+        """The number of a group."""
+        return self._groups.setdefault(name, len(self._groups))
+
+    def _row(self, record: Record, step: Step, run: str) -> Row:
+        traits, quantities, values = array("I"), array("I"), array("d")
+        for position, words, value in of_record(record, step):
+            number = self._numbers.get((position, words))
+            if number is None:
+                number = self._numbers[position, words] = len(self.traits)
+                self.traits.append((position, words))
+            if value is None:
+                traits.append(number)
+            else:
+                quantities.append(number)
+                values.append(value)
+        return Row(
+            record.trace_id,
+            record.step,
+            self.group(run + record.group),
+            finite(record.score),
+            traits,
+            quantities,
+            values,
+        )

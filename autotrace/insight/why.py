@@ -1,0 +1,170 @@
+"""Answers to "why": sets of rollouts that are worth comparing, what tells them apart, and the answer in words.
+
+    watch = Why(most=512)
+    for step in steps:
+        watch.add(step)
+    for answer in watch.answers():
+        print(*words(answer), sep="\n")
+
+The sets: after and before a change of the mean reward; the rollouts that score below, and above, the mean of their
+group; groups without signal and others. A command adds sets of a person's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from autotrace.insight.changes import Change, changes
+from autotrace.insight.contrast import Contrast, compare
+from autotrace.insight.finding import Answer, Cause
+from autotrace.insight.records import Step
+from autotrace.insight.rollouts import Rollouts, Row
+
+WINDOW = 16
+"""Steps on each side of a change that are compared."""
+UNKNOWN = "the recorded data does not explain this"
+
+
+class Why:
+    """Takes the steps of a run in order, and keeps of each ``most`` rollouts as rows."""
+
+    def __init__(self, most: int, steps: int | None = None, window: int = WINDOW) -> None:
+        """``steps``: only the last ones are kept; ``window``: so many on each side of a change are compared."""
+        self._most, self._steps, self._window = most, steps, window
+        self.rollouts = Rollouts()
+        self.by_step: dict[int, list[Row]] = {}
+        self._known: dict[tuple[int, int], Answer] = {}
+
+    def add(self, step: Step) -> None:
+        """Keep the training rollouts of a step; the same step again replaces what was kept of it."""
+        if step.number is None or step.number < 0:
+            return
+        self.by_step[step.number] = self.rollouts.rows_of(step, step.training, self._most)
+        while self._steps is not None and len(self.by_step) > self._steps:
+            del self.by_step[min(self.by_step)]
+
+    def change_at(self, step: int | None) -> Change | None:
+        """The change after which ``step`` is, with all that is known up to it; None: the reward did not change."""
+        if step not in self.by_step:
+            return None
+        known = {number: rows for number, rows in self.by_step.items() if number <= step}
+        return next((one for one in changes(known) if one.step <= step <= one.last), None)
+
+    def answers(self) -> Iterator[Answer]:
+        """What changed the mean reward, the largest change first; without a change, what low and high rewards of the
+        same groups are about."""
+        found = sorted(changes(self.by_step), key=lambda one: -abs(one.mean - one.mean_before))
+        yield from map(self.of_change, found)
+        if not found:
+            yield from self._within_groups()
+
+    def of_change(self, change: Change) -> Answer:
+        """Why the mean reward changed."""
+        last = min(change.last, change.step + self._window - 1)
+        if (known := self._known.get((change.step, last))) is not None:
+            return known
+        after = self._between(change.step, last)
+        before = self._between(max(change.since, change.step - self._window), change.step - 1)
+        title = f"mean reward {'fell' if change.is_drop else 'rose'} from {change.mean_before:.4g} to {change.mean:.4g}"
+        answer = self.of_sets(f"{title} at step {change.step}", "before", after, before)
+        answer.step = change.step
+        answer.mean, answer.mean_before = change.mean, change.mean_before
+        self._known[change.step, last] = answer
+        return answer
+
+    def of_sets(
+        self, title: str, other: str, rows: Sequence[Row], before: Sequence[Row], by_reward: bool = False
+    ) -> Answer:
+        """Why two sets differ."""
+        return answered(title, other, compare(rows, before, self.rollouts.traits, by_reward))
+
+    def of_groups(self, title: str, groups: Collection[str], step: int) -> Answer | None:
+        """Why these groups of a step differ from the others of the run; None: nothing tells them apart."""
+        numbers = {self.rollouts.group(group) for group in groups}
+        rows = [row for row in self.by_step.get(step, ()) if row.group in numbers]
+        rest = [
+            row
+            for number in sorted(self.by_step)[-self._window :]
+            for row in self.by_step[number]
+            if row.group not in numbers
+        ]
+        answer = self.of_sets(title, "in other groups", rows, rest)
+        return answer if answer.causes else None
+
+    def _between(self, first: int, last: int) -> list[Row]:
+        return [row for number, rows in self.by_step.items() if first <= number <= last for row in rows]
+
+    def _within_groups(self) -> Iterator[Answer]:
+        rows = [row for number in sorted(self.by_step)[-self._window :] for row in self.by_step[number]]
+        low, high = split_by_group(rows)
+        if low and high:
+            yield self.of_sets("rollouts below the mean reward of their group", "above it", low, high, True)
+
+
+def split_by_group(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """Rollouts that score below, and above, the mean of their group."""
+    by_group: dict[int, list[Row]] = {}
+    for row in rows:
+        if row.reward is not None:
+            by_group.setdefault(row.group, []).append(row)
+    if by_group and max(map(len, by_group.values())) == 1:  # no groups: the run is one
+        by_group = {0: [row for (row,) in by_group.values()]}
+    low, high = [], []
+    for own in by_group.values():
+        mean = sum(row.reward or 0.0 for row in own) / len(own)
+        low += [row for row in own if (row.reward or 0.0) < mean - 1e-9]
+        high += [row for row in own if (row.reward or 0.0) > mean + 1e-9]
+    return low, high
+
+
+def answered(title: str, other: str, found: Contrast) -> Answer:
+    """A contrast as an answer."""
+    return Answer(
+        title, other, found.causes, found.tested, found.rollouts, found.rollouts_before, found.mean, found.mean_before
+    )
+
+
+def words(answer: Answer, of: Callable[[Cause], Iterable[str]] | None = None) -> Iterator[str]:
+    """An answer for people: its title, then each cause with what follows from it. ``of``: more lines of a cause."""
+    yield answer.title
+    if not answer.causes:
+        yield f"  {unexplained(answer)}"
+    for cause in answer.causes:
+        yield f"  {headline(cause, answer.other)}"
+        yield from (f"    {line}" for line in details(cause))
+        yield from (f"    {line}" for line in (of(cause) if of is not None else ()))
+    if answer.note:
+        yield f"  {answer.note}"
+
+
+def unexplained(answer: Answer) -> str:
+    """What is said where nothing tells the sets apart."""
+    if not answer.tested:
+        return f"{UNKNOWN}: no trait of these rollouts is recorded, or they are too few to compare"
+    sets = f"{answer.rollouts:,} rollouts from {answer.rollouts_before:,}"
+    return f"{UNKNOWN}: none of {answer.tested} recorded traits tells these {sets} others apart"
+
+
+def headline(cause: Cause, other: str) -> str:
+    """``83% of the rollouts (0% before): search answers "..."``."""
+    return f"{share(cause.share)} of the rollouts ({share(cause.share_before)} {other}): {cause.words}"
+
+
+def details(cause: Cause) -> Iterator[str]:
+    """How much it explains, and the traits that come with it."""
+    parts = []
+    if cause.mean_with is not None and cause.mean_without is not None:
+        parts.append(f"reward of these rollouts {cause.mean_with:.2f}, of others {cause.mean_without:.2f}")
+    if cause.explains is not None:
+        parts.append(f"explains {min(1.0, cause.explains):.0%} of the difference")
+    if parts:
+        yield "; ".join(parts)
+    if cause.also:
+        yield f"the same rollouts: {'; '.join(cause.also)}"
+    if cause.follows:
+        yield f"follows: {'; '.join(cause.follows)}"
+
+
+def share(value: float) -> str:
+    """``83%``, ``0.4%``."""
+    return f"{value:.0%}" if value in (0.0, 1.0) or 0.01 <= value <= 0.99 else f"{100 * value:.3g}%"

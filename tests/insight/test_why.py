@@ -1,0 +1,160 @@
+"""What changed when the reward changed: planted changes are named first, and chance is never a cause."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from autotrace.insight.changes import changes, two_sided
+from autotrace.insight.contrast import compare, fisher
+from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.finding import Finding
+from autotrace.insight.records import Step
+from autotrace.insight.rollouts import Rollouts
+from autotrace.insight.why import UNKNOWN, Why, words
+from tests.findings.field import CHANGED, DROPS, UNEXPLAINED, Change, played
+from tests.insight.made import record, step
+
+
+def explained(steps: list[Step]) -> Why:
+    watch = Why(4096)
+    for one in steps:
+        watch.add(one)
+    return watch
+
+
+def found(steps: list[Step]) -> list[Finding]:
+    diagnosis = Diagnosis()
+    for one in steps:
+        diagnosis.add(one)
+    return diagnosis.findings()
+
+
+@pytest.mark.parametrize("change", DROPS, ids=lambda change: change.name)
+def test_the_planted_change_is_the_first_cause(change: Change) -> None:
+    steps = played(change)
+    first = next(explained(steps).answers())
+    assert first.step == CHANGED and first.causes, list(words(first))
+    assert change.clue in first.causes[0].words, list(words(first))
+    dropped = [one for one in found(steps) if one.code == "AT-REWARD-DROPPED"]
+    assert [one.since_step for one in dropped] == [CHANGED]
+    assert dropped[0].answer is not None and change.clue in dropped[0].answer.causes[0].words
+
+
+@pytest.mark.parametrize("change", UNEXPLAINED, ids=lambda change: change.name)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_drop_without_a_recorded_cause_is_not_explained(change: Change, seed: int) -> None:
+    answers = list(explained(played(change, seed)).answers())
+    assert [(answer.step, answer.causes) for answer in answers] == [(CHANGED, [])]
+    assert UNKNOWN in "\n".join(words(answers[0]))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_clean_run_has_no_finding_and_no_cause(seed: int) -> None:
+    steps = played(None, seed)
+    assert found(steps) == []
+    assert [answer.causes for answer in explained(steps).answers()] in ([], [[]])
+
+
+def test_a_reward_that_rises_slowly_is_learning_and_one_that_rises_at_once_is_not() -> None:
+    table, luck = Rollouts(), random.Random(1)
+
+    def run(chances: list[float]) -> list[str]:
+        by_step = {}
+        for number, chance in enumerate(chances):
+            records = [
+                record(n, f"{number}/{n // 4}", step=number, reward=float(luck.random() < chance)) for n in range(64)
+            ]
+            by_step[number] = table.rows_of(step(records, number), records, 100)
+        return [f"{'fell' if one.is_drop else 'rose'} at {one.step}" for one in changes(by_step)]
+
+    assert run([0.1 + 0.04 * n for n in range(20)]) == []
+    assert run([0.2] * 6 + [0.8] * 6) == ["rose at 6"]
+    assert run([0.8] * 6 + [0.2] * 6) == ["fell at 6"]
+    assert run([0.8] * 4 + [0.2] * 4 + [0.8] * 4) == ["fell at 4"]  # that it came back is no news
+    assert run([0.5] * 20) == [] and run([0.9, 0.1]) == ["fell at 1"]
+
+
+def test_few_prompts_say_nothing() -> None:
+    table = Rollouts()
+    by_step = {}
+    for number, reward in enumerate((1.0, 0.0)):
+        records = [record(n, f"{number}/{n % 3}", step=number, reward=reward) for n in range(24)]
+        by_step[number] = table.rows_of(step(records, number), records, 100)
+    assert changes(by_step) == []
+
+
+def test_a_trait_that_came_at_the_same_time_and_changes_nothing_is_no_cause() -> None:
+    def also(play: object) -> None:
+        bad = play.luck.random() < 0.85  # type: ignore[attr-defined]
+        vars(play).update(
+            sampling={"temperature": 1.0, "model": "policy", "seed": 3} if play.luck.random() < 0.5 else {}
+        )  # type: ignore[attr-defined]
+        if bad:
+            vars(play).update(answer="The archive is closed.")
+
+    (answer,) = explained(played(Change("", also, ""))).answers()
+    assert "The archive is closed" in answer.causes[0].words
+    assert not any("seed" in cause.words for cause in answer.causes)
+
+
+def test_two_causes_are_told_apart_and_what_follows_is_below() -> None:
+    def both(play: object) -> None:
+        luck = play.luck.random()  # type: ignore[attr-defined]
+        if luck < 0.4:
+            vars(play).update(answer="The archive is closed.")
+        elif luck < 0.8:
+            vars(play).update(asks=False)
+
+    (answer,) = explained(played(Change("", both, ""))).answers()
+    named = " / ".join(cause.words for cause in answer.causes[:2])
+    assert "The archive is closed" in named and "makes no LLM call" in named
+    without = next(cause for cause in answer.causes if "no LLM call" in cause.words)
+    assert "the tools called are none" in without.also
+
+
+def test_the_consequences_of_a_cause_are_below_it() -> None:
+    outage = next(change for change in DROPS if change.name == "outage")
+    codes = [(one.code, one.under) for one in found(played(outage))]
+    assert codes[0] == ("AT-TOOL-ONE-ANSWER", "") and ("AT-REWARD-DROPPED", "AT-TOOL-ONE-ANSWER") in codes
+
+
+def test_equal_traits_are_one_candidate_and_the_number_of_candidates_is_accounted_for() -> None:
+    table, luck = Rollouts(), random.Random(5)
+    records = [record(n, f"1/{n}", reward=float(luck.random() < 0.5)) for n in range(200)]
+    rows = table.rows_of(step(records), records, 1000)
+    for trait in range(400):
+        table.traits.append((table.traits[0][0], f"coin {trait}"))
+        for row in rows:
+            if luck.random() < 0.5:
+                row.traits.append(len(table.traits) - 1)
+    assert compare(rows[:100], rows[100:], table.traits).causes == []
+    for row in rows[:100]:
+        row.traits.append(0)
+    assert compare(rows[:100], rows[100:], table.traits).tested <= 402
+
+
+def test_rollouts_of_one_prompt_are_alike_and_do_not_count_as_many() -> None:
+    table = Rollouts()
+
+    def answer(groups: int) -> int:
+        records = [record(n, f"{groups}/{n // 32}", reward=float(n % 3 == 0)) for n in range(32 * groups)]
+        rows = table.rows_of(step(records), records, 10_000)
+        table.traits.append((table.traits[0][0], f"of {groups}"))
+        for row in rows[: len(rows) // 2]:
+            row.traits.append(len(table.traits) - 1)
+        found = compare(rows[: len(rows) // 2], rows[len(rows) // 2 :], table.traits)
+        return len([cause for cause in found.causes if cause.words == f"of {groups}"])
+
+    assert answer(4) == 0 and answer(40) == 1
+
+
+def test_fishers_test_and_students_t() -> None:
+    assert fisher(3, 4, 1, 4) == pytest.approx(0.4857, abs=1e-3)
+    assert fisher(10, 10, 0, 10) == pytest.approx(2 / math.comb(20, 10), rel=1e-6)
+    assert fisher(5, 10, 5, 10) == 1.0
+    assert two_sided(2.571, 5) == pytest.approx(0.05, abs=1e-4) and two_sided(2.228, 10) == pytest.approx(
+        0.05, abs=1e-4
+    )
