@@ -17,6 +17,7 @@ from autotrace.cli.terminal import line, safe
 from autotrace.insight.profile import Profile, codes, decode
 from autotrace.run.losses import losses
 from autotrace.ship import pace
+from autotrace.tables import hung
 from autotrace.tables.columns import id_of
 from autotrace.tables.conditions import Condition, equals
 from autotrace.tables.reader import LINE, SORTS, Reader
@@ -88,12 +89,14 @@ def ls(
 
 
 def warnings(reader: Reader) -> Iterator[Text]:
-    """What was not recorded of each run, and whether its delivery keeps up."""
+    """What was not recorded of each run, whether its delivery keeps up, and in which call a rollout hangs."""
     for source in reader.sources:
         status = source.status()
         of = f"{status.run_id}: " if len(reader.sources) > 1 else ""
         yield from (line(f"! {of}{loss}", "bold red") for loss in losses(status.drops))
         yield from (line(f"! {of}{behind}", "yellow") for behind in pace.warnings(status))
+    if len(reader.sources) == 1:
+        yield from (line(f"! {sentence}", "yellow") for sentence in hung.sentences(hung.hanging(reader)))
 
 
 def descending(sort: str, reverse: bool) -> bool:

@@ -367,7 +367,7 @@ def test_the_worst_finding_is_named_before_the_last_line_with_what_opens_it() ->
 def test_that_nothing_was_found_is_said_too() -> None:
     status = {"trajectories": 960, "found": {"findings": 0, "examined": 960}}
     first, last = summary("R", Outcome("done", status)).splitlines()
-    assert first == "autotrace: 960 trajectories, nothing found" and "960 trajectories -> " in last
+    assert first == "autotrace: 960 trajectories, no problems found" and "960 trajectories -> " in last
     assert len(summary("R", Outcome("done", {"traces": 3, "found": {"examined": 0}})).splitlines()) == 1
 
 

@@ -63,7 +63,7 @@ def test_nothing_found_and_nothing_there(tmp_path: Path, visit: Open) -> None:
     process = Process(folder)
     trajectory(process)
     process.exit()
-    expect(visit(folder, at="overview").page.locator("#page .big")).to_have_text("1 trajectory: nothing found")
+    expect(visit(folder, at="overview").page.locator("#page .big")).to_have_text("1 trajectory: no problems found")
     (tmp_path / "more").mkdir()
     empty = new_run(tmp_path / "more", "empty")
     expect(visit(empty, at="overview").page.locator("#page .big")).to_contain_text("has no trajectory yet")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from autotrace.cli.ls import warnings
 from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper
@@ -30,7 +32,7 @@ from tests.waiting import until
     ],
 )
 def test_what_hangs_is_named_with_the_call_that_it_is_in(
-    tmp_path: Path, living: bool, ended: int, seconds: float, hangs: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, living: bool, ended: int, seconds: float, hangs: bool
 ) -> None:
     run = new_run(tmp_path, main_pid=os.getpid() if living else 0)
     process = Process(run)
@@ -50,9 +52,12 @@ def test_what_hangs_is_named_with_the_call_that_it_is_in(
         with contextlib.closing(of_run(run)) as reader:
             found = {finding.code: finding for finding in diagnose(findings.steps(reader, now_ns=now))}
             advice = sentences(hanging(reader, now))
+            with monkeypatch.context() as patched:
+                patched.setattr(time, "time_ns", lambda: now)
+                listed = [text.plain for text in warnings(reader)]
         shipper.close()
     process.die()
-    assert ("AT-HUNG" in found) is bool(advice) is hangs
+    assert ("AT-HUNG" in found) is bool(advice) is hangs and listed == [f"! {sentence}" for sentence in advice]
     if hangs:
         (place,) = found["AT-HUNG"].places
         assert (place.trace_id, place.turn) == (trace.hex(), 1)
