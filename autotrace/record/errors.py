@@ -7,7 +7,7 @@ import builtins
 import sys
 from collections.abc import Iterator
 from itertools import islice
-from types import FunctionType, WrapperDescriptorType
+from types import FunctionType, MemberDescriptorType, WrapperDescriptorType
 from typing import Any
 
 from autotrace.record import faults
@@ -22,7 +22,12 @@ _group: Any = vars(builtins).get("BaseExceptionGroup")
 """Absent from Python 3.10, where the package ``exceptiongroup`` has one."""
 _arguments = BaseException.__dict__["args"].__get__
 _traceback = BaseException.__dict__["__traceback__"].__get__
+_exit_code = SystemExit.__dict__["code"].__get__
 """Of an exception, whatever properties its class has."""
+_EXITS = frozenset({"click.exceptions.Exit", "typer.exceptions.Exit"})
+"""Exceptions with which a command ends itself, before click makes them a ``SystemExit``."""
+_CANCELLATIONS = frozenset({"trio.Cancelled", "concurrent.futures._base.CancelledError", "greenlet.GreenletExit"})
+"""Exceptions that cancel, besides asyncio's."""
 
 
 outcomes: dict[str, str] = {}
@@ -50,16 +55,41 @@ def without_frame(error: BaseException) -> tuple[type, BaseException, Any]:
 
 
 def outcome_of(error: BaseException) -> str | None:
-    """What is said of a call that ``error`` ended though it did not fail; None where it failed, or was cancelled."""
+    """Return the outcome of a call that ``error`` ended though the call did not fail; None where it failed, or was
+    cancelled."""
+    kind = type(error)  # ``isinstance`` may ask the error
+    if issubclass(kind, SystemExit):
+        code = _exit_code(error)
+        return "exited" if code is None or _is_zero(code) else None
+    if qualified_name(kind) in _EXITS:
+        return "exited" if _is_zero(_stored(error, "exit_code")) else None
     named = (outcomes.get(qualified_name(kind)) for kind in mro_of(type(error))) if outcomes else ()
     return next(filter(None, named), None)
 
 
+def _stored(error: BaseException, name: str) -> Any:
+    """Return what the slot or the dictionary of ``error`` holds under ``name``."""
+    slot = attribute_of(type(error), name)
+    return slot.__get__(error) if type(slot) is MemberDescriptorType else member(error, name)
+
+
+def _is_zero(code: Any) -> bool:
+    return issubclass(type(code), int) and int.__eq__(code, 0)
+
+
 def status_of(error: BaseException) -> str:
-    """How a call ended that ``error`` ended."""
-    kind = type(error)  # ``isinstance`` may ask the error
+    """Return the status of a call that ``error`` ended; for a group, the status that its exceptions have in common."""
+    kind = type(error)
+    if issubclass(kind, KeyboardInterrupt):
+        return "INTERRUPTED"
     if issubclass(kind, (asyncio.CancelledError, GeneratorExit)):
         return "CANCELLED"
+    names = [qualified_name(each) for each in mro_of(kind)]
+    if not _CANCELLATIONS.isdisjoint(names):
+        return "CANCELLED"
+    if (group := _members(error)) is not None:
+        statuses = {status_of(each) for each in group[1]}
+        return statuses.pop() if len(statuses) == 1 else "ERROR"
     if issubclass(kind, (TimeoutError, asyncio.TimeoutError)) or name_of(kind).endswith(("Timeout", "TimeoutError")):
         return "TIMEOUT"
     return "ERROR"

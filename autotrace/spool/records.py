@@ -108,7 +108,7 @@ class Open(_Record, frozen=True, tag="O"):
 
 
 class Close(_Record, frozen=True, tag="C"):
-    """A span ended. ``status``: OK | ERROR | CANCELLED | TIMEOUT (INTERRUPTED is the shipper's verdict)."""
+    """A span ended. ``status``: OK | ERROR | CANCELLED | TIMEOUT | INTERRUPTED (the shipper's verdict, too)."""
 
     span: int
     trace: bytes

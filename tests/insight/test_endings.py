@@ -285,6 +285,13 @@ def test_a_rollout_that_was_given_up_or_whose_process_died() -> None:
     assert (mark.code, mark.note) == ("AT-INTERRUPTED", "in search")
 
 
+def test_nothing_that_a_keyboard_interrupt_did_is_found() -> None:
+    ended = {"status": "INTERRUPTED", "error": ("KeyboardInterrupt", "", "")}
+    root = span("trajectory", None, **ended)
+    below = [span(role, root.span_id, 2, **ended) for role in ("tool", "reward")]
+    assert not marks(trajectory(llm(root.span_id, 0, [1, 2], [3, 2]), *below, root=root))
+
+
 def test_a_rollout_that_says_that_it_failed_is_told_with_what_a_call_below_it_raised() -> None:
     root = span("trajectory", None, status="ERROR")
     attempt = span("span", root.span_id, 1, status="ERROR", error=("RuntimeError", "no sandbox", ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import concurrent.futures
 import contextlib
 import gc
 import os
@@ -16,8 +17,10 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
 
+import greenlet
 import pydantic
 import pytest
+import typer
 
 from autotrace.record import calls, context, faults, sampling
 from autotrace.record.context import OpenCall
@@ -91,7 +94,12 @@ def test_what_a_full_stack_leaves_no_room_to_copy_is_told_and_no_failure(recorde
         (TimeoutError(), "TIMEOUT"),
         (asyncio.TimeoutError(), "TIMEOUT"),
         (asyncio.CancelledError(), "CANCELLED"),
-        (KeyboardInterrupt(), "ERROR"),
+        (concurrent.futures.CancelledError(), "CANCELLED"),
+        (greenlet.GreenletExit(), "CANCELLED"),
+        (KeyboardInterrupt(), "INTERRUPTED"),
+        (SystemExit(3), "ERROR"),
+        (SystemExit("no"), "ERROR"),
+        (typer.Exit(2), "ERROR"),
     ],
 )
 async def test_each_way_to_end_has_its_status(recorder: Recorder, error: BaseException, status: str) -> None:

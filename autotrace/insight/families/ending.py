@@ -133,7 +133,7 @@ def broken_off(evidence: Evidence) -> Iterator[Mark]:
             code = "AT-TIMEOUT" if root.status == "TIMEOUT" else "AT-ROLLOUT-FAILED"
             said = next((span.error_text for span in (root, *evidence.trajectory.spans) if span.error), None) or ""
             yield Mark(code, turn, None, said, classed(said))
-    elif root.status == "INTERRUPTED" and root.attributes.get("outcome") != ENDED_BY_PROGRAM:
+    elif root.status == "INTERRUPTED" and not root.error and root.attributes.get("outcome") != ENDED_BY_PROGRAM:
         inside = next((span for span in reversed(evidence.trajectory.spans) if span.status == "INTERRUPTED"), root)
         yield Mark("AT-INTERRUPTED", turn, None, f"in {inside.shown_name}", inside.shown_name)
 

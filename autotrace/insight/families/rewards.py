@@ -35,10 +35,13 @@ CODES = (
 )
 
 
+_STOPPED = ("CANCELLED", "INTERRUPTED")
+
+
 def failed(evidence: Evidence) -> Iterator[Mark]:
     """Rewards that raised, timed out, or are not finite."""
     turn = len(evidence.turns) or None
-    raised = next((span for span in reversed(evidence.rewards) if span.error and span.status != "CANCELLED"), None)
+    raised = next((span for span in reversed(evidence.rewards) if span.error and span.status not in _STOPPED), None)
     if raised is not None and raised.error is not None:
         code = "AT-REWARD-TIMEOUT" if is_timeout(raised) else "AT-REWARD-RAISES"
         yield Mark(code, turn, None, raised.error_text or "", classed(raised.error_text or ""))

@@ -58,10 +58,13 @@ def outcomes(evidence: Evidence) -> Iterator[Mark]:
             )
 
 
+_CANCELLED = ("CancelledError", "trio.Cancelled")
+
+
 def _outcome(call: ToolCall) -> str | None:
     failed = call.failed
     if failed is not None and failed.error is not None:
-        if failed.status == "CANCELLED" and failed.error[0].rpartition(".")[2] == "CancelledError":
+        if failed.status == "INTERRUPTED" or (failed.status == "CANCELLED" and failed.error[0].endswith(_CANCELLED)):
             return None
         if is_timeout(failed):
             return "AT-TOOL-TIMEOUT"

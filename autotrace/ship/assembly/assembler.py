@@ -33,7 +33,7 @@ from autotrace.trajectory.model import (
 from autotrace.trajectory.tool_calls import entitle
 
 _log = logging.getLogger("autotrace.ship")
-_STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT"})
+_STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT", "INTERRUPTED"})
 
 
 class Target(NamedTuple):
