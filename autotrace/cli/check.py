@@ -17,6 +17,7 @@ from rich.text import Text
 from autotrace.cli import terminal
 from autotrace.config import environment as env
 from autotrace.config import exit_codes
+from autotrace.config.plan import Target
 from autotrace.spec import names, verdict
 from autotrace.spec.compiler import compile_plan
 from autotrace.spec.document import SpecError
@@ -63,10 +64,10 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
         raise click.exceptions.Exit(exit_codes.USAGE) from error
     own = {target.key for target in plan.targets if not target.is_shipped}
     absent = "is not installed" if archive is None else f"is not in {archive.name}"
-    verdicts = verdict.judge(plan, Resolver(source), expected=own if archive is None else frozenset(), absent=absent)
-    if files:
-        wanted = {shown(Path(name)) for name in files}
-        verdicts = [judged for judged in verdicts if _file(judged) in wanted]
+    wanted = {shown(Path(name)) for name in files}
+    only = [target for target in plan.targets if not files or _file(target) in wanted]
+    expected = own if archive is None else frozenset()
+    verdicts = verdict.judge(plan, Resolver(source), expected=expected, absent=absent, only=only)
     if imports:
         from autotrace.spec.imported import confirm
 
@@ -76,13 +77,17 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
         raise click.exceptions.Exit(exit_codes.FAILED)
 
 
-def _file(judged: Verdict) -> str:
-    return judged.target.where.rpartition(":")[0]
+def _file(target: Target) -> str:
+    return target.where.rpartition(":")[0]
+
+
+def _file_of(judged: Verdict) -> str:
+    return _file(judged.target)
 
 
 def _print(verdicts: Sequence[Verdict], source: Installed) -> None:
     out = terminal.console()
-    for file, grouped in groupby(sorted(verdicts, key=_file), _file):
+    for file, grouped in groupby(sorted(verdicts, key=_file_of), _file_of):
         of_file = list(grouped)
         out.print(Text(file, style="bold"), soft_wrap=True)
         absent = Counter(names.top(one.name) for one in of_file if one.library_absent)

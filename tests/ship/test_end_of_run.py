@@ -37,7 +37,7 @@ def rounds_without_need(shipper: Shipper) -> int:
 
 @pytest.mark.parametrize("backends", [["jsonl"], ["jsonl", "mlflow"]], ids="+".join)
 @pytest.mark.parametrize("how", ["exit", "die"])
-@pytest.mark.parametrize("keep", [None, ["errors"]], ids=["all", "keep-rules"])
+@pytest.mark.parametrize("keep", [None, pytest.param(["errors"], marks=pytest.mark.long)], ids=["all", "keep-rules"])
 def test_what_all_processes_have_written_is_delivered_without_a_wait(
     tmp_path: Path, how: str, keep: list[str] | None, backends: list[str]
 ) -> None:

@@ -136,7 +136,7 @@ def indexed(folder: Path, order: Sequence[str], restarted: bool) -> list[dict[st
     return facts
 
 
-@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("restarted", [False, pytest.param(True, marks=pytest.mark.long)])
 @pytest.mark.parametrize("recorded", [(), (0,), (1,), (0, 1)], ids=["no reward", "the first", "the second", "both"])
 def test_two_that_answered_the_same_have_each_their_own_in_whatever_order_it_is_read(
     tmp_path: Path, recorded: tuple[int, ...], restarted: bool
