@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import sys
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from types import FunctionType, MemberDescriptorType, WrapperDescriptorType
@@ -88,7 +89,7 @@ def status_of(error: BaseException) -> str:
     if not _CANCELLATIONS.isdisjoint(names):
         return "CANCELLED"
     if (group := _members(error)) is not None:
-        statuses = {status_of(each) for each in group[1]}
+        statuses = {status_of(each) for each in _leaves(group[1])}
         return statuses.pop() if len(statuses) == 1 else "ERROR"
     if issubclass(kind, (TimeoutError, asyncio.TimeoutError)) or name_of(kind).endswith(("Timeout", "TimeoutError")):
         return "TIMEOUT"
@@ -138,6 +139,22 @@ def _message(error: BaseException, kind: type[BaseException]) -> Any:
     except Exception as again:
         faults.failed("message", again)
         return []
+
+
+def _leaves(members: Any) -> list[BaseException]:
+    """The first errors below a group that are no groups, each once: a group may hold another one many times."""
+    waiting, leaves = deque(members), []
+    seen: set[int] = set()
+    while waiting and len(seen) < _MAX_LINES:
+        error = waiting.popleft()
+        if id(error) not in seen:
+            seen.add(id(error))
+            group = _members(error)
+            if group is None:
+                leaves.append(error)
+            else:
+                waiting.extend(group[1][:_MAX_LINES])
+    return leaves
 
 
 def _members(error: BaseException) -> tuple[Any, Any] | None:
