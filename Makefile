@@ -213,7 +213,7 @@ stress: environment ## every kind of function under collections, threads, forks,
 pythons: environment ## what wraps and records, on other Pythons (PYTHONS="python3.10 python3.13")
 	set -e; for python in $(PYTHONS); do $$python -V; \
 	    $(VENV)/bin/python -m uv run --quiet --no-project --isolated --python $$python --with-editable . \
-	        $(addprefix --with ,pytest pytest-asyncio pytest-timeout hypothesis attrs cloudpickle coverage dask datasets dill fastapi httpx huey hydra-core joblib numpy py-spy pydantic sqlalchemy typer wrapt typeguard beartype) \
+	        $(addprefix --with ,pytest pytest-asyncio pytest-timeout hypothesis attrs cloudpickle coverage dask datasets dill fastapi freezegun gevent httpx huey hydra-core joblib numpy py-spy time-machine pydantic sqlalchemy typer wrapt typeguard beartype) \
 	        pytest $(PYTEST) --ignore=tests/conformance/test_ray.py --ignore=tests/conformance/test_with_torch.py \
 	        tests/conformance tests/record tests/stress tests/spec/test_compiler.py tests/spec/test_mistakes.py; \
 	done

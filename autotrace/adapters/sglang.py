@@ -14,7 +14,6 @@ Read in 0.4.6.post5 to 0.5.23, run with 0.5.23. What is not as expected is left 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -31,6 +30,7 @@ from autotrace.adapters.engine_requests import (
     traceparent,
 )
 from autotrace.adapters.hooks import follow, look
+from autotrace.config.originals import time
 from autotrace.patch import adapting
 from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.follower import Follower

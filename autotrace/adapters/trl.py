@@ -13,13 +13,13 @@ import functools
 import inspect
 import math
 import sys
-import time
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
 from autotrace.adapters.hooks import follow
 from autotrace.adapters.trainers import end_tokens, is_here, publish_runs
+from autotrace.config.originals import time
 from autotrace.patch import adapting, engine
 from autotrace.record import context, faults, rows, statements
 from autotrace.record.backlog import backlog

@@ -15,7 +15,6 @@ Read in 0.8.5 to 0.33, run with 0.27.1. What is not as expected is left alone.
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
@@ -30,6 +29,7 @@ from autotrace.adapters.engine_requests import (
     traceparent,
 )
 from autotrace.adapters.hooks import follow, look
+from autotrace.config.originals import time
 from autotrace.patch import adapting
 from autotrace.record import calls, context, faults
 from autotrace.record.context import OpenCall, RetainingCall

@@ -109,7 +109,7 @@ def main() -> None:
     """Activate this process if ``AUTOTRACE`` says so."""
     global watch
     switch = os.environ.get(environment.AUTOTRACE, "")
-    if switch.lower() not in environment.ON or watch is not None:
+    if switch.lower() not in environment.ON or watch is not None or not _is_main_interpreter():
         return
     if switch != "1":
         os.environ[environment.AUTOTRACE] = "1"
@@ -130,6 +130,15 @@ def main() -> None:
         os.environ[environment.MODULES] += f",{SPAWN}"
     if script or "__main__" in names or not names.isdisjoint((*sys.modules, *sys.stdlib_module_names, *OWN)):
         watch.start()  # in the middle of the import of what the engine needs itself, it could not
+
+
+def _is_main_interpreter() -> bool:
+    """Whether this is the process's first interpreter; no other one is traced. A run has one flusher for a process."""
+    try:
+        interpreters = __import__("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
+    except ImportError:  # a Python that was built without
+        return True
+    return bool(interpreters.get_current() == interpreters.get_main())
 
 
 def leave() -> None:

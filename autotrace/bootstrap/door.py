@@ -10,20 +10,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
-import time
 from collections.abc import Mapping
 from types import TracebackType
 
 from autotrace.bootstrap import prepare
 from autotrace.bootstrap.prepare import StartError
 from autotrace.config import environment as env
+from autotrace.config.originals import thread, time
 from autotrace.run import files, layout
 from autotrace.run.inherited import is_over
 
 _THREAD_ENDS = 5.0
 """Seconds to wait at most for our thread, which wakes up five times a second."""
-_lock = threading.Lock()
+_lock = thread.allocate_lock()
 
 
 class Run:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import time
 from collections.abc import Callable
 
 from autotrace.config import environment as env
 from autotrace.config import stderr
+from autotrace.config.originals import time
 
 LEAST = 1.0
 """Seconds that delivery gets, however long this process took to write its own records."""

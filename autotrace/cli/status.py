@@ -20,7 +20,7 @@ from autotrace.cli.terminal import counted, line
 from autotrace.config.plan import Plan
 from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
-from autotrace.run.losses import losses
+from autotrace.run.losses import losses, skipped
 from autotrace.run.status import Status, TargetStatus
 from autotrace.ship.report import origin_of as origin_of
 from autotrace.sinks import DEFAULT_PROJECT
@@ -63,7 +63,7 @@ def status(named: tuple[str, ...], everything: bool, as_json: bool) -> None:
         sys.stdout.write(terminal.json_line(whole))
         return
     out = terminal.console()
-    for loss in losses(current.drops):
+    for loss in losses(current.drops) + skipped(current.skipped):
         out.print(line(f"! {loss}", "bold red"), soft_wrap=True)
     _about(out, source, current, plan)
     _delivery(out, current)

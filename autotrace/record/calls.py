@@ -6,10 +6,10 @@ without autotrace can load a pickled wrapper. Nothing here raises a fault, block
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autotrace.config.originals import time
 from autotrace.record import closing, context, drivers, faults, groups, ids, outside, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, item, leave, type_of

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
+from autotrace.config.originals import thread, time
 from autotrace.record import collecting, context, errors, formulas, origin, sampling, trajectory_ids, yielded
 from autotrace.record.backlog import backlog
 from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, current
@@ -22,7 +21,7 @@ from autotrace.spool.records import ROW_TOKENS, Fact
 ABORTED = frozenset({"abort", "aborted"})
 """Values of the attribute ``finish_reason`` that mean: somebody else ended the request (the engines say ``abort``)."""
 
-_monotonic_ns = time.monotonic_ns
+_monotonic_ns, _get_ident = time.monotonic_ns, thread.get_ident
 _append = backlog.append
 type_of = type
 """For the wrappers of generators: the host's module may call something of its own ``type``."""
@@ -301,7 +300,7 @@ def settled(call: OpenCall, at: int) -> None:
 def _ends_here(call: OpenCall) -> bool:
     """Whether the calling thread ends ``call``. The flusher's thread ends finished streams too (``settled``). The first
     thread that asks may, however often that thread asks."""
-    return call.ender is None or call.ender.setdefault("thread", get_ident()) == get_ident()
+    return call.ender is None or call.ender.setdefault("thread", _get_ident()) == _get_ident()
 
 
 def _put_together(call: OpenCall) -> Any:

@@ -8,7 +8,6 @@ trajectory (``records.OF``), and the shipper puts them below it.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
@@ -17,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from autotrace.config.originals import time
 from autotrace.record import ids
 from autotrace.record.context import Ended, OpenCall
 from autotrace.record.outside import NAMES, SYSTEM

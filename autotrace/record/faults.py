@@ -4,8 +4,8 @@ The only module that separates them from exceptions of the host's, which are rai
 from __future__ import annotations
 
 import logging
-import time
 
+from autotrace.config.originals import time
 from autotrace.record.origin import is_hosts
 
 log = logging.getLogger("autotrace")

@@ -11,10 +11,9 @@ import atexit
 import math
 import os
 import sys
-import threading
-import time
 from collections.abc import Callable
 
+from autotrace.config.originals import thread, time
 from autotrace.config.plan import Settings
 from autotrace.record import faults, flush_requests, garbage, iterators, origin, own_thread
 from autotrace.record.backlog import backlog
@@ -27,8 +26,8 @@ SLICE = 0.0003
 """Seconds of work between two pauses. Doubled with each 1/16 of the memory limit that is taken, and with each ``LATE``
 seconds for which the next event has waited, up to ``LONG_SLICE``: on a busy machine a pause takes milliseconds."""
 LATE = 0.2
-LONG_SLICE = 0.02
-"""Seconds. After 5 ms the interpreter takes itself away from this thread, if another one wants it."""
+LONG_SLICE = 0.004
+"""Seconds. After 5 ms the interpreter would take itself away from this thread, if another one wants it."""
 PAUSE = 0.0006
 """Seconds, long enough for a busy machine to wake the host's thread up, before the interpreter is taken again."""
 LONG_QUEUE = 4_000
@@ -143,7 +142,7 @@ def _start() -> None:
 def _run() -> None:
     global _thread
     origin.own_thread()
-    _thread = own = threading.get_ident()
+    _thread = own = thread.get_ident()
     while _thread == own and (flusher := _flusher) is not None:  # `stop` may have come before the thread ran
         interval = flusher.settings.flush_interval
         requests = flush_requests.take(min(TICK, interval) if backlog.queue or flusher._writer.gathered else interval)
@@ -176,7 +175,7 @@ class Flusher:
         self._encoder = RecordEncoder(settings, os.getpid() << 32, self._writer.add, run_folder)
         self._writer.lost = self._encoder.forget_tokens
         self._writer.opened = _opened
-        self._busy = threading.Lock()
+        self._busy = thread.allocate_lock()
         self._closing = False
         """The host exits, in another thread, and wants to drain by itself."""
         self._progress = 0

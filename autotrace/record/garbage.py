@@ -19,13 +19,15 @@ from __future__ import annotations
 
 import gc
 import sys
-from _thread import get_ident
 from contextvars import Context, ContextVar, Token, copy_context
 from functools import partial
 from itertools import repeat, starmap
 from typing import Any
 
+from autotrace.config.originals import thread
 from autotrace.record import faults
+
+get_ident = thread.get_ident
 
 
 class _Collecting(list[int]):

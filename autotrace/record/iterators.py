@@ -20,10 +20,10 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import deque
-from time import monotonic_ns
 from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any
 
+from autotrace.config.originals import time
 from autotrace.record import closing, context, faults, template
 from autotrace.record.context import OpenCall, current
 from autotrace.record.object_fields import attribute_of, members_of, mro_of
@@ -228,7 +228,7 @@ def settle(*, idle_ns: int = IDLE_NS) -> None:
         _watched.append((call, call.items, at))
     if not _watched:
         return
-    now, waiting = monotonic_ns(), []
+    now, waiting = time.monotonic_ns(), []
     for call, items, at in _watched:
         if call.epoch != context.epoch:  # it ended, or is a parent process's
             continue

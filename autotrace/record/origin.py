@@ -10,12 +10,12 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # ``signal.getsignal`` makes an enum of each answer
 import builtins
 import opcode
-from _thread import _local
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
 from typing import Any
 
+from autotrace.config.originals import thread
 from autotrace.record.object_fields import members_of, module_of, mro_of
 from autotrace.record.template import FILE, IN_PLACE
 
@@ -36,7 +36,7 @@ types are also what objects say in C that have no such attribute or item, withou
 _OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct", "_pickle"})
 _RAISES = frozenset({opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]})
 
-_of_thread = _local()
+_of_thread = thread._local()
 """Not a set of numbers: that of a thread that ended is given to one of the host's."""
 
 

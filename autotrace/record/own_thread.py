@@ -23,11 +23,13 @@ import itertools
 import os
 import re
 import sys
-from _thread import get_ident, get_native_id, start_new_thread
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from autotrace.config.originals import thread
 from autotrace.record import faults
+from autotrace.run import gc_pause
 
 alive: set[int] = set()
 """The threads that were started here and run, by the system's numbers."""
@@ -46,13 +48,13 @@ def start(run: Callable[[], None]) -> None:
     """``run()`` in a thread that does not keep the process from exiting; not waited for. Raises ``RuntimeError`` where
     there can be no further thread."""
     mine = next(_numbers)
-    body = _body(run, get_ident(), mine)
+    body = _body(run, thread.get_ident(), mine)
     next(body)
     started.add(mine)
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
     try:
         _signal.pthread_sigmask(_signal.SIG_BLOCK, _OF_THE_PROCESS)  # the new thread inherits it
-        start_new_thread(next, (body, None))
+        thread.start_new_thread(deque, gc_pause.without_collections(body))
     except RuntimeError:
         started.discard(mine)
         raise
@@ -72,20 +74,22 @@ def _body(run: Callable[[], None], starter: int, mine: int) -> Iterator[None]:
         hosts = type(error)
     if hosts is not None:
         _pass_on(hosts, starter)
-    number = get_native_id()
+    number = thread.get_native_id()
     alive.add(number)
+    gc_pause.enter()
     try:
         run()
     finally:
         alive.discard(number)
         started.discard(mine)
+        gc_pause.leave()
 
 
-def _pass_on(hosts: type[BaseException], thread: int) -> None:
+def _pass_on(hosts: type[BaseException], starter: int) -> None:
     """Raise the exception in the thread that it was meant for."""
     import ctypes  # imported already by who set the exception
 
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(hosts))
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(starter), ctypes.py_object(hosts))
 
 
 _IGNORED = ("ignore", re.compile(r"This process \(pid=\d+\) is multi-threaded"), DeprecationWarning, None, 0)
@@ -116,7 +120,7 @@ def _alone() -> bool:
         threads = os.listdir("/proc/self/task")
     except OSError:
         return False
-    return alive.issuperset(set(map(int, threads)) - {get_native_id()})
+    return alive.issuperset(set(map(int, threads)) - {thread.get_native_id()})
 
 
 def after_fork_in_parent() -> None:
@@ -129,6 +133,7 @@ def after_fork_in_child() -> None:
     """The child keeps neither filter nor thread."""
     alive.clear()
     started.clear()
+    gc_pause.after_fork_in_child()
     after_fork_in_parent()
     settle()
 

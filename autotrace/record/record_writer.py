@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from autotrace.config.originals import time
 from autotrace.config.plan import Settings
 from autotrace.config.scalars import integer
 from autotrace.record import faults
@@ -88,7 +88,7 @@ class RecordWriter:
     @property
     def due(self) -> bool:
         """It is time to write. On a slow disk as much time goes to taking events as to writing them."""
-        return time.monotonic() - self._written_at >= max(self._settings.flush_interval, self._write_took)
+        return bool(time.monotonic() - self._written_at >= max(self._settings.flush_interval, self._write_took))
 
     def full(self, events: int) -> bool:
         """Whether the spool has its size once ``events`` more were written."""

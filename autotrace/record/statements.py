@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from autotrace.config.originals import time
 from autotrace.record import context
 from autotrace.record.backlog import backlog
 from autotrace.spool.records import REQUEST, Bind, Fact, StepFacts, TokenFacts

@@ -7,13 +7,13 @@ turn instead of the trajectory). Runs on the flusher's thread; the caller made t
 from __future__ import annotations
 
 import hashlib
-import time
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from autotrace.config.originals import time
 from autotrace.spool.records import Tokens
 
 _WIDTH = 4

@@ -9,13 +9,13 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from autotrace.config.installation import DISTRIBUTION
+from autotrace.config.originals import time
 from autotrace.config.stderr import put, say
 from autotrace.run import files, layout
 from autotrace.run.losses import absences, losses, with_full_disk

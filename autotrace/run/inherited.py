@@ -7,9 +7,9 @@ starts from there would write into a folder that nobody reads any more. Standard
 from __future__ import annotations
 
 import os
-import time
 
 from autotrace.config import environment as env
+from autotrace.config.originals import time, wall_ns
 from autotrace.run import layout
 
 TYPE_CHECKING = False
@@ -66,7 +66,7 @@ def _age(path: str) -> float:
     """Seconds since ``path`` was written; 0 for one that is not there (a container of the same host name, where a relay
     forwards what is recorded)."""
     written_ns = _written_ns(path)
-    return time.time() - written_ns / 1e9 if written_ns else 0.0
+    return (wall_ns() - written_ns) / 1e9 if written_ns else 0.0
 
 
 def _is_first(pid: int, folder: str) -> bool:
@@ -75,7 +75,7 @@ def _is_first(pid: int, folder: str) -> bool:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         written = os.stat(os.path.join(folder, layout.RUN_JSON)).st_mtime
-        booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        booted = wall_ns() / 1e9 - time.clock_gettime(time.CLOCK_BOOTTIME)
         began = booted + int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, AttributeError):  # no Linux; another container's folder
         return True

@@ -41,6 +41,14 @@ def absences(absent: Mapping[str, int]) -> list[str]:
     ]
 
 
+def skipped(records: Mapping[str, int]) -> list[str]:
+    """One phrase for each reason of ``Status.skipped``, the most first."""
+    return [
+        f"{number:,} {'record' if number == 1 else 'records'} that the shipper could not use: {reason}"
+        for reason, number in sorted(records.items(), key=lambda item: -item[1])
+    ]
+
+
 def losses(counters: Mapping[str, int]) -> list[str]:
     """Return one phrase for each reason of ``Status.drops``, the most first. A failure of autotrace (``fault:``) is no
     loss."""

@@ -11,12 +11,12 @@ import hashlib
 import json
 import os
 import tempfile
-import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from autotrace.config import environment as env
+from autotrace.config.originals import time
 from autotrace.config.stderr import complain
 from autotrace.run import files, layout
 from autotrace.run.drain import shipper_alive

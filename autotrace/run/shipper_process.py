@@ -8,12 +8,12 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from autotrace.config import environment as env
 from autotrace.config.installation import with_package
+from autotrace.config.originals import time
 from autotrace.config.stderr import complain
 from autotrace.run import files, layout
 from autotrace.run.process import python

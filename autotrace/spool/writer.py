@@ -12,14 +12,13 @@ import errno
 import fcntl
 import os
 import signal
-import socket
-import time
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from autotrace import __version__
-from autotrace.run import files, layout, process
+from autotrace.config.originals import time, wall_ns
+from autotrace.run import files, gc_pause, layout, process
 from autotrace.spool.records import FORMAT, MAGIC, Header, Record, Seal
 from autotrace.spool.segment import frame
 
@@ -90,7 +89,7 @@ class SpoolWriter:
         self._folder = layout.spool_of(run_folder)
         self._run_id = run_id
         self._plan_digest = plan_digest
-        self._stem = f"{file_name(socket.gethostname())}-{os.getpid()}-{os.urandom(4).hex()}"
+        self._stem = f"{file_name(os.uname().nodename)}-{os.getpid()}-{os.urandom(4).hex()}"
         self._sequence = 0
         self._file: files.Descriptor | None = None
         self._number_before = 0
@@ -120,12 +119,12 @@ class SpoolWriter:
             header = Header(
                 FORMAT,
                 self._run_id,
-                socket.gethostname(),
+                os.uname().nodename,
                 os.getpid(),
                 process.boot_id(),
                 process.title(),
                 self._plan_digest,
-                time.time_ns(),
+                wall_ns(),
                 time.monotonic_ns(),
                 self._sequence,
                 __version__,
@@ -216,7 +215,8 @@ def _append(fd: int, data: bytes) -> int:
     """``os.write``. That a file may not grow (``ulimit -f``) is an ``OSError`` here and never a signal: Python ignores
     ``SIGXFSZ``, but a host may have put its default back, which is to die of it, or a handler."""
     if signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN:
-        return os.write(fd, data)
+        written: int = gc_pause.released(os.write, fd, data)
+        return written
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGXFSZ})
     try:
         return os.write(fd, data)

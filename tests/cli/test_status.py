@@ -29,6 +29,7 @@ def test_every_target_and_what_became_of_it(call: Call, runs: Path) -> None:
     process.report("c.broken", "failed", "no attribute broken")
     process.report("d.route", "refused", "a FastAPI route")
     process.count({"a.called": 1200}, {"drop:memory_limit": 3})
+    process.open(b"short", "tool")
     process.exit()
 
     found = call("status").output
@@ -42,6 +43,7 @@ def test_every_target_and_what_became_of_it(call: Call, runs: Path) -> None:
     assert "pending" in next(line for line in call("status", "--all").output.splitlines() if "e.absent" in line)
     assert "option --backend" in found
     assert "! 3 trajectories not recorded: more waited to be written" in found
+    assert found.splitlines()[1] == "! 1 record that the shipper could not use: invalid record"
 
 
 def test_a_path_that_was_absent_in_every_call_of_every_process_is_said(call: Call, runs: Path) -> None:

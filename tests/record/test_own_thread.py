@@ -68,7 +68,7 @@ def test_its_starter_takes_the_signals_that_it_took() -> None:
 
 def test_a_timeout_that_hits_the_new_thread_reaches_its_starter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until Python 3.11 a new thread has the number of its starter until it runs."""
-    start_new_thread = own_thread.start_new_thread
+    start_new_thread = own_thread.thread.start_new_thread
     own = threading.get_ident()
 
     def at_once(function: Callable[..., Any], arguments: tuple[Any, ...]) -> int:
@@ -76,7 +76,7 @@ def test_a_timeout_that_hits_the_new_thread_reaches_its_starter(monkeypatch: pyt
         raise_in(own)
         return ident
 
-    monkeypatch.setattr(own_thread, "start_new_thread", at_once)
+    monkeypatch.setattr(own_thread.thread, "start_new_thread", at_once)
     for _ in range(50):
         ran = threading.Event()
         with pytest.raises(Timeout):
@@ -90,7 +90,7 @@ def test_where_there_can_be_no_thread_nothing_is_run(monkeypatch: pytest.MonkeyP
         raise RuntimeError("can't start new thread")
 
     ran: list[int] = []
-    monkeypatch.setattr(own_thread, "start_new_thread", refused)
+    monkeypatch.setattr(own_thread.thread, "start_new_thread", refused)
     with pytest.raises(RuntimeError):
         own_thread.start(lambda: ran.append(1))
     assert not ran

@@ -26,6 +26,8 @@ from autotrace.spool.segment import read_frames
 
 HERE = Path(__file__).parent
 PARTS = ("collections", "finalizers", "processes", "exchange")
+SLICE = 10.0
+"""Seconds of one process."""
 EXACT = PARTS[:3]
 """Parts in which every call is recorded or counted; while code is exchanged, a call may run unrecorded."""
 
@@ -72,16 +74,18 @@ def read(run_folder: Path) -> tuple[Counter[str], Counter[str]]:
 
 
 def main(seconds: float, seed: int) -> int:
-    """Run all parts; the number of those that failed."""
+    """Run all parts, over and over, each time with another seed; the number of runs that failed."""
     print(f"Python {platform.python_version()}, {seconds:g} s, seed {seed}", flush=True)
+    rounds = max(1, round(seconds / len(PARTS) / SLICE))
     failed = 0
-    for part in PARTS:
-        with tempfile.TemporaryDirectory(prefix="stress-", ignore_cleanup_errors=True) as folder:
-            try:
-                print(run(part, seconds / len(PARTS), seed, Path(folder)), flush=True)
-            except AssertionError as error:
-                failed += 1
-                print(f"FAILED {error}", flush=True)
+    for number in range(rounds):
+        for part in PARTS:
+            with tempfile.TemporaryDirectory(prefix="stress-", ignore_cleanup_errors=True) as folder:
+                try:
+                    print(run(part, seconds / len(PARTS) / rounds, seed + number, Path(folder)), flush=True)
+                except AssertionError as error:
+                    failed += 1
+                    print(f"FAILED {error}", flush=True)
     return failed
 
 

@@ -12,13 +12,13 @@ Read in the wheels of veRL 0.6.1 to 0.9.1. What is not as expected is left alone
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autotrace.adapters.trainers import Given, is_here
 from autotrace.adapters.verl.token_numbers import Measured, add_advantages, add_later, measure
+from autotrace.config.originals import time
 from autotrace.patch import engine
 from autotrace.record import faults, statements
 from autotrace.record.fields import Path

@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import random
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotrace.config.originals import time
 from autotrace.spool.token_facts import MASK, NUMBERS
 
 CELLS = 1 << 18

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
-from itertools import count
+from threading import get_native_id
 from typing import Any
 
 KINDS = (
@@ -13,32 +13,34 @@ KINDS = (
     *("returns_generator", "returns_coroutine", "returns_asynchronous", "returns_manager", "Stream.chunks"),
     *("cleanup", "handled"),
 )
-ran = {name: count() for name in KINDS}
-"""By name. ``next`` is one step, whichever thread or finalizer takes it."""
+ran: dict[str, list[None]] = {name: [] for name in KINDS}
+"""By name, an entry for each time: ``append`` is one step, whichever thread or finalizer takes it."""
+finalized_in: set[int] = set()
+"""Threads in which finalizers ran, by the system's numbers."""
 seen: ContextVar[Any] = ContextVar("seen", default=None)
 """A variable of the host."""
 
 
 def root(work: Any, *args: Any) -> Any:
     """One trajectory."""
-    next(ran["root"])
+    ran["root"].append(None)
     return work(*args)
 
 
 def plain(x: int) -> int:
-    next(ran["plain"])
+    ran["plain"].append(None)
     return x + 1
 
 
 async def coroutine(x: int, pause: Any = None) -> int:
-    next(ran["coroutine"])
+    ran["coroutine"].append(None)
     if pause is not None:
         await pause
     return plain(x) + 1
 
 
 def generator(x: int) -> Iterator[int]:
-    next(ran["generator"])
+    ran["generator"].append(None)
     try:
         for i in range(x):
             yield plain(i)
@@ -47,7 +49,7 @@ def generator(x: int) -> Iterator[int]:
 
 
 async def asynchronous(x: int) -> AsyncIterator[int]:
-    next(ran["asynchronous"])
+    ran["asynchronous"].append(None)
     try:
         for i in range(x):
             yield plain(i)
@@ -57,7 +59,7 @@ async def asynchronous(x: int) -> AsyncIterator[int]:
 
 @contextlib.contextmanager
 def manager(x: int) -> Iterator[int]:
-    next(ran["manager"])
+    ran["manager"].append(None)
     try:
         yield plain(x)
     finally:
@@ -66,7 +68,7 @@ def manager(x: int) -> Iterator[int]:
 
 @contextlib.asynccontextmanager
 async def asynchronous_manager(x: int) -> AsyncIterator[int]:
-    next(ran["asynchronous_manager"])
+    ran["asynchronous_manager"].append(None)
     try:
         yield plain(x)
     finally:
@@ -80,27 +82,27 @@ class Thing:
         self.value = value
 
     def method(self, x: int) -> int:
-        next(ran["Thing.method"])
+        ran["Thing.method"].append(None)
         return plain(self.value) + x
 
 
 def returns_generator(x: int) -> Iterator[int]:
-    next(ran["returns_generator"])
+    ran["returns_generator"].append(None)
     return (plain(i) for i in range(x))
 
 
 def returns_coroutine(x: int) -> Any:
-    next(ran["returns_coroutine"])
+    ran["returns_coroutine"].append(None)
     return coroutine(x)
 
 
 def returns_asynchronous(x: int) -> AsyncIterator[int]:
-    next(ran["returns_asynchronous"])
+    ran["returns_asynchronous"].append(None)
     return asynchronous(x)
 
 
 def returns_manager(x: int) -> Any:
-    next(ran["returns_manager"])
+    ran["returns_manager"].append(None)
     return manager(x)
 
 
@@ -111,19 +113,19 @@ class Stream:
         self.iteration = self.chunks(x)
 
     def chunks(self, x: int) -> Iterator[int]:
-        next(ran["Stream.chunks"])
+        ran["Stream.chunks"].append(None)
         yield from range(x)
 
 
 def cleanup(x: int) -> int:
     """What finalizers call."""
-    next(ran["cleanup"])
+    ran["cleanup"].append(None)
     return plain(x)
 
 
 def handled(x: int) -> int:
     """What the signal handler calls."""
-    next(ran["handled"])
+    ran["handled"].append(None)
     return plain(x)
 
 
@@ -134,6 +136,7 @@ class Cycle:
         self.held = (self, *held)
 
     def __del__(self) -> None:
+        finalized_in.add(get_native_id())
         assert cleanup(1) == 2
 
 

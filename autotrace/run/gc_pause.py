@@ -1,0 +1,113 @@
+"""Keep garbage collections out of the threads of autotrace.
+
+A collection starts in the thread whose allocation exceeds a threshold, and runs the host's finalizers there. A host
+with a single thread would suddenly run finalizers in another thread: ``sqlite3`` refuses to be closed there.
+
+So no threshold is ever exceeded while a thread of autotrace runs Python code: the thread sets thresholds of its own,
+and gives the host's thresholds back before each wait. The exchange happens around the wait, in one call in C. No code
+in Python runs in between, and nothing is allocated, so no collection can start. ``gc.isenabled``, ``gc.get_count`` and
+``gc.collect`` stay the host's. Another thread sees the thresholds of autotrace only if the interpreter takes itself
+away from the thread within a slice of work. Each such value tells which thresholds of the host it stands for, so even
+a program that reads a threshold then, and sets it again later, sets its own threshold.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain, starmap
+from typing import Any
+
+from autotrace.config.originals import thread, time
+
+Thresholds = tuple[int, ...]
+_BASE = 2_000_000_000
+_ONCE: tuple[tuple[()]] = ((),)
+
+_known: list[Thresholds] = [gc.get_threshold()]
+"""All thresholds that the host has had."""
+_number = 0
+"""Index in ``_known`` of what holds for the host now."""
+_seen: list[Thresholds] = []
+_threads: set[int] = set()
+_sleep = time.sleep
+
+
+def _exchange() -> Iterator[Any]:
+    """Iterate, in C, over steps that read the host's thresholds and set ours. The tuple that ``get_threshold`` returns
+    takes the memory of the spare tuple, which was freed just before."""
+    spare = [(thread.get_ident(), None, None)]
+    read = map(_seen.append, starmap(gc.get_threshold, _ONCE))
+    return chain(starmap(spare.clear, _ONCE), read, starmap(gc.set_threshold, (_ours(),)))
+
+
+def _ours() -> Thresholds:
+    return (_BASE + _number,) * 3
+
+
+def _hosts() -> Thresholds:
+    """What holds for the host now, as read by ``_exchange``, or set by another thread since. Sets the value
+    that stands for it here."""
+    global _number
+    ours = _ours()
+    found = [one for one in (*_seen, gc.get_threshold()) if one != ours]
+    _seen.clear()
+    for one in found:
+        _number = one[0] - _BASE
+        if not 0 <= _number < len(_known):
+            if one not in _known:
+                _known.append(one)
+            _number = _known.index(one)
+    if found:
+        gc.set_threshold(*_ours())
+    return _known[_number]
+
+
+def without_collections(body: Iterator[Any]) -> tuple[Iterator[Any], int]:
+    """Arguments with which a new thread calls ``deque``, to iterate over ``body`` without a collection."""
+    return chain(_exchange(), body), 0
+
+
+def enter() -> None:
+    """The calling thread, which iterates over ``without_collections``, begins."""
+    _threads.add(thread.get_ident())
+    _hosts()
+
+
+def leave() -> None:
+    """The calling thread ends."""
+    _threads.discard(thread.get_ident())
+    gc.set_threshold(*_hosts())
+
+
+def released(function: Callable[..., Any], *args: Any) -> Any:
+    """``function(*args)``, a function in C that waits or writes. In a thread of autotrace the host's thresholds hold
+    meanwhile."""
+    if thread.get_ident() not in _threads:
+        return function(*args)
+    result: list[Any] = []
+    call = map(result.append, starmap(function, (args,)))
+    steps = chain(starmap(gc.set_threshold, (_hosts(),)), call, _exchange())
+    try:
+        deque(steps, 0)
+    except BaseException:
+        deque(_exchange(), 0)
+        raise
+    _hosts()
+    return result[0]
+
+
+def sleep(seconds: float) -> None:
+    """Wait."""
+    released(_sleep, seconds)
+
+
+time.sleep = sleep
+
+
+def after_fork_in_child() -> None:
+    """Give the host its thresholds back: the thread that would do so stayed in the parent."""
+    _threads.clear()
+    if gc.get_threshold() == _ours():
+        gc.set_threshold(*_known[_number])
