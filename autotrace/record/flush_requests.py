@@ -9,12 +9,12 @@ records are in the file. The flusher's thread writes, never the caller: a file s
 from __future__ import annotations
 
 import sys
-from _queue import Empty, SimpleQueue
-from _thread import LockType, allocate_lock, get_ident
+from collections import deque
 from collections.abc import Callable
-from time import monotonic
 
-from autotrace.record import closing, context, faults
+from autotrace.config.originals import thread, time
+from autotrace.record import closing, context, faults, origin
+from autotrace.run import gc_pause
 
 PATIENCE, ON_A_LOOP = 0.5, 0.02
 """Seconds that a caller waits at most; the second one where an event loop runs in the calling thread."""
@@ -28,12 +28,16 @@ class Request:
     __slots__ = ("done", "seal")
 
     def __init__(self, seal: str = "") -> None:
-        self.done: LockType = allocate_lock()
+        self.done = _new_lock()
         self.done.acquire()
         self.seal = seal
 
 
-_queue: SimpleQueue[Request] = SimpleQueue()
+_new_lock = thread.allocate_lock
+_queue: deque[Request] = deque()
+_wake = thread.allocate_lock()
+"""The flusher's thread waits for this lock; a request releases the lock. A wait for a lock raises nothing when its time
+is over, which ``gc_pause.released`` wants."""
 _thread = 0
 """The number of the flusher's thread."""
 has_thread = True
@@ -43,37 +47,43 @@ _no_wait_before = 0.0
 
 def forget() -> None:
     """Start anew: the next flusher has a thread of its own, and takes over no request."""
-    global _queue, _no_wait_before, _thread, has_thread
-    _queue, _no_wait_before, _thread, has_thread = SimpleQueue(), 0.0, 0, True
+    global _queue, _wake, _no_wait_before, _thread, has_thread
+    _queue, _wake, _no_wait_before, _thread, has_thread = deque(), thread.allocate_lock(), 0.0, 0, True
 
 
 def take(seconds: float) -> list[Request]:
     """Sleep for ``seconds``, or until somebody requests a write. Called by the flusher's thread alone."""
     global _thread
-    _thread = get_ident()
-    queue = _queue
-    try:
-        requests = [queue.get(True, seconds)]
-        while not queue.empty():
-            requests.append(queue.get_nowait())
-    except Empty:
-        return []
+    _thread = thread.get_ident()
+    queue, requests = _queue, []
+    gc_pause.released(_wake.acquire, True, seconds)
+    while queue:
+        requests.append(queue.popleft())
     return requests
+
+
+def _put(request: Request) -> None:
+    _queue.append(request)
+    try:
+        _wake.release()
+    except RuntimeError as error:  # the thread is awake
+        if origin.is_hosts(error):
+            raise
 
 
 def is_pending() -> bool:
     """Whether somebody waits."""
-    return not _queue.empty()
+    return bool(_queue)
 
 
 def written() -> None:
     """Have everything written that was recorded so far, and wait for that."""
     global _no_wait_before
-    began = monotonic()
+    began = time.monotonic()
     if not _can_wait():
         return
     request = Request()
-    _queue.put(request)
+    _put(request)
     if began < _no_wait_before:
         return
     asyncio = sys.modules.get("_asyncio")
@@ -89,14 +99,14 @@ def sealed(seal: str, close: Callable[[str], None], progress: Callable[[], int],
         close(seal)
     if not _can_wait():
         return
-    request, end, seen = Request(seal), monotonic() + patience, -1
-    _queue.put(request)
-    while not request.done.acquire(True, PATIENCE) and seen != (seen := progress()) and monotonic() < end:
+    request, end, seen = Request(seal), time.monotonic() + patience, -1
+    _put(request)
+    while not request.done.acquire(True, PATIENCE) and seen != (seen := progress()) and time.monotonic() < end:
         pass
 
 
 def _can_wait() -> bool:
-    return has_thread and get_ident() != _thread and not sys.is_finalizing()
+    return has_thread and thread.get_ident() != _thread and not sys.is_finalizing()
 
 
 def write_at_once() -> None:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import _pickle
 import sys
-from time import thread_time_ns
 from typing import Any
 
+from autotrace.config.originals import time
 from autotrace.record.origin import is_hosts
 from autotrace.record.snapshot import LONGEST_KEY, NODE_BYTES, SHORT, Limits, flat, snapshot, walked
 
@@ -73,12 +73,12 @@ class Pickled:
             raise _Declined
         self.size += length
         if self.chunks:
-            if self.size > MAX_PICKLED or thread_time_ns() > self.until:
+            if self.size > MAX_PICKLED or time.thread_time_ns() > self.until:
                 raise _Declined
         elif length > 1 << 16:
             if data.count(_SHORT_TEXT) < FEWEST and data.count(_LIST) < FEWEST:
                 raise _Declined
-            self.until = thread_time_ns() + LONGEST_NS
+            self.until = time.thread_time_ns() + LONGEST_NS
         self.chunks = (*self.chunks, data)
 
     def load(self) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, starmap
 from typing import Any
 
@@ -29,50 +29,51 @@ _known: list[Thresholds] = [gc.get_threshold()]
 """All thresholds that the host has had."""
 _number = 0
 """Index in ``_known`` of what holds for the host now."""
-_seen: list[Thresholds] = []
 _threads: set[int] = set()
 _sleep = time.sleep
-
-
-def _exchange() -> Iterator[Any]:
-    """Iterate, in C, over steps that read the host's thresholds and set ours. The tuple that ``get_threshold`` returns
-    takes the memory of the spare tuple, which was freed just before."""
-    spare = [(thread.get_ident(), None, None)]
-    read = map(_seen.append, starmap(gc.get_threshold, _ONCE))
-    return chain(starmap(spare.clear, _ONCE), read, starmap(gc.set_threshold, (_ours(),)))
 
 
 def _ours() -> Thresholds:
     return (_BASE + _number,) * 3
 
 
-def _hosts() -> Thresholds:
-    """What holds for the host now, as read by ``_exchange``, or set by another thread since. Sets the value
-    that stands for it here."""
+def _exchange(seen: list[Thresholds]) -> Iterator[Any]:
+    """Iterate, in C, over steps that add the host's thresholds to ``seen`` and set ours, which stand first in ``seen``.
+    The tuple that ``get_threshold`` returns takes the memory of the spare tuple, which was freed just before."""
+    spare = [(thread.get_ident(), None, None)]
+    seen[:] = [_ours()]
+    read = map(seen.append, starmap(gc.get_threshold, _ONCE))
+    return chain(starmap(spare.clear, _ONCE), read, starmap(gc.set_threshold, seen[:1]))
+
+
+def _hosts(seen: Iterable[Thresholds] = ()) -> Thresholds:
+    """What holds for the host now, as ``_exchange`` has seen, or as another thread has set since. Sets the value that
+    stands for it here."""
     global _number
-    ours = _ours()
-    found = [one for one in (*_seen, gc.get_threshold()) if one != ours]
-    _seen.clear()
-    for one in found:
-        _number = one[0] - _BASE
-        if not 0 <= _number < len(_known):
+    known = (_ours(), *[*seen][:1])
+    for one in (*seen, gc.get_threshold()):
+        number = one[0] - _BASE
+        if one in known:
+            continue
+        if not 0 <= number < len(_known):
             if one not in _known:
                 _known.append(one)
-            _number = _known.index(one)
-    if found:
+            number = _known.index(one)
+        _number = number
+    if gc.get_threshold() != _ours():
         gc.set_threshold(*_ours())
     return _known[_number]
 
 
 def without_collections(body: Iterator[Any]) -> tuple[Iterator[Any], int]:
     """Arguments with which a new thread calls ``deque``, to iterate over ``body`` without a collection."""
-    return chain(_exchange(), body), 0
+    seen: list[Thresholds] = []
+    return chain(_exchange(seen), map(_hosts, (seen,)), body), 0
 
 
 def enter() -> None:
     """The calling thread, which iterates over ``without_collections``, begins."""
     _threads.add(thread.get_ident())
-    _hosts()
 
 
 def leave() -> None:
@@ -87,14 +88,16 @@ def released(function: Callable[..., Any], *args: Any) -> Any:
     if thread.get_ident() not in _threads:
         return function(*args)
     result: list[Any] = []
+    seen: list[Thresholds] = []
     call = map(result.append, starmap(function, (args,)))
-    steps = chain(starmap(gc.set_threshold, (_hosts(),)), call, _exchange())
+    steps = chain(starmap(gc.set_threshold, map(_hosts, _ONCE)), call, _exchange(seen))
     try:
         deque(steps, 0)
     except BaseException:
-        deque(_exchange(), 0)
+        deque(_exchange(seen), 0)
         raise
-    _hosts()
+    finally:
+        _hosts(seen)
     return result[0]
 
 
@@ -109,5 +112,5 @@ time.sleep = sleep
 def after_fork_in_child() -> None:
     """Give the host its thresholds back: the thread that would do so stayed in the parent."""
     _threads.clear()
-    if gc.get_threshold() == _ours():
+    if gc.get_threshold()[0] >= _BASE:
         gc.set_threshold(*_known[_number])

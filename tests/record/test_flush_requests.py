@@ -33,7 +33,7 @@ class Lock:
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> Any:
     Lock.waits = []
-    monkeypatch.setattr(flush_requests, "allocate_lock", Lock)
+    monkeypatch.setattr(flush_requests, "_new_lock", Lock)
     monkeypatch.setattr(closing, "on_end", None)
     flush_requests.write_at_once()
     return Lock.waits

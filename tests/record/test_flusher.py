@@ -220,12 +220,12 @@ def test_a_shorter_interval_holds_at_once(recorder: Recorder, monkeypatch: pytes
     flusher.flush()
     try:
         assert asleep.wait(DEADLINE)
-        queue = flush_requests._queue
+        wake = flush_requests._wake
         recorder.use(Settings(flush_interval=0.01))
         call()
         until(lambda: _opened(recorder) == 2)
     finally:
-        queue.put(flush_requests.Request())  # the thread of before ends
+        wake.release()  # the thread of before ends
 
 
 def test_what_is_gathered_is_written_before_a_heavy_event(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
