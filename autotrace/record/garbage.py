@@ -87,6 +87,7 @@ class _Variable:
         def set(value: Any) -> Token[Any] | None:
             if collecting and get_ident() in collecting:
                 return None
+            Context()  # is dropped at once, and ``copy_context`` takes its memory: no collection starts in there
             held = copy_context()  # noqa: F841 - refers to the mapping that ``assign`` walks
             return assign(value)
 
@@ -95,6 +96,7 @@ class _Variable:
                 return
             if collecting and get_ident() in collecting:
                 raise ValueError("a garbage collection runs in this thread")
+            Context()
             held = copy_context()  # noqa: F841 - as above
             restore(token)
 

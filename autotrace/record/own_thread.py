@@ -48,13 +48,14 @@ def start(run: Callable[[], None]) -> None:
     """``run()`` in a thread that does not keep the process from exiting; not waited for. Raises ``RuntimeError`` where
     there can be no further thread."""
     mine = next(_numbers)
-    body = _body(run, thread.get_ident(), mine)
+    seen: list[gc_pause.Thresholds] = []
+    body = _body(run, thread.get_ident(), mine, seen)
     next(body)
     started.add(mine)
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
     try:
         _signal.pthread_sigmask(_signal.SIG_BLOCK, _OF_THE_PROCESS)  # the new thread inherits it
-        thread.start_new_thread(deque, gc_pause.without_collections(body))
+        thread.start_new_thread(deque, gc_pause.without_collections(body, seen))
     except RuntimeError:
         started.discard(mine)
         raise
@@ -62,7 +63,7 @@ def start(run: Callable[[], None]) -> None:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)  # in C: nothing can come in between
 
 
-def _body(run: Callable[[], None], starter: int, mine: int) -> Iterator[None]:
+def _body(run: Callable[[], None], starter: int, mine: int, seen: list[gc_pause.Thresholds]) -> Iterator[None]:
     """A generator that stands inside of ``try`` when the thread goes on with it: in a function, such an exception would
     be raised before its first statement."""
     hosts: type[BaseException] | None = None
@@ -76,7 +77,7 @@ def _body(run: Callable[[], None], starter: int, mine: int) -> Iterator[None]:
         _pass_on(hosts, starter)
     number = thread.get_native_id()
     alive.add(number)
-    gc_pause.enter()
+    gc_pause.enter(seen)
     try:
         run()
     finally:

@@ -65,15 +65,15 @@ def _hosts(seen: Iterable[Thresholds] = ()) -> Thresholds:
     return _known[_number]
 
 
-def without_collections(body: Iterator[Any]) -> tuple[Iterator[Any], int]:
+def without_collections(body: Iterator[Any], seen: list[Thresholds]) -> tuple[Iterator[Any], int]:
     """Arguments with which a new thread calls ``deque``, to iterate over ``body`` without a collection."""
-    seen: list[Thresholds] = []
-    return chain(_exchange(seen), map(_hosts, (seen,)), body), 0
+    return chain(_exchange(seen), body), 0
 
 
-def enter() -> None:
+def enter(seen: list[Thresholds]) -> None:
     """The calling thread, which iterates over ``without_collections``, begins."""
     _threads.add(thread.get_ident())
+    _hosts(seen)
 
 
 def leave() -> None:
