@@ -20,7 +20,7 @@ from autotrace.record.fields import ABSENT, first
 from autotrace.record.follower import follow, held
 from autotrace.record.garbage import refuses
 from autotrace.record.groups import is_part, recording
-from autotrace.record.iterators import Step
+from autotrace.record.iterators import Step, dropped
 from autotrace.record.object_fields import layout_of, layouts, stored_name
 from autotrace.record.origin import unread
 from autotrace.record.probe import NOT_COPIED, Probe
@@ -32,7 +32,7 @@ from autotrace.record.with_blocks import entered, resumed
 from autotrace.spool.records import OF
 
 __all__ = [
-    "aborted", "begin", "close", "current", "end", "ended", "entered", "exhausted", "fail", "item",
+    "aborted", "begin", "close", "current", "dropped", "end", "ended", "entered", "exhausted", "fail", "item",
     "recording", "resumed", "type_of", "unread", "without_frame",
 ]  # fmt: skip
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import deque
+from collections.abc import Callable
 from types import AsyncGeneratorType, FunctionType, GeneratorType
 from typing import Any
 
@@ -65,6 +66,15 @@ def settle_dropped() -> None:
             closing.ended(watched.call, GeneratorExit())
         except Exception as error:
             faults.failed("dropped", error)
+
+
+def dropped(call: OpenCall) -> Callable[[Any], None]:
+    """What Python calls with the asynchronous generator of ``call`` if that is dropped and its event loop is closed."""
+    return functools.partial(_dropped, call)
+
+
+def _dropped(call: OpenCall, _: Any) -> None:
+    closing.ended(call, GeneratorExit())
 
 
 CLOSE = "close"

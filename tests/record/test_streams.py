@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -172,3 +172,37 @@ async def test_what_is_sent_and_thrown_arrives(recorder: Recorder, final: tuple[
     with pytest.raises(StopAsyncIteration):
         await ended.asend("stop")
     assert [close.status for close in recorder.records(Close)] == ["ERROR", "OK"]
+
+
+@pytest.mark.parametrize("ends", ["closed", "shut down"])
+def test_an_asynchronous_generator_whose_loop_is_gone(recorder: Recorder, ends: str) -> None:
+    """A closed loop closes nothing, so no ``finally`` runs; the call ends when the generator is dropped."""
+
+    async def numbers() -> AsyncGenerator[int, None]:
+        try:
+            for number in range(3):
+                yield number
+        finally:
+            done.append(ends)
+
+    async def first(stream: AsyncGenerator[int, None]) -> int:
+        return await stream.__anext__()
+
+    def outcome(function: Callable[[], AsyncGenerator[int, None]]) -> list[str]:
+        done.clear()
+        loop = asyncio.new_event_loop()
+        stream = function()
+        assert loop.run_until_complete(first(stream)) == 0
+        if ends == "shut down":
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+        del stream
+        gc.collect()
+        return [*done]
+
+    done: list[str] = []
+    bare = outcome(numbers)
+    assert bare == ([] if ends == "closed" else [ends])
+    assert outcome(recorder.wrap(numbers, key="numbers")) == bare
+    (close,) = recorder.records(Close)
+    assert (close.status, close.attributes) == ("CANCELLED", {"outcome": "dropped"})

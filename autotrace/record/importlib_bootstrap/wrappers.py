@@ -157,7 +157,9 @@ def manager(*args, **kwargs):
 
 # No reference to the inner generator but this frame's own: SGLang's holds its weight-update lock while suspended, and
 # whoever keeps it blocks weight sync for ever. The event loop must not know it either (its hooks are off for the first
-# step): ``loop.shutdown_asyncgens`` would close both at once, and one of them would be "already running".
+# step): ``loop.shutdown_asyncgens`` would close both at once, and one of them would be "already running". A closed loop
+# does nothing for a generator that is dropped. Python closes the inner one then, unless that has a finalizer, even one
+# without an effect (``sys.getrefcount``).
 async def asynchronous(*args, **kwargs):
     # part start
     if call is not None:
@@ -166,7 +168,8 @@ async def asynchronous(*args, **kwargs):
     inner = function(*args, **kwargs)
     hooks = sys.get_asyncgen_hooks()
     try:
-        sys.set_asyncgen_hooks(None, None)
+        drops = None if hooks.finalizer is None else sys.getrefcount if call is None else calls.dropped(call)
+        sys.set_asyncgen_hooks(None, drops)
         step = inner.__anext__()
     finally:
         sys.set_asyncgen_hooks(*hooks)
