@@ -155,7 +155,7 @@ def leave() -> None:
 def _scripts() -> list[str]:
     """What the scripts on the command line are called in a list: their file names without ``.py``. One of them is the
     program, or runs in another one (``python -m cProfile train.py``)."""
-    return [os.path.basename(word)[:-3] for word in getattr(sys, "argv", None) or [] if word.endswith(".py")]
+    return [os.path.basename(word).removesuffix(".py") for word in getattr(sys, "argv", None) or []]
 
 
 main()

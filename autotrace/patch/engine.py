@@ -126,7 +126,7 @@ class Engine:
         in the program, which is never imported."""
         try:
             # Python takes a script's `__file__` away when it ends
-            called = ("__main__", program.name_of("__main__") or program.stem(program.script()))
+            called = ("__main__", program.name_of("__main__") or program.script_name(program.script()))
             for name in self.index.modules:
                 module = sys.modules.get("__main__" if name in called else name)
                 if isinstance(module, ModuleType) and (name in called or module not in self._seen):

@@ -19,6 +19,7 @@ from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
+from zipimport import zipimporter
 
 from autotrace.config import import_system
 from autotrace.patch import adapting, program
@@ -125,7 +126,7 @@ class ImportHook:
             return
         if execution is None:
             _hook_execution(loader, name, self)
-            if isinstance(loader, SourceFileLoader):
+            if isinstance(loader, SourceFileLoader) or (isinstance(loader, zipimporter) and name == "__main__"):
                 _hook_code(loader, name)
 
 
@@ -161,6 +162,7 @@ def _hook_code(loader: Any, name: str) -> None:
         vars(loader).pop("get_code", None)
         vars(loader).pop("exec_module", None)
         called = (name, "__main__") if name in program.modules() else (name,)
-        return program.code_of(loader.get_filename(name), called) or original(module)
+        source = loader.get_source(name) if isinstance(loader, zipimporter) else None
+        return program.code_of(loader.get_filename(name), called, source=source) or original(module)
 
     loader.get_code = get_code

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
+from zipimport import ZipImportError, zipimporter
 
 from autotrace.record import faults
 from autotrace.run.process import arguments, program
@@ -41,7 +42,7 @@ def name_of(module: str) -> str | None:
     spec = getattr(running, "__spec__", None)
     if spec is not None:
         return str(spec.name)
-    return stem(getattr(running, "__file__", None))
+    return script_name(getattr(running, "__file__", None))
 
 
 def names_of(module: str, file: str | None) -> tuple[str, ...]:
@@ -63,7 +64,7 @@ def others() -> dict[str, str]:
     found: dict[str, str] = {}
     words = arguments(sys.orig_argv)
     for before, word in zip(["", *words], words, strict=False):
-        name = stem(word)
+        name = script_name(word) if word.endswith(".py") else None
         if before in ("-m", "--module"):
             found.update((f"{os.sep}{module.replace('.', os.sep)}.py", module) for module in (word, f"{word}.__main__"))
         elif name is not None and os.path.isfile(word):
@@ -74,7 +75,8 @@ def others() -> dict[str, str]:
 def modules() -> set[str]:
     """Modules that this process was started with, or that another program runs in it: ``runpy`` asks for their code."""
     kind, word = program(sys.orig_argv)
-    return {*others().values(), *((word, f"{word}.__main__") if kind == "m" else ())}
+    own = (word, f"{word}.__main__") if kind == "m" else ("__main__",) if kind == "script" else ()
+    return {*others().values(), *own}  # a folder or an archive has a module ``__main__``
 
 
 def script() -> str | None:
@@ -89,9 +91,9 @@ def is_spawned() -> bool:
     return kind == "c" and word.startswith("from multiprocessing.")
 
 
-def stem(path: str | None) -> str | None:
-    """What the script at ``path`` is called in lists."""
-    return os.path.basename(path)[:-3] if path is not None and path.endswith(".py") else None
+def script_name(path: str | None) -> str | None:
+    """The name of the script at ``path`` in lists."""
+    return None if path is None else os.path.basename(path).removesuffix(".py")
 
 
 # -- its functions -----------------------------------------------------------------------------------------------------
@@ -147,7 +149,17 @@ def source_of(main: ModuleType) -> str:
     kind, word = program(sys.orig_argv)
     if path is None:
         return word if kind == "c" else ""
-    return _read(path) if stem(path) else ""
+    return _read(path) if is_source(path) else ""
+
+
+def is_source(path: str) -> bool:
+    """Whether ``path`` is a script, whatever its name ends with, and no archive, folder or compiled code."""
+    if not os.path.isfile(path) or path.endswith(".pyc"):
+        return False
+    try:
+        return path.endswith(".py") or not zipimporter(path)
+    except ZipImportError:
+        return True
 
 
 def _read(path: str) -> str:
@@ -155,11 +167,11 @@ def _read(path: str) -> str:
         return importlib.util.decode_source(file.read())
 
 
-def code_of(path: str, called: tuple[str, ...], as_script: bool = False) -> CodeType | None:
+def code_of(path: str, called: tuple[str, ...], as_script: bool = False, source: str | None = None) -> CodeType | None:
     """The program at ``path``, whose functions show themselves; None: it has none that lists name, or Python itself
-    complains about it."""
+    complains about it. ``source``: its text, where ``path`` is in an archive."""
     try:
-        tree = ast.parse(_read(path), path)
+        tree = ast.parse(_read(path) if source is None else source, path)
         if not show(tree, called):
             return None
         if as_script:  # first, but for its docstring and its ``from __future__``

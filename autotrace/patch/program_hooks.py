@@ -49,9 +49,9 @@ class ScriptHook:
 
     def __call__(self, path: str) -> ScriptHook:
         """This object, if ``path`` is the script; ``ImportError`` says no, as the protocol has it."""
-        name = program.stem(path) if type(path) is str and os.path.isfile(path) else None
-        if name is not None and self.path in (None, os.path.abspath(path)):
-            self.found, self.code = path, program.code_of(path, (name, "__main__"), as_script=True)
+        if type(path) is str and self.path in (None, os.path.abspath(path)) and program.is_source(path):
+            called = (str(program.script_name(path)), "__main__")
+            self.found, self.code = path, program.code_of(path, called, as_script=True)
         if self.code is None:
             raise ImportError(path)
         return self
