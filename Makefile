@@ -22,6 +22,7 @@ FRAMEWORKS_HERE = openai anthropic mcp httpx
 HOOKS = tests/conformance tests/faults
 SHIPPING = tests/ship tests/sinks tests/cli
 PROGRAMS = $(addprefix tests/,verl adapters launch bootstrap agent_frameworks packaging)
+PARTS = test-programs test-rest test-shipping test-hooks test-hostile-input
 HOSTILE_INPUT = $(addprefix tests/,hostile findings secrets security)
 # what runs in an environment of its own
 APART = $(addprefix --ignore=tests/,browser e2e engines harbor multinode weave_server backends host torch compilers \
@@ -68,12 +69,12 @@ format: environment ## apply the formatter and the linter's own fixes
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-test: environment ## the test suite without its long forms (ten minutes on two cores)
-	$(MAKE) --no-print-directory -k -j3 -O test-programs test-hostile-input test-rest test-shipping test-hooks \
+test: environment ## the test suite, without the further cases of `make test-all`
+	$(MAKE) --no-print-directory -k -j3 -O $(PARTS) \
 	    PYTEST="$(PYTEST) -m 'not long'"
 
 test-all: environment ## the whole test suite: also what is marked `long`, every case of a promise that `make test` tries once
-	$(MAKE) --no-print-directory -k -j3 -O test-programs test-hostile-input test-rest test-shipping test-hooks
+	$(MAKE) --no-print-directory -k -j3 -O $(PARTS)
 
 # three at a time, the longest first: most of it is waiting for processes. What puts hooks into its own process has one to
 # itself; what imports veRL and torch burdens no test that forks or collects garbage
