@@ -11,7 +11,7 @@ import enum
 import functools
 import weakref
 from collections.abc import Collection, Iterator
-from types import GetSetDescriptorType, MemberDescriptorType
+from types import GetSetDescriptorType, MemberDescriptorType, SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -130,6 +130,20 @@ class Layout:
                     continue
         yield from self.undeclared(value).items()
 
+    def attributes(self, value: Any, without: Collection[str] = ()) -> dict[str, Any]:
+        """Return the public attributes that an instance of a class without declared fields stores, but for
+        ``without``: those of the slots, then those of the dictionary."""
+        found: dict[str, Any] = {}
+        for name, slot in self.slots.items():
+            try:
+                found[name] = slot.__get__(value)
+            except AttributeError:  # not set
+                continue
+        stored = found.pop("__dict__", None)  # of ``SimpleNamespace`` and modules it is a member
+        stored = stored if type(value) is SimpleNamespace else self.stored(value)
+        found.update((name, item) for name, item in dict.items(stored) if type(name) is str)
+        return {name: item for name, item in found.items() if not name.startswith("_") and name not in without}
+
     def undeclared(self, value: Any) -> dict[str, Any]:
         """What a pydantic model holds in fields that its class does not declare; not to be changed."""
         if self.extra is None:
@@ -219,3 +233,16 @@ def layout_of(kind: type) -> Layout:
             layouts.clear()
         layout = layouts[id(kind)] = Layout(kind)
     return layout
+
+
+ANSWERING = frozenset({"llm", "tool", "agent", "trajectory"})
+"""Roles whose results are answers: of an answer the attributes are read, whatever its class declares."""
+_BUILTIN = frozenset(map(id, (str, bytes, dict, type(None), int, float, bool)))
+
+
+def is_plain(value: Any) -> bool:
+    """Whether ``value``, or the first item of such a list, is an object whose class declares no fields."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        kind = type(value[0]) if value else str
+    return id(kind) not in _BUILTIN and layout_of(kind).fields is None

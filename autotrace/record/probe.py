@@ -12,10 +12,11 @@ from autotrace.record import errors, faults, fields, formulas
 from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT, is_late, last_word
 from autotrace.record.follower import Follower
+from autotrace.record.object_fields import ANSWERING, is_plain, qualified_name
 from autotrace.record.pickled import captured
 from autotrace.record.sampling import Decision
 from autotrace.record.slots import slotted
-from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot
+from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot, walked
 
 MAX_FAULTS = 10
 """Internal failures in a row, one a call, after which a target is switched off."""
@@ -280,6 +281,11 @@ class Probe:
         if type(result) is str and len(result) <= SHORT:
             return result
         try:
+            if self.role in ANSWERING and is_plain(result):
+                copied = walked(result, type(result), self.limits, self.dropped, opens=True)
+                if self.asks_model and copied == {"…": qualified_name(type(result))}:
+                    faults.count("drop:answer")
+                return copied
             if not self.dropped:
                 return captured(result, self.limits)
             copied = snapshot(result, self.limits, self.dropped)

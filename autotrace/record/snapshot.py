@@ -86,9 +86,9 @@ def snapshot(value: Any, limits: Limits, without: Collection[str] = ()) -> Any:
     return walked(value, kind, limits, without)
 
 
-def walked(value: Any, kind: type, limits: Limits, without: Collection[str] = ()) -> Any:
-    """``snapshot`` of what is neither a number nor a text, and not ``flat``."""
-    copier = _Copier(limits.items, limits.string)
+def walked(value: Any, kind: type, limits: Limits, without: Collection[str] = (), opens: bool = False) -> Any:
+    """``snapshot`` of what is neither a number nor a text, and not ``flat``. ``opens``: see ``_Copier``."""
+    copier = _Copier(limits.items, limits.string, opens=opens)
     if kind is dict or kind is list or kind is tuple:
         copied = copier.copy(value, limits.depth)
     else:
@@ -114,6 +114,8 @@ class _Copier(msgspec.Struct, gc=False):
     nodes: int = MAX_NODES
     weight: int = 0
     """Bytes of the strings that the copy holds."""
+    opens: bool = False
+    """Objects are copied whose class declares no fields."""
 
     def copy(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -217,14 +219,15 @@ class _Copier(msgspec.Struct, gc=False):
             return name if type(name) is str else {"…": qualified_name(kind)}
         if kind is bytes:
             return described(value)
-        builtin = self._inherited(value, kind, depth)
-        if builtin is not _UNKNOWN:
+        if (builtin := self._inherited(value, kind, depth)) is not _UNKNOWN:
             return builtin
-        objects = arrays.objects(value, kind, self.items)
-        if objects is not None:
+        if (objects := arrays.objects(value, kind, self.items)) is not None:
             return self.sequence(*objects, depth)
-        description = arrays.described(value, kind)
-        return _text(value, kind) if description is None else description
+        if (description := arrays.described(value, kind)) is not None:
+            return description
+        text = _text(value, kind)
+        held = layout.attributes(value, without) if self.opens and depth > 0 and type(text) is dict else None
+        return {"type": layout.label, **self.mapping(held, depth)} if held else text
 
     def _tuple(self, value: Any, fields: Any, name: str, depth: int, without: Collection[str]) -> Any:
         items = list(islice(tuple.__iter__(value), self.items))

@@ -27,6 +27,7 @@ _WORDS = {
     "rows": ("row", "not recorded: a batch had more than are recorded of one call"),
     "unmatched rows": ("row", "of a batch not recorded: it goes on with no row of the batch around it"),
     "finalizer": ("call", "not recorded: a garbage collection made it outside of any recorded call"),
+    "answer": ("answer", "not recorded: the object stores nothing that can be read without running the program's code"),
     "stuck": ("record", "not written: more waited to be written than a process may hold"),
     "disk": ("record", "lost: the run folder could not be written"),
 }
