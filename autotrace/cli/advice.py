@@ -51,6 +51,10 @@ def latest_of(binds: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, dict[
 
 def _tracers(info: RunInfo, trace: Mapping[str, Any]) -> list[str]:
     backend = trace.get("backend")
+    if backend in registry.names() and backend not in info.backends:
+        return [
+            f"veRL's own trace into {backend} was switched off, and nothing was delivered there: --backend {backend}"
+        ]
     if backend is None or backend in registry.names():
         return []
     return [

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +22,22 @@ SECONDS = 1.0
 """CPU time after which the rest is left to ``autotrace check``: the command waits meanwhile."""
 MOST = 10
 """Lines."""
+
+
+_TRACE = re.compile(r"(?:\.rollout\.trace|trainer\.rollout_trace)\.backend=['\"]?(\w+)")
+"""How a command line names the backend of veRL's own trace."""
+
+
+def switched_off(words: Sequence[str], chosen: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return a line if ``words`` name a backend for veRL's own trace that gets nothing in this run: autotrace switches
+    that trace off for each ``known`` backend, and delivers to the ``chosen`` ones."""
+    named = dict.fromkeys(name for word in words for name in _TRACE.findall(word) if name in known)
+    return [
+        f"veRL's own trace into {name} is switched off, and this run delivers to {', '.join(chosen) or 'no backend'}; "
+        f"to have the trajectories in {name} too, add --backend {name}"
+        for name in named
+        if name not in chosen
+    ]
 
 
 def never_bound(plan: Plan, command: Command, environ: Mapping[str, str], folders: Sequence[str] = ()) -> list[str]:

@@ -78,7 +78,7 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
 
     # Imported only now: a switched off or nested launch pays for none of it.
     from autotrace.launch import run_setup
-    from autotrace.launch.checks import never_bound, untraced
+    from autotrace.launch.checks import never_bound, switched_off, untraced
     from autotrace.launch.supervise import supervise
 
     try:
@@ -91,7 +91,8 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
     environ = {**with_activation(environ), **run.variables}
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
-    for line in [*unknown_variables(environ), *never_bound(run.plan, program, environ)]:
+    off = switched_off(command, options.backends, run.variables[env.TRACE_BACKENDS].split(","))
+    for line in [*unknown_variables(environ), *off, *never_bound(run.plan, program, environ)]:
         complain(line)
     if program.is_python and (warning := untraced(program, environ)):
         complain(warning)

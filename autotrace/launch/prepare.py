@@ -9,10 +9,11 @@ import json
 import os
 import sys
 
+from autotrace.config import environment as env
 from autotrace.config.installation import with_activation
 from autotrace.config.stderr import complain
 from autotrace.launch import run_setup
-from autotrace.launch.checks import never_bound
+from autotrace.launch.checks import never_bound, switched_off
 from autotrace.launch.command import Command
 from autotrace.launch.option_types import OptionError
 from autotrace.launch.options import Options, unknown_variables
@@ -37,7 +38,8 @@ def main() -> None:
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
     program = Command(tuple(request["command"]), sys.executable)
-    for line in [*unknown_variables(environ), *never_bound(run.plan, program, environ, request["folders"])]:
+    off = switched_off(request["command"], options.backends, run.variables[env.TRACE_BACKENDS].split(","))
+    for line in [*unknown_variables(environ), *off, *never_bound(run.plan, program, environ, request["folders"])]:
         complain(line)
     activation = {name: value for name, value in with_activation(environ).items() if environ.get(name) != value}
     json.dump({"variables": {**activation, **run.variables}}, sys.stdout)

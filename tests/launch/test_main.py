@@ -323,3 +323,16 @@ def test_a_class_that_the_program_never_made_is_said(place: Place, way: list[str
     assert told["agents.Agnet.run"].reasons == ["__main__ has no `Agnet` yet; did you mean `Agent`?"]
     assert told["agents.Agent.rum"].reasons == ["__main__.Agent has no `rum` yet; did you mean `run`?"]
     assert told["agents.Agent.run"].states == {"bound": 1} and told["agents.Agent.run"].calls == 1
+
+
+def test_a_trace_of_verls_that_gets_nothing_is_said_at_the_start(place: Place) -> None:
+    place.write("program.py", "")
+    words = [
+        "actor_rollout_ref.rollout.trace.backend=mlflow",
+        "+trainer.rollout_trace.backend='weave'",
+        "backend=mlflow",
+    ]
+    said = place.launch(["python", "program.py", *words]).stderr
+    for name in ("mlflow", "weave"):
+        assert said.count(f"veRL's own trace into {name} is switched off, and this run delivers to jsonl; ") == 1
+        assert f"add --backend {name}" in said
