@@ -81,7 +81,9 @@ DataContext.get_current().shuffle_strategy = ShuffleStrategy.SORT_SHUFFLE_PULL_B
 """With one worker, which sorts: by default there are more, and actors that hash, each a process that imports Ray."""
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=[text.split("\n", 1)[0] for text in PROGRAMS])
+@pytest.mark.parametrize(
+    "program", [pytest.param(text, marks=pytest.mark.long if "import ray" in text else []) for text in PROGRAMS]
+)
 def test_a_program_runs(program: str, folder: Path) -> None:
     """In a process of its own: Ray starts a local cluster in it."""
     lines = program.splitlines()

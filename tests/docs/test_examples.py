@@ -50,6 +50,7 @@ def test_a_plain_asyncio_program(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_tool_that_calls_an_http_api(tmp_path: Path) -> None:
     found = {one["attributes"]["uid"]: one for one in delivered(tmp_path, "http_tool", "main.py")}
     assert set(found) == {"moon", "sea", "sun"}
