@@ -278,7 +278,7 @@ print(*["%s=%s" % (one.inputs["way"], bool(one.parent)) for one in recorder.reco
 """
 
 
-@pytest.mark.parametrize("patched", ["never", "late"])
+@pytest.mark.parametrize("patched", ["never", "early", "late"])
 def test_gevents_greenlets_and_pools(tmp_path: Path, patched: str) -> None:
     program = f"patched = {patched!r}\n{GEVENT}"
     words = [sys.executable, "-c", program, str(tmp_path)]
