@@ -110,6 +110,7 @@ def without_numbers(text: str) -> str:
     return re.sub(r"\b[0-9a-f]{12,32}\b|(?<=rollout_n )\d|\+?\d[\d.]* m?s\b|(?<=(?:time|cost) ).*", "#", text)
 
 
+@pytest.mark.long
 def test_an_agent_loop_of_ones_own(tmp_path: Path) -> None:
     found = delivered(tmp_path, "custom_agent_loop", "main.py")
     assert [one["facts"]["reward"] for one in found] == [pytest.approx(1.1)] * 2
