@@ -16,8 +16,8 @@ from autotrace.config.originals import thread, time
 from autotrace.record import closing, context, faults, origin
 from autotrace.run import gc_pause
 
-PATIENCE, ON_A_LOOP = 0.5, 0.02
-"""Seconds that a caller waits at most; the second one where an event loop runs in the calling thread."""
+PATIENCE = 0.5
+"""Seconds that a caller waits at most. A caller on an event loop does not wait: the loop serves other rollouts."""
 SHARE = 20
 """After a wait in vain, nobody waits for this many times as long."""
 
@@ -84,12 +84,12 @@ def written() -> None:
         return
     request = Request()
     _put(request)
-    if began < _no_wait_before:
-        return
     asyncio = sys.modules.get("_asyncio")
-    patience = PATIENCE if asyncio is None or asyncio._get_running_loop() is None else ON_A_LOOP
-    if not request.done.acquire(True, patience):
-        _no_wait_before = began + SHARE * patience
+    is_on_loop = asyncio is not None and asyncio._get_running_loop() is not None
+    if is_on_loop or began < _no_wait_before:
+        return
+    if not request.done.acquire(True, PATIENCE):
+        _no_wait_before = began + SHARE * PATIENCE
 
 
 def sealed(seal: str, close: Callable[[str], None], progress: Callable[[], int], patience: float) -> None:

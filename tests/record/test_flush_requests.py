@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import asyncio
 import threading
 from typing import Any
 
@@ -46,6 +47,13 @@ def test_the_outermost_call_returns_when_its_records_are_in_the_file(recorder: R
         outer()
         assert len(recorder.read(Close)) == 4 * number and len(waits) == number
     assert faults.counts == {}
+
+
+async def test_nobody_waits_on_an_event_loop(recorder: Recorder, waits: list[float]) -> None:
+    call = recorder.wrap(lambda: 1, key="one")
+    call()
+    assert waits == []
+    assert len(await asyncio.to_thread(recorder.read, Close)) == 1
 
 
 def test_a_file_system_that_hangs_holds_one_caller(
