@@ -26,7 +26,7 @@ from autotrace.redact.rules import (
     Place,
     any_of,
 )  # fmt: skip
-from autotrace.redact.secret_names import FRAGMENTS, fragments, name_starts, pw_at
+from autotrace.redact.secret_names import FRAGMENTS, fragments, name_starts, pw_at, secret_kind
 
 REDACTED = "<redacted>"
 
@@ -39,6 +39,18 @@ _REST = re.compile(r"[\w.+/=-]*")
 """What may belong to a token behind its first run."""
 _KEY_BEGINS = re.compile(PRIVATE_KEY_BEGINS)
 _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
+_DATA_OF_KUBERNETES = re.compile(
+    r"(?P<begin>^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*\n)"
+    r"(?P<lines>(?:(?P=indent)[ \t]{1,8}[\w.-]{1,99}:[^\n]{0,9999}\n?){1,99})",
+    re.M,
+)
+_LINE_OF_DATA = re.compile(r"^(\s+[\w.-]+:[ \t]+)\S[^\n]*", re.M)
+_MEMBER_BEFORE = re.compile(
+    r"(?P<head>(?P<q>\\{0,7}[\"'])(?:value|val)(?P=q)\s{0,9}:\s{0,9}(?P=q))(?P<value>(?:(?!(?P=q)).){1,4096})"
+    r"(?P<tail>(?P=q)\s{0,9},\s{0,9}(?P=q)(?:name|key|header)(?P=q)\s{0,9}:\s{0,9}(?P=q)(?P<name>[\w.\-]{1,64})(?P=q))"
+)
+_TAIL_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY")
+_TAIL = re.compile(r"[A-Za-z0-9+/=\s\\]{16,}")
 _KEY_BODY = re.compile(r"[A-Za-z0-9+/=\s\\:,.()-]*")
 _KEY_CUT_OFF = re.compile(r"[A-Za-z0-9+/=\s\\:,-]{16,}")
 _LONGEST_KEY = 20_000
@@ -86,6 +98,7 @@ def without_credentials(
         plain = _plain(text)
     if names:
         text = without_named_values(text, plain, names, mask, any_value)
+        text = _without_members(text, mask)
     if "bearer" in known or "basic " in known:
         text = _SCHEME.sub(lambda match: match["scheme"] + mask, text)
     for place, pattern, needed in _PLACES:
@@ -96,6 +109,18 @@ def without_credentials(
         else:
             having = [name for name in names if name in place.needles]
             text = _without_passwords(text, pattern, name_starts(_plain(text).lower(), having), place.reach, mask)
+    return text
+
+
+def _without_members(text: str, mask: str) -> str:
+    """``text`` without values whose names stand behind them, and without the data of a secret of Kubernetes."""
+    if "value" in text and ('"name' in text or "'name" in text or '"key' in text or '"header' in text):
+        text = _MEMBER_BEFORE.sub(
+            lambda match: match["head"] + mask + match["tail"] if secret_kind(match["name"]) else match[0], text
+        )
+    if "kind: Secret" in text:
+        shown = rf"\1{mask}"
+        text = _DATA_OF_KUBERNETES.sub(lambda all: all["begin"] + _LINE_OF_DATA.sub(shown, all["lines"]), text)
     return text
 
 
@@ -221,7 +246,12 @@ def _without_private_keys(text: str, mask: str) -> str:
             continue
         pieces += (text[written : opening.start()], mask)
         written = end
-    return "".join((*pieces, text[written:]))
+    text = "".join((*pieces, text[written:]))
+    if (ends := _TAIL_ENDS.search(text)) is not None:  # the tail of a file whose beginning is elsewhere
+        body = _TAIL.match(text[max(0, ends.start() - _LONGEST_KEY) : ends.start()][::-1])
+        if body is not None:
+            text = text[: ends.start() - body.end()] + mask + text[ends.start() :]
+    return text
 
 
 def _without_tokens(text: str, runs: bytes, mask: str) -> str:

@@ -10,7 +10,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from autotrace.redact.secret_names import SECRET, TEXT, name_starts, secret_kind
+from autotrace.redact.secret_names import (
+    NOT,
+    PARAMETER,
+    SECRET,
+    TEXT,
+    is_mixed,
+    is_placeholder,
+    is_strong,
+    is_word,
+    name_starts,
+    secret_kind,
+)
 
 _WINDOW = 200
 """Characters behind a name that decide whether a value without quotes is a secret. A value that is none is looked at
@@ -24,7 +35,7 @@ _ASSIGNED = re.compile(r"\s{1,9}(?:[:=]|\|\||\?\?|\*?string\s{0,9}=|\[\]byte\s{0
 _WRAPPED = r"(?:(?:pydantic\.)?(?:Secret(?:Str|Bytes)?|Field)\((?:default=)?)?"
 _LITERAL = r"(?P<quote>\\{0,7}(?:\"{3}|'{3}|[\"'`]))(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
 _QUOTED = rf"{_WRAPPED}[bBrRuUfF]{{0,2}}(?!`){_LITERAL}"
-_BARE = r"(?:[^\s\"'`&;,{}\[\]<>()]+|[,)(\]\[}{](?![\s,;)}\]\"'`]|\Z|[\w.\-]+[:=]))+"
+_BARE = r"(?:[^\s\x1b\"'`&;,{}\[\]<>()]+|[,)(\]\[}{](?![\s,;)}\]\"'`]|\Z|[\w.\-]+[:=]))+"
 _UNQUOTED = (
     r"(?P<scheme>(?i:bearer|basic|digest|negotiate|apikey|(?<=zation: )token)\s+)?"
     rf"(?P<bare>(?!:){_BARE})"
@@ -34,7 +45,10 @@ _PAIR = re.compile(
     r"\\{0,7}[\"']\s{0,9},\s{0,9}(?:(?P<member>\\{0,7}[\"'](?:[vV]alue|val|v|default|content)\\{0,7}[\"']\s{0,9}:\s{0,9}))?"
     r"[bru]{0,2}(?P<quote>\\{0,7}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
 )
-_AFTER_NAME = re.compile(rf"\s{{0,9}}(?P<separator>:=|:(?![:=])|=>?(?!=))\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})")
+_COLOUR = r"(?:\x1b\[[\d;]{0,9}m)?"
+_AFTER_NAME = re.compile(
+    rf"{_COLOUR}\s{{0,9}}(?P<separator>:=|:(?![:=])|=>?(?!=))\s{{0,9}}{_COLOUR}\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})"
+)
 _TYPE = r"&?[A-Za-z_][\w.]{0,40}(?:[\[<][\w.,| \[\]<>]{0,60}[\]>])?(?: ?\| ?[A-Za-z_][\w.]{0,40}){0,3}"
 _AFTER_TYPED_NAME = re.compile(
     rf"(?:\s{{0,9}}:\s{{0,9}}{_TYPE}\s{{0,9}}=|\s{{1,9}}(?:\*?string|\[\]byte)\s{{0,9}}="
@@ -47,6 +61,11 @@ _AFTER_SUBSCRIPT = re.compile(
 )
 """``environ["PASSWORD"] = "..."``, ``getenv("PASSWORD") or "..."``, ``getenv("PASSWORD", default="...")``."""
 _AFTER_OPTION = re.compile(r"\s{1,9}(?:[\"'](?P<value>[^\"']+)[\"']|(?P<bare>[^\s\"'-][^\s\"']*))")
+_SETS = re.compile(r"(?:(?:^|\n)[ \t]*(?:ENV|ARG)|(?:^|[\s;])(?:set[ \t]+-\w*x\w*|setenv))[ \t]+\Z")
+_AFTER_SET_NAME = re.compile(r"[ \t]{1,9}[\"']?(?P<value>[^\s\"'=|;&]+)")
+"""``ENV PASSWORD ...`` of a Dockerfile, ``set -x PASSWORD ...`` of fish, ``setenv PASSWORD ...`` of csh."""
+_PARAMS = re.compile(r"params\s?[=:]\s?\{[^{}]{0,60}\\{0,7}[\"']\Z")
+_LOGPROB = re.compile(r"\\{0,7}[\"'],[^{}]{0,40}logprob")
 _ACCOUNT = re.compile(
     r"\s{0,9}[=:]\s{0,9}\(\s{0,9}[bru]{0,2}[\"'][^\"'\n]{0,100}[\"']\s{0,9},\s{0,9}[bru]{0,2}[\"'](?P<value>[^\"'\n]{1,4000})[\"']\s{0,9}\)"
 )
@@ -81,28 +100,18 @@ _TYPES = frozenset(
         "the", "a", "an", "is", "not", "your",
     }
 )  # fmt: skip
+_ANY_CONTEXT = re.compile(r"[:=\"'%-]|</|ENV |setenv ")
+"""Stands at each name that has a value."""
 _LINE = re.compile(r"[^\r\n\"'`<]*")
-_PLACEHOLDER = re.compile(
-    r"(?:(?i:basic|bearer)\s+)?(?:<[^<>]*>(?::<[^<>]*>)?|\{\{?[^{}]*\}?\}|\$\{?\w+\}?|\$\(.*\)|%\w|[A-Z]+_[A-Z_]+|\*+|(?i:x{3,})|\.{3})"
-)
-_FIELDS = re.compile(r"\{[^{}]*\}")
-_NO_LETTERS = re.compile(r"[\W\d_]+")
 _NUMBER = re.compile(r"[-+]?[\d.,]+")
-_MEMBER_BEFORE = re.compile(
-    r"(?P<head>(?P<q>\\{0,7}[\"'])(?:value|val)(?P=q)\s{0,9}:\s{0,9}(?P=q))(?P<value>(?:(?!(?P=q)).){1,4096})"
-    r"(?P<tail>(?P=q)\s{0,9},\s{0,9}(?P=q)(?:name|key|header)(?P=q)\s{0,9}:\s{0,9}(?P=q)(?P<name>[\w.\-]{1,64})(?P=q))"
-)
 
 
 def without_named_values(text: str, plain: str, having: Sequence[str], mask: str, any_value: bool) -> str:
     """``text`` (``plain``: in ASCII, a character for a character) with what stands under names of secrets replaced by
     ``mask``. ``having``: its ``fragments``. ``any_value``: see
     ``credentials.without_credentials``."""
-    # one of these stands at each name that has a value; ``any`` would take five times as long
-    if ":" in plain or "=" in plain or '"' in plain or "'" in plain or "-" in plain or "%" in plain or "</" in plain:
-        starts = name_starts(plain.lower(), having)
-        return _without(text, starts, mask, any_value) if starts else text
-    return text
+    starts = name_starts(plain.lower(), having) if _ANY_CONTEXT.search(plain) else []
+    return _without(text, starts, mask, any_value) if starts else text
 
 
 def _without(text: str, starts: list[int], mask: str, any_value: bool) -> str:
@@ -131,10 +140,6 @@ def _without(text: str, starts: list[int], mask: str, any_value: bool) -> str:
             ordinary.add(context)
     if written:
         text = "".join((*pieces, text[written:]))
-    if "value" in text and ('"name' in text or "'name" in text or '"key' in text or '"header' in text):
-        text = _MEMBER_BEFORE.sub(
-            lambda match: match["head"] + mask + match["tail"] if secret_kind(match["name"]) else match[0], text
-        )
     return text
 
 
@@ -143,7 +148,7 @@ def _decides(context: str) -> bool:
     return '"' not in context and "'" not in context
 
 
-_FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n", ">", "%", "*"))
+_FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n", ">", "%", "*", "\x1b"))
 
 
 class _Name(NamedTuple):
@@ -166,8 +171,18 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> Span:
     follows = text[end]
     word = text[start + 2 * (text[start - 1 : start] == "%") : end].lstrip("-.")
     if follows.isspace() and text[start] != "-" and text[start - 1] not in "<:" and not _ASSIGNED.match(text, end):
+        if (
+            text[start - 2 : start - 1] in "VGxv"
+            and secret_kind(word)
+            and _SETS.search(text[max(0, start - 24) : start])
+        ):
+            match = _AFTER_SET_NAME.match(text, end)
+            return match and (None if match["value"].lower() in _TYPES else match.span("value"))
         return None
-    if not (kind := secret_kind(word)):
+    kind = secret_kind(word)
+    if word == "key" and _PARAMS.search(text[max(0, start - 80) : start]):
+        kind = PARAMETER
+    if kind == NOT or (word.lower() == "token" and _LOGPROB.match(text, text.find(text[end], end + 4, end + 400))):
         return None
     name = _Name(text, start, end, word, kind, any_value)
     for characters, pattern, window, rule in CONTEXTS:
@@ -196,7 +211,8 @@ def _in_element(name: _Name, match: re.Match[str]) -> Span:
 def _behind_quoted_name(name: _Name, match: re.Match[str]) -> Span:
     if match["quote"] is None:
         return _bare(match) if name.kind == SECRET and not _CODE.fullmatch(match["bare"]) else None
-    ordinary = not match["value"] or _is_prose(match) or _is_placeholder(match["value"], name.word)
+    weak = (name.kind == PARAMETER and not is_strong(match["value"])) or is_word(name.word, match["value"])
+    ordinary = not match["value"] or weak or _is_prose(match) or is_placeholder(match["value"], name.word)
     return None if ordinary else match.span("value")
 
 
@@ -210,8 +226,8 @@ def _in_pair(name: _Name, match: re.Match[str]) -> Span:
 def _literal(name: _Name, match: re.Match[str]) -> Span:
     """The text between the quotes behind a name, if that is a secret."""
     value = match["value"]
-    weak = name.kind != SECRET and not name.word.isupper() and not _is_strong(value)
-    ordinary = not value or weak or _is_prose(match) or _is_placeholder(value, name.word)
+    weak = name.kind != SECRET and not name.word.isupper() and not is_strong(value)
+    ordinary = not value or weak or _is_prose(match) or is_placeholder(value, name.word)
     return None if ordinary else match.span("value")
 
 
@@ -224,14 +240,14 @@ def _alone(name: _Name, match: re.Match[str]) -> Span:
 
 
 def _marked(name: _Name, match: re.Match[str]) -> Span:
-    return match.span("value") if _is_strong(match["value"]) and _is_alone(match["value"], name) else False
+    return match.span("value") if is_strong(match["value"]) and _is_alone(match["value"], name) else False
 
 
 def _behind_option(name: _Name, match: re.Match[str]) -> Span:
     if name.text[name.start] != "-" or (name.start and name.text[name.start - 1].isalnum()):
         return False
     group = "value" if match["value"] else "bare"
-    return match.span(group) if name.any_value or not _is_placeholder(match[group], name.word) else None
+    return match.span(group) if name.any_value or not is_placeholder(match[group], name.word) else None
 
 
 def _in_block(name: _Name, match: re.Match[str]) -> Span:
@@ -275,7 +291,7 @@ CONTEXTS: tuple[tuple[str, re.Pattern[str], int, Callable[[_Name, re.Match[str]]
     (":= ", _ACCOUNT, 5_000, _alone),
     (":*", _MARKED, 5_000, _marked),
     (":=> \t\n", _AFTER_TYPED_NAME, _WINDOW, _assigned),
-    (":=> \t\n", _AFTER_NAME, _WINDOW, _assigned),
+    (":=> \t\n\x1b", _AFTER_NAME, _WINDOW, _assigned),
 )
 """Characters behind the name, the pattern of what stands from there on, how far it looks at first, and the rule."""
 
@@ -296,31 +312,17 @@ def _is_prose(match: re.Match[str]) -> bool:
 def _is_alone(value: str, name: _Name) -> bool:
     """Whether a text that stands alone under a name is a secret, and no word for it or sentence about it."""
     if name.kind != SECRET:
-        return _is_strong(value)
+        return is_strong(value)
     if any(map(str.isspace, value)) and not any(map(str.isdigit, value)):
         return False
-    return value.lower() not in _TYPES and not _is_placeholder(value, name.word)
-
-
-def _is_strong(value: str) -> bool:
-    """Whether a text under ``token``, which may be a token of a model, is a credential."""
-    return len(value) >= 8 and any(map(str.isdigit, value)) and " " not in value
-
-
-def _is_placeholder(value: str, name: str) -> bool:
-    """Whether what should be a secret names what belongs there: ``<your key>``, ``${TOKEN}``, ``PASSWORD``."""
-    if _PLACEHOLDER.fullmatch(value) or ("{" in value and not any(map(str.isalnum, _FIELDS.sub("", value)))):
-        return True
-    if any(map(str.isdigit, value)):
-        return False
-    return _NO_LETTERS.sub("", value).lower() == _NO_LETTERS.sub("", name.rpartition(".")[2]).lower()
+    return value.lower() not in _TYPES and not is_placeholder(value, name.word)
 
 
 def _is_bare_value(under: _Name, match: re.Match[str]) -> bool:
     """Whether what follows a name without quotes is its value, and no code or prose."""
     text, start, _, name, kind, _ = under
     value = match["bare"]
-    if kind == TEXT and not _is_strong(value) and not name.isupper():
+    if kind == TEXT and not is_strong(value) and not name.isupper():
         return False
     if value.startswith(("$", "%", "*", "http://", "https://")) or (kind == TEXT and _NUMBER.fullmatch(value)):
         return False
@@ -331,6 +333,8 @@ def _is_bare_value(under: _Name, match: re.Match[str]) -> bool:
         return not text[match.end("separator")].isspace()  # a line of a shell
     if not _CODE.fullmatch(value):
         return not _CODE.match(value) or (any(map(str.isdigit, value)) and "(" not in value and value[-1] != ".")
+    if is_mixed(value):
+        return True
     if not value.isalpha() or value.lower() in _TYPES or not value.islower():
         return False
     ends = text[match.end("bare") : match.end("bare") + 1]

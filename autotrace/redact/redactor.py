@@ -160,7 +160,10 @@ class Redactor:
             name, secret = self._key(key)
             if name in cleaned:  # two keys that are credentials
                 name = _numbered(name, cleaned)
-            cleaned[name] = REDACTED if secret and _hidden(secret, item, value) else self.without_secrets(item)
+            is_hidden = secret and _hidden(secret, item, value) and not secret_names.is_word(name, item)
+            cleaned[name] = REDACTED if is_hidden else self.without_secrets(item)
+            if name == "params" and type(item) is dict and _hidden(secret_names.PARAMETER, item.get("key")):
+                cleaned[name]["key"] = REDACTED  # of an address
         if len(value) > 1 and not _MEMBER_NAMES.isdisjoint(value):
             for member in MEMBER_NAMES:
                 named = value.get(member)
@@ -201,7 +204,17 @@ def _is_option(word: str) -> bool:
 
 def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
     """Whether ``value``, under a name of ``kind``, is a secret. ``beside``: the names it stands with; what has a
-    probability (``logprobs.content`` of OpenAI's API) is a model's token."""
+    probability (``logprobs.content`` of OpenAI's API) is a model's token. Flags and
+    small numbers are no secrets."""
+    if (
+        value is None
+        or value == ""
+        or type(value) in (bool, float)
+        or (type(value) is int and -10_000 < value < 10_000)
+    ):
+        return False
+    if kind == secret_names.PARAMETER:
+        return type(value) is str and secret_names.is_strong(value)
     return kind == secret_names.SECRET or (type(value) in (str, bytes) and "logprob" not in beside)
 
 

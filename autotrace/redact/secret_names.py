@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-NOT, TEXT, SECRET = 0, 1, 2
-"""``TEXT``: a text under this name is a secret, a number is not (``token=151643`` is one of a model's tokens)."""
+NOT, TEXT, SECRET, PARAMETER = 0, 1, 2, 3
+"""``TEXT``: a text under this name is a secret, a number is not (``token=151643`` is one of a model's tokens).
+``PARAMETER``: a text is a secret that looks like one: ``key`` of an address."""
 
 FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "cred", "jwt", "pw")
 """Every name that ``kind`` takes for a secret contains one of these."""
@@ -16,17 +17,24 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ANYWHERE = re.compile(r"api_?key|access_?key|private_?key|secret|passwor[dt]|passwd|passphrase|passcode")
 _KEY = re.compile(
     r"(?:account|auth|signing|encryption|decryption|master|storage|shared|subscription|consumer|webhook|license|deploy|"
-    r"service|ssh|hmac|aes|application|functions)_?key$"
+    r"service|service_role|ssh|hmac|aes|application|functions)_?key$"
 )
 _AT_THE_END = re.compile(
     r"(?:^|_)(?:cred(?:ential)?s?|authorization|cookies?|pwd|pw|client_key_data|(?:auth|access|refresh)_?tokens)$"
 )
 _WHOLE = frozenset({"auth", "bearer", "jwt"})
-_PASS = re.compile(r"(?:^|db_|user_|login_|root_|admin_|smtp_|ftp_|ssh_|mysql_|redis_|proxy_)pass$")
+_PASS = re.compile(
+    r"(?:^|db_|user_|login_|root_|admin_|smtp_|ftp_|ssh_|mysql_|redis_|proxy_|vault_|become_|sudo_|mongo_|keystore_|^pg)pass$"
+)
 _TEXT_AT_THE_END = re.compile(
-    r"_(?:auth|jwt|bearer)$|(?:^|_)pat$|(?:^|_)(?:openai|anthropic|gemini|mistral|hf|wandb|llm|app|client)_?key$"
+    r"_(?:auth|jwt|bearer)$|(?:^|_)pat$|(?:^|_)(?:openai|anthropic|gemini|mistral|hf|wandb|llm|app|client|supabase|anon|"
+    r"stripe|sendgrid|twilio|mailgun)_?key$|(?:^|_)(?:conn(?:ection)?_str(?:ing)?|webhook_url)$"
     r"|(?:auth|access|api|refresh|bearer|session|[cx]srf|private|personal)_?token$"
 )
+_ABOUT = re.compile(
+    r"_(?:len(?:gth)?|count|min|max|policy|hint|field|required|set|files?|path|number|word|santa|type|label|name)$"
+)
+"""Ends of names of something about a secret."""
 _KEY_OF_A_SHELL = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY")
 _NO_SECRET_KEYS = frozenset(
     {
@@ -49,6 +57,8 @@ def kind(name: str) -> int:
     """``NOT``, ``TEXT`` or ``SECRET``. ``x-auth-token``, ``accessToken`` and ``HF_TOKEN`` are read alike; ``tokens``,
     ``token_ids`` and ``max_tokens`` are not secrets."""
     words = re.sub(r"[\W_]+", "_", _CAMEL.sub("_", name)).strip("_").lower()
+    if " " not in name and _ABOUT.search(words):
+        return NOT
     if _ANYWHERE.search(words) or _AT_THE_END.search(words) or _KEY.search(words) or words in _WHOLE:
         return SECRET
     if _PASS.search(words) or _TEXT_AT_THE_END.search(words):
@@ -58,6 +68,45 @@ def kind(name: str) -> int:
     if words != "token" and not words.endswith("_token"):
         return NOT
     return NOT if words.removesuffix("token").strip("_").rpartition("_")[2] in _OF_A_TEXT else TEXT
+
+
+_CAMEL_CASE = re.compile(r"[a-z]*(?:[A-Z][a-z]{2,}|[A-Z]{2,}(?=[A-Z][a-z]|\Z))*")
+
+
+def is_mixed(value: str) -> bool:
+    """Whether eight letters or more are of both cases, and no words joined as source code joins them."""
+    mixed = len(value) >= 8 and value.isalpha() and not value.islower() and not value[1:].islower()
+    return mixed and not value.isupper() and _CAMEL_CASE.fullmatch(value) is None
+
+
+_WORD = re.compile(r"[A-Z]{1,8}|.{0,2}|\d{1,6}|[\s\u0120\u010a\u2581#<].*|.*[^\x21-\x7e].*", re.DOTALL)
+_WORDS = frozenset({"token", "secret"})
+
+
+def is_word(name: str, value: object) -> bool:
+    """Whether what stands under ``token`` or ``secret`` is a model's token, a coin, or the word of a game."""
+    return name.lower() in _WORDS and type(value) is str and _WORD.fullmatch(value) is not None
+
+
+def is_strong(value: str) -> bool:
+    """Whether a text under ``token``, which may be a token of a model, is a credential."""
+    return len(value) >= 8 and " " not in value and (any(map(str.isdigit, value)) or is_mixed(value))
+
+
+_PLACEHOLDER = re.compile(
+    r"(?:(?i:basic|bearer)\s+)?(?:<[^<>]*>(?::<[^<>]*>)?|\{\{?[^{}]*\}?\}|\$\{?\w+\}?|\$\(.*\)|%\w|[A-Z]+_[A-Z_]+|\*+|(?i:x{3,})|\.{3})"
+)
+_FIELDS = re.compile(r"\{[^{}]*\}")
+_NO_LETTERS = re.compile(r"[\W\d_]+")
+
+
+def is_placeholder(value: str, name: str) -> bool:
+    """Whether what should be a secret names what belongs there: ``<your key>``, ``${TOKEN}``, ``PASSWORD``."""
+    if _PLACEHOLDER.fullmatch(value) or ("{" in value and not any(map(str.isalnum, _FIELDS.sub("", value)))):
+        return True
+    if any(map(str.isdigit, value)):
+        return False
+    return _NO_LETTERS.sub("", value).lower() == _NO_LETTERS.sub("", name.rpartition(".")[2]).lower()
 
 
 secret_kind = lru_cache(maxsize=10_000)(kind)

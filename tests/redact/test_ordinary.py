@@ -41,6 +41,7 @@ def by_all_rules(text: str) -> str:
     lower = credentials._plain(text).lower()
     starts = secret_names.name_starts(lower, secret_names.FRAGMENTS)
     text = named_values._without(text, starts, REDACTED, False)
+    text = credentials._without_members(text, REDACTED)
     text = credentials._SCHEME.sub(lambda match: match["scheme"] + REDACTED, text)
     for place, pattern, _ in credentials._PLACES:
         if any(needle in text for needles in place.needles.values() for needle in needles):
