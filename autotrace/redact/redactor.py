@@ -204,18 +204,13 @@ def _is_option(word: str) -> bool:
 
 def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
     """Whether ``value``, under a name of ``kind``, is a secret. ``beside``: the names it stands with; what has a
-    probability (``logprobs.content`` of OpenAI's API) is a model's token. Flags and
-    small numbers are no secrets."""
-    if (
-        value is None
-        or value == ""
-        or type(value) in (bool, float)
-        or (type(value) is int and -10_000 < value < 10_000)
-    ):
-        return False
+    probability (``logprobs.content`` of OpenAI's API) is a model's token. Flags and small numbers are no secrets."""
+    if kind == secret_names.TEXT:
+        return type(value) in (str, bytes) and "logprob" not in beside and value != ""
     if kind == secret_names.PARAMETER:
         return type(value) is str and secret_names.is_strong(value)
-    return kind == secret_names.SECRET or (type(value) in (str, bytes) and "logprob" not in beside)
+    is_small = type(value) is int and -10_000 < value < 10_000
+    return not (is_small or value is None or value == "" or type(value) in (bool, float))
 
 
 def _numbered(name: str, names: Collection[str]) -> str:
