@@ -113,7 +113,7 @@ def without_credentials(
 
 
 def _without_members(text: str, mask: str) -> str:
-    """``text`` without values whose names stand behind them, and without the data of a secret of Kubernetes."""
+    """``text`` without values whose names follow them, and without the data of a secret of Kubernetes."""
     if "value" in text and ('"name' in text or "'name" in text or '"key' in text or '"header' in text):
         text = _MEMBER_BEFORE.sub(
             lambda match: match["head"] + mask + match["tail"] if secret_kind(match["name"]) else match[0], text

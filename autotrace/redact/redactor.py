@@ -204,7 +204,7 @@ def _is_option(word: str) -> bool:
 
 def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
     """Whether ``value``, under a name of ``kind``, is a secret. ``beside``: the names it stands with; what has a
-    probability (``logprobs.content`` of OpenAI's API) is a model's token. Flags and small numbers are no secrets."""
+    probability (``logprobs.content`` of OpenAI's API) is a model's token. Flags and small numbers stay."""
     if kind == secret_names.TEXT:
         return type(value) in (str, bytes) and "logprob" not in beside and value != ""
     if kind == secret_names.PARAMETER:
