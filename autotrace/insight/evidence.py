@@ -21,9 +21,6 @@ CUT = frozenset({"length", "max_tokens", "max_length"})
 """Finish reasons of a response that was cut at a limit."""
 AS_ASKED = "max_tokens asked"
 """Finish reason of a response that is as long as the agent itself asked for in this call."""
-JUDGED = ("reward", "reward_extra_info")
-"""Facts that a look at one trajectory reads. The others, which a trainer reports of each of them later, change no
-profile."""
 
 
 @dataclass
@@ -81,8 +78,9 @@ class Evidence:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Those of ``JUDGED`` that are known."""
-        return judged(self.trajectory.facts)
+        """The facts that were known when the trajectory was complete. Facts that come later are for detectors of
+        steps."""
+        return self.trajectory.facts
 
     @property
     def root(self) -> Span:
@@ -155,11 +153,6 @@ def judged_answer(inputs: Mapping[str, Any]) -> str | None:
 def is_chat(value: Any) -> bool:
     """``value`` is a list of messages."""
     return isinstance(value, list) and bool(value) and all(isinstance(one, dict) and "role" in one for one in value)
-
-
-def judged(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the facts about a trajectory those of ``JUDGED``."""
-    return {name: facts[name] for name in JUDGED if name in facts}
 
 
 def fingerprint(parts: Iterator[bytes]) -> str:

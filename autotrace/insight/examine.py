@@ -7,6 +7,7 @@ from itertools import islice
 
 from autotrace.insight import registry
 from autotrace.insight.evidence import Evidence, LLMCall, fingerprint, whole
+from autotrace.insight.families.chains import death
 from autotrace.insight.families.responses import rendered_anew
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
@@ -49,6 +50,7 @@ def _profile(evidence: Evidence, marks: list[Mark]) -> Profile:
         judged=bool(evidence.judged),
         traits=traits_of(evidence, registry.failed),
         prompt=prompt_digest(evidence),
+        died=None if (found := death(evidence)) is None else _bounded(found),
     )
 
 

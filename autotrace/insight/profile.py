@@ -102,6 +102,8 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     traits: list[Trait] = []
     prompt: str = ""
     """Digest of its first prompt without numbers and ids; empty: not known in words."""
+    died: Mark | None = None
+    """How the agent's program died: a finding if the reward is nothing, which may become known later."""
 
     @property
     def all_marks(self) -> tuple[Mark, ...]:

@@ -93,6 +93,10 @@ class LiveFindings:
             self._due[row.step] = time.monotonic()
             self._latest = max(self._latest, -1 if row.step is None else row.step)
 
+    def learned(self, row: TraceRow) -> None:
+        """Facts of a complete trace changed: its step is looked at again."""
+        self.completed(row)
+
     def bound(self, name: str, value: Mapping[str, object]) -> None:
         """See ``index.indexer.Subscriber``: what was reported about the run is given to ``settle``."""
 
@@ -194,7 +198,7 @@ class LiveFindings:
             delivered = new and again > 0 and row.kept not in (None, LOCAL)
             again -= delivered
             row.version += 1
-            self._outbox.again(row, delivered)
+            self._outbox.marked(row, delivered)
             self._state.db.execute(
                 "UPDATE traces SET profile = ?, version = ? WHERE trace_id = ?", (row.profile, row.version, trace_id)
             )

@@ -1,4 +1,4 @@
-"""What a backend must be able to do: the sink, and the errors it raises. ``Delivered`` is what a sink may remember.
+"""What a backend must be able to do: the sink, and the errors it raises.
 
 A sink is called by the shipper alone, from one thread at a time. Two promises make delivery safe:
 
@@ -12,7 +12,6 @@ Whatever else a sink raises counts as ``Unavailable``, and its traceback is in `
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -65,6 +64,15 @@ class Sink(Protocol):
 
         Raises ``Unavailable`` or ``Refused`` (none counts as delivered) or ``Rejected`` (all others do).
         """
+
+    needs_calls: bool = True
+    """Whether ``facts`` needs the calls of a trajectory. False: it gets each trajectory with the root alone, of which
+    nothing had to be assembled."""
+
+    def facts(self, trajectories: Sequence[Trajectory]) -> None:
+        """Store the facts of ``trajectories``, which the backend has already, and return once they are acknowledged.
+        Called when a fact (a reward) arrived later. Raises as ``deliver``."""
+        self.deliver(trajectories)
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Take what is reported about the run after the launch: ``config`` (``project_name``, ``experiment_name``,
@@ -137,27 +145,3 @@ def batches(
         taken += needed
     if batch:
         yield batch
-
-
-MOST = 100_000
-"""Values that are remembered (about 20 MB), those of the latest traces."""
-
-
-class Delivered:
-    """Trace id and name -> value: of a call its digest. What was forgotten is sent again, which replaces it."""
-
-    def __init__(self) -> None:
-        self._traces: OrderedDict[str, dict[str, Any]] = OrderedDict()
-        self._count = 0
-
-    def of(self, trace_id: str) -> dict[str, Any]:
-        """All that is known of a trace."""
-        return self._traces.get(trace_id, {})
-
-    def put(self, trace_id: str, name: str, value: Any) -> None:
-        """The backend has ``value``."""
-        names = self._traces.setdefault(trace_id, {})
-        self._count += name not in names
-        names[name] = value
-        while self._count > MOST:
-            self._count -= len(self._traces.popitem(last=False)[1])

@@ -3,7 +3,7 @@ computed once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from json import dumps, loads
 from typing import Any
@@ -16,7 +16,7 @@ from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import Times, figures, finish_reason, times
 from autotrace.trajectory.jsonable import integer, jsonable, word
 from autotrace.trajectory.model import TRAINERS, Span, Trajectory, group_of, own_calls
-from autotrace.trajectory.receipt import Receipt, of_row, own_pieces, receipt_of, whole_response
+from autotrace.trajectory.receipt import Receipt, of_row, own_pieces, receipt, whole_response
 
 ROLES = ("trajectory", "agent", "span")
 """Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
@@ -106,14 +106,28 @@ class Rollout:
         return decode(self.trajectory.profile)
 
     @cached
+    def generated(self) -> list[int | None]:
+        """Tokens that each turn generated: of the calls, else (a trajectory without its calls) of the profile."""
+        calls, known = self.trajectory.llm_spans, self.profile
+        of_calls = [span.response_tokens for span in calls]
+        return of_calls if of_calls or known is None else [turn.response for turn in known.turns]
+
+    @cached
+    def tree(self) -> Sequence[Chain]:
+        """The chains of the turns, from the calls or from the profile."""
+        if self.trajectory.llm_spans or self.profile is None or not self.generated:
+            return tree_of(self.trajectory).chains
+        return self.profile.chains or [Chain(0, turns=[*range(1, len(self.generated) + 1)])]
+
+    @cached
     def receipt(self) -> Receipt | None:
         """What became of its tokens in training."""
-        return receipt_of(self.trajectory)
+        return receipt(self.tree, self.generated, self.facts)
 
     def chains(self) -> Iterator[OwnChain]:
         """Its chains; only a trajectory has some."""
         if self.is_trajectory:
-            yield from (OwnChain(self, chain) for chain in tree_of(self.trajectory).chains)
+            yield from (OwnChain(self, chain) for chain in self.tree)
 
     def release(self) -> None:
         """Let go of its calls, which hold it: all of it is then freed at once, and not when cycles are looked for.
@@ -270,8 +284,8 @@ class OwnChain:
     @property
     def tokens(self) -> int | None:
         """Generated in its own turns; None where no turn's number is known."""
-        spans = self.rollout.trajectory.llm_spans
-        counts = [count for turn in self.chain.turns if (count := spans[turn - 1].response_tokens) is not None]
+        generated = self.rollout.generated
+        counts = [count for turn in self.chain.turns if (count := generated[turn - 1]) is not None]
         return sum(counts) if counts else None
 
     @property

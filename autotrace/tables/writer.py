@@ -10,8 +10,7 @@ import contextlib
 import os
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -21,12 +20,11 @@ import pyarrow.parquet as pq
 from autotrace.run import files
 from autotrace.tables import arrow, metrics
 from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commit, Snapshot, folded, snapshot
-from autotrace.tables.committed import Committed
-from autotrace.tables.errors import QueryError
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import failed, sync
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS
+from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.model import Trajectory
 
 MANY, FEW = 32, 2
@@ -73,10 +71,6 @@ def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
                 yield table
 
 
-REMEMBERED = 100_000
-"""The latest trajectories. What was written about them is remembered, so that a late fact writes facts alone."""
-
-
 class Tables:
     """The tables of one run folder. All methods raise ``PlaceError``; two threads may call them."""
 
@@ -88,8 +82,6 @@ class Tables:
         self._snapshot: Snapshot | None = None
         self._given: dict[str, tuple[int, int]] = {}
         """Trajectories that were committed and may be given once more -> version, batch."""
-        self._written: OrderedDict[str, int | None] = OrderedDict()
-        """Trace id -> digest of its calls; None: it is read when it is needed."""
         self._removed: dict[str, float] = {}
 
     @property
@@ -100,11 +92,18 @@ class Tables:
 
     def write(self, trajectories: Sequence[Trajectory]) -> int:
         """Commit ``trajectories``; those that are there in this version are passed over. Returns bytes of the files."""
+        return self._written(trajectories, OF_TRAJECTORIES)
+
+    def write_facts(self, trajectories: Sequence[Trajectory]) -> int:
+        """Commit the facts of ``trajectories``, whose calls are there and are not looked at. Returns bytes."""
+        return self._written(trajectories, WITH_FACTS)
+
+    def _written(self, trajectories: Sequence[Trajectory], names: Collection[str]) -> int:
         with self._lock, self._errors():
             self._opened()
             rollouts = [Rollout(one) for one in trajectories if not self._has(one)]
             try:
-                return self._write(rollouts) if rollouts else 0
+                return self._write(rollouts, names) if rollouts else 0
             finally:
                 for rollout in rollouts:
                     rollout.release()
@@ -144,33 +143,19 @@ class Tables:
             self._sweep(self._opened(), lingers=0.0)
             self._fold(0.0)
 
-    def _write(self, rollouts: list[Rollout]) -> int:
-        digests = {one.trace_id: _digest(one) for one in rollouts}
-        self._recall([id for id in digests if self._written.get(id, 0) is None])
-        whole = [
-            one for one in rollouts
-            if one.version == 1 or not one.facts or self._written.get(one.trace_id) != digests[one.trace_id]
-        ]  # fmt: skip
+    def _write(self, rollouts: list[Rollout], names: Collection[str]) -> int:
         made = {}
-        for name, table in OF_TRAJECTORIES.items():
-            asked = table.rows(rollouts if name in WITH_FACTS else whole)
-            if asked:
-                made[name] = arrow.from_rows(table.columns, asked)
-        late = any(one.version > 1 for one in rollouts)
-        size = self._commit(made, {one.trace_id: one.version for one in whole if one.version > 1}, len(whole), late)
+        for name in names:
+            table = OF_TRAJECTORIES[name]
+            if rows := table.rows(rollouts):
+                made[name] = arrow.from_rows(table.columns, rows)
+        again = {one.trace_id: one.version for one in rollouts if one.version > 1}
+        if TRAJECTORIES.name in names:
+            size = self._commit(made, again, len(rollouts), bool(again))
+        else:
+            size = self._commit(made, {}, 0)
         self._know(self._opened().batch, {one.trace_id: one.version for one in rollouts})
-        for trace_id, digest in digests.items():
-            self._written[trace_id] = digest
-            self._written.move_to_end(trace_id)
-        while len(self._written) > REMEMBERED:
-            self._written.popitem(last=False)
         return size
-
-    def _recall(self, ids: Sequence[str]) -> None:
-        """Learn what another shipper wrote of trajectories. What cannot be read is written again."""
-        if ids:
-            with contextlib.suppress(OSError, QueryError), contextlib.closing(Committed(self.folder.parent)) as there:
-                self._written |= {id: _digest(Rollout(one)) for id, one in there.stored(ids).items()}
 
     def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int, late: bool = True) -> int:
         batch = self._opened().batch + 1
@@ -242,21 +227,10 @@ class Tables:
             for commit in found.commits:
                 if commit.batch > self._acknowledged:
                     self._read(commit)
-            if not self._written:
-                self._written = OrderedDict.fromkeys(self._latest(found))
             self._sweep(found, LINGERS, begins=True)
             self._snapshot = found
             sync(self.folder)
         return self._snapshot
-
-    def _latest(self, found: Snapshot) -> list[str]:
-        """The trajectories that were written last."""
-        ids: list[str] = []
-        for path in reversed(found.files.get("trajectories", {})):
-            if len(ids) < REMEMBERED:
-                with contextlib.suppress(OSError, pa.ArrowException):  # a late fact then writes all of it
-                    ids[:0] = pq.read_table(self.folder / path, columns=["trace_id"])["trace_id"].to_pylist()
-        return ids[-REMEMBERED:]
 
     def acknowledge(self, batch: int) -> None:
         """Nobody gives once more what was committed up to ``batch``."""
@@ -303,14 +277,3 @@ class Tables:
             if isinstance(error, (OSError, pa.ArrowException)):
                 raise failed(str(self.folder), error) from error
             raise
-
-
-def _digest(rollout: Rollout) -> int:
-    """A digest of everything that decides its rows in the tables other than ``facts``, for this process."""
-    one, marks = rollout.trajectory, tuple(rollout.profile.marks) if rollout.profile is not None else None
-    spans = tuple(
-        (span.span_id, span.parent_id, span.status, span.end_ns, span.prompt_tokens, span.response_tokens,
-         span.new_prompt_text is None, span.response_text is None, span.old_logprobs is None, len(span.attributes))
-        for span in one.spans
-    )  # fmt: skip
-    return hash((spans, marks, len(one.attributes), len(one.notes), one.tokenizer, one.settings))

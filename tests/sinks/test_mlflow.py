@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import itertools
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -173,19 +175,30 @@ def test_sent_again_nothing_is_doubled(uri: str, project: str, rollout: Callable
     assert len(found.data.spans) == len(before.data.spans)
 
 
-def test_a_late_fact_sends_the_root_alone(uri: str, project: str, rollout: Callable[..., Trajectory]) -> None:
+def test_late_facts_are_tags_and_feedback_and_no_call_is_sent_again(
+    uri: str, project: str, rollout: Callable[..., Trajectory]
+) -> None:
     sink = make(uri, project)
-    sent = rollout(reward=None)
+    sent, gone = rollout(reward=None), rollout(rollout=1)
     sink.deliver([sent])
+    (before,) = traces(project)
     first = sink.sent
-    sink.deliver([sent])
+    for reward, trained in ((0.75, 4), (0.25, 5)):
+        known = [
+            replace(one, spans=[one.root], facts={"reward": reward, "trained_in_step": trained}) for one in (sent,)
+        ]
+        assert not sink.needs_calls
+        sink.facts(known)
     assert sink.sent == first == sink.size(sent)
-    sent.facts["reward"] = 0.25
-    sink.deliver([sent])
-    assert 0 < sink.sent - first < first / 2
-    (found,) = traces(project, "feedback.reward < 0.5")
-    assert found.data.spans[0].outputs["reward"] == 0.25
-    assert len(found.data.spans) == len(sent.spans)
+    (found,) = traces(project, "feedback.reward < 0.5 AND tags.trained_in_step = '5'")
+    assert len([one for one in found.info.assessments if one.name == "reward"]) == 1
+    was, now = before.info.to_dict(), found.info.to_dict()
+    for told in (was, now):
+        del told["assessments"], told["tags"]
+    assert now == was and found.data.to_dict() == before.data.to_dict(), "previews, times, token counts, spans"
+    with contextlib.suppress(Rejected):  # a person has deleted it, or it was never there
+        sink.facts([replace(gone, spans=[gone.root])])
+    assert len(traces(project)) == 1
 
 
 @pytest.mark.row("filters")

@@ -114,7 +114,7 @@ def test_a_late_fact_sends_the_root_alone(receiver: Receiver) -> None:
     sink = OtlpSink(info())
     sink.deliver(group(rewards=(None, None)))
     first = receiver.requests[-1][1]
-    sink.deliver(group())
+    sink.facts(group())
     assert len(receiver.requests) == 2
     assert receiver.requests[-1][1] < first / 2
     assert len(receiver.spans) == 10
@@ -122,8 +122,6 @@ def test_a_late_fact_sends_the_root_alone(receiver: Receiver) -> None:
         0,
         1,
     }
-    sink.deliver(group())
-    assert len(receiver.requests) == 2
 
 
 def test_findings_are_a_list_to_search_and_events_that_say_where(receiver: Receiver) -> None:
@@ -145,20 +143,6 @@ def test_findings_are_a_list_to_search_and_events_that_say_where(receiver: Recei
         "autotrace.finding.span_id": turn.span_id, "autotrace.finding.note": "token 31",
     }  # fmt: skip
     assert attributes_of(events[1]) == {"autotrace.finding.code": "AT-TURN-LIMIT"}
-
-
-def test_findings_of_the_group_that_come_later_send_the_root_alone(receiver: Receiver) -> None:
-    sink = OtlpSink(info())
-    one = trajectory(reward=1.0)
-    sink.deliver([one])
-    first = receiver.requests[-1][1]
-    one.profile = encode(Profile("1", found=[Mark("AT-GROUP-INCOMPLETE", note="3 of 8")]))
-    sink.deliver([one])
-    assert receiver.requests[-1][1] < first / 2
-    root = receiver.spans[one.trace_id, one.root.span_id]
-    assert [attributes_of(event).get("autotrace.finding.note") for event in root.events][-1] == "3 of 8"
-    sink.deliver([one])
-    assert len(receiver.requests) == 2
 
 
 def test_headers_and_compression_are_standard_variables(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,6 @@ def test_sending_again_replaces_also_from_another_process(fake: FakeServer) -> N
     assert len(fake.feedback) == 2
 
 
-def test_the_same_sink_sends_nothing_twice(fake: FakeServer) -> None:
-    weave = sink()
-    weave.deliver(group())
-    before = len(fake.requests)
-    weave.deliver(group())
-    assert len(fake.requests) == before
-
-
 def test_the_most_costly_finding_is_a_score_and_all_are_attributes(fake: FakeServer) -> None:
     one = trajectory(reward=0.5)
     marks = [Mark("AT-TURN-LIMIT", 2), Mark("AT-RETOKENIZED", 2, 117), Mark("AT-RETOKENIZED", 3, 140)]
@@ -116,7 +109,10 @@ def test_a_late_fact_is_feedback_and_no_call_is_sent_again(fake: FakeServer) -> 
     assert not fake.feedback
     late = group()
     late[0].facts["trained_in_step"] = 4
-    weave.deliver(late)
+    late[0].late_names = ("reward", "trained_in_step")
+    known = [replace(one, spans=[one.root]) for one in late]
+    assert not weave.needs_calls
+    weave.facts(known)
     assert len(fake.paths(COMPLETE)) == 1
     given = {
         row["feedback_type"]: row["payload"]["output"]
@@ -125,15 +121,15 @@ def test_a_late_fact_is_feedback_and_no_call_is_sent_again(fake: FakeServer) -> 
     }
     assert given["wandb.runnable.reward"] == 1.0
     assert given["wandb.runnable.trained_in_step"] == 4
-    weave.deliver(late)
-    sink().deliver(late)  # another process: looked up by id before it is sent
+    weave.facts(known)
+    sink().facts(known)  # another process: looked up by id before it is sent
     assert len({row["id"] for row in fake.feedback}) == len(fake.feedback)
 
 
 def test_a_fact_that_changed_takes_the_place_of_the_old_one(fake: FakeServer) -> None:
     weave = sink()
     weave.deliver([trajectory(reward=1.0)])
-    weave.deliver([trajectory(reward=0.25)])
+    weave.facts([trajectory(reward=0.25)])
     assert [row["payload"]["output"] for row in fake.feedback if row["feedback_type"].endswith(".reward")] == [0.25]
 
 

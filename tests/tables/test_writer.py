@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from autotrace.insight.profile import Mark, Profile, codes, decode, encode
+from autotrace.insight.examine import examine
+from autotrace.insight.profile import encode
+from autotrace.insight.settings import Settings
 from autotrace.run import files
 from autotrace.tables import writer
 from autotrace.tables.commits import FILE, FOLDER, Added, Commit, Snapshot, folded, snapshot
@@ -90,17 +92,22 @@ def test_a_late_fact_appends_facts_and_what_follows_from_them(tmp_path: Path) ->
     tables = Tables(tmp_path, RUN)
     tables.write([made()])
     late = made(version=2, advantage=0.5)
-    tables.write([late])
+    chains = [row for row in rows(tmp_path, "chains")]
+    late.profile = encode(examine(late, Settings()))
+    known = replace(late, spans=[late.root])
+    tables.write_facts([known])
     last = committed(tmp_path).commits[-1]
     assert set(last.files) == {"facts", "chains"} and not last.supersedes and not last.trajectories
     (one,) = trajectories(tmp_path).values()
-    assert one.facts == late.facts
+    assert one.facts == late.facts and len(one.spans) == len(late.spans)
+    again = rows(tmp_path, "chains")[len(chains) :]
+    assert again == [{**row, "version": 2, "advantage": 0.5 if row["row"] == 0 else None} for row in chains]
 
 
 def test_a_fact_that_is_taken_back_is_gone(tmp_path: Path) -> None:
     tables = Tables(tmp_path, RUN)
     tables.write([made(advantage=0.5)])
-    tables.write([made(version=2)])
+    tables.write_facts([made(version=2)])
     (one,) = trajectories(tmp_path).values()
     assert one.facts == made().facts
     bare = made(version=3)
@@ -117,54 +124,6 @@ def test_a_late_call_writes_the_trajectory_again(tmp_path: Path) -> None:
     tables.write([grown])
     assert committed(tmp_path).superseded == {grown.trace_id: 2}
     same(tmp_path, grown, made(sample=18))
-
-
-def test_a_late_fact_of_what_another_shipper_wrote_appends_facts(tmp_path: Path) -> None:
-    Tables(tmp_path, RUN).write([made(), made(sample=18)])
-    tables = Tables(tmp_path, RUN)
-    late, grown, new = made(version=2, advantage=0.5), made(sample=18, version=2), made(step=4, version=2)
-    grown.spans[-1].status = "ERROR"
-    tables.write([late, grown, new])
-    last = committed(tmp_path).commits[-1]
-    assert (last.trajectories, last.supersedes) == (2, {grown.trace_id: 2, new.trace_id: 2})
-    found = trajectories(tmp_path)
-    assert fields(found[grown.trace_id]) == fields(grown) and fields(found[new.trace_id]) == fields(new)
-    assert found[late.trace_id].facts == late.facts
-
-
-def test_a_finding_of_the_trajectory_that_a_late_fact_makes_is_in_the_tables(tmp_path: Path) -> None:
-    """It is no fact: the trajectory is written again, also by the shipper that wrote it first."""
-    tables = Tables(tmp_path, RUN)
-    tables.write([made()])
-    late = made(version=2, reward=math.nan)
-    late.profile = encode(Profile("1", marks=[Mark("AT-REWARD-NAN", 1)]))
-    tables.write([late])
-    assert committed(tmp_path).superseded == {late.trace_id: 2}
-    same_group = made(version=3, reward=math.nan)
-    same_group.profile = encode(Profile("1", marks=[Mark("AT-REWARD-NAN", 1)], found=[Mark("AT-NO-SIGNAL")]))
-    tables.write([same_group])
-    assert committed(tmp_path).superseded == {late.trace_id: 2}, "what its group shows is a fact"
-    (one,) = trajectories(tmp_path).values()
-    assert codes(decode(one.profile)) == ["AT-REWARD-NAN", "AT-NO-SIGNAL"]
-
-
-def test_only_the_latest_trajectories_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A late fact of one from before writes the trajectory again."""
-    monkeypatch.setattr(writer, "REMEMBERED", 2)
-    Tables(tmp_path, RUN).write([made(sample=number) for number in (1, 2)])
-    Tables(tmp_path, RUN).write([made(sample=3)])
-    again = Tables(tmp_path, RUN)
-    again.write([made(sample=number, version=2, advantage=0.5) for number in (1, 2, 3)])
-    assert committed(tmp_path).superseded == {made(sample=1).trace_id: 2}
-
-
-def test_what_cannot_be_looked_up_is_written_again(tmp_path: Path) -> None:
-    Tables(tmp_path, RUN).write([made()])
-    (turns,) = (tmp_path / "tables" / "turns").glob("*.parquet")
-    turns.write_bytes(b"PAR1")
-    late = made(version=2, advantage=0.5)
-    Tables(tmp_path, RUN).write([late])
-    assert committed(tmp_path).superseded == {late.trace_id: 2}
 
 
 def test_what_was_committed_before_a_kill_is_not_written_again(tmp_path: Path) -> None:

@@ -85,15 +85,30 @@ def others_reward(step: Step, history: History) -> Iterator[Hit]:
 def died(evidence: Evidence) -> Iterator[Mark]:
     """A program that ran as the agent failed, the rollout went on as if it had ended well, and the trainer was given
     what it had said until then with a reward of nothing."""
-    agent, reward = evidence.agent, number(evidence.facts.get("reward"))
-    if evidence.root.status != "OK" or agent is None or not any(agent.response_mask or ()) or reward is None:
-        return
-    for span in evidence.trajectory.spans if reward <= 0 else ():
+    reward = number(evidence.facts.get("reward"))
+    if reward is not None and reward <= 0 and (found := death(evidence)) is not None:
+        yield found
+
+
+def death(evidence: Evidence) -> Mark | None:
+    """The program that ran as the agent failed, although the rollout ended well: a finding if the reward is nothing."""
+    agent = evidence.agent
+    if evidence.root.status != "OK" or agent is None or not any(agent.response_mask or ()):
+        return None
+    for span in evidence.trajectory.spans:
         if span.role == "agent" and span is not evidence.root and above(span, evidence.by_id, ("llm", "tool")) is None:
             how = _death(span)
             if how is not None:
-                yield Mark("AT-SESSION-DIED", len(evidence.turns) or None, None, how, span.shown_name)
-                return
+                return Mark("AT-SESSION-DIED", len(evidence.turns) or None, None, how, span.shown_name)
+    return None
+
+
+def died_later(step: Step, history: History) -> Iterator[Hit]:
+    """The same where the reward was reported after the trajectory was complete."""
+    for record in step.records:
+        found, reward = record.profile.died, number(record.score)
+        if found is not None and reward is not None and reward <= 0 and not record.has(found.code):
+            yield Hit(found.code, record, found.turn, None, found.note, found.kind)
 
 
 def _death(span: Span) -> str | None:
@@ -109,4 +124,4 @@ def _death(span: Span) -> str | None:
 
 
 OF_TRAJECTORY = (died,)
-OF_STEP = (rows, others_reward)
+OF_STEP = (rows, others_reward, died_later)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -50,16 +50,34 @@ def failed(evidence: Evidence) -> Iterator[Mark]:
         parts = [extra] if isinstance(extra, dict) else []
         parts += [span.output["reward_extra_info"] for span in evidence.rewards if _has_parts(span)]
         for part in parts:
-            if part.get("timeout") is True:
-                yield Mark("AT-REWARD-TIMEOUT", turn, None, "the reward's own parts say so")
-                break
-            if isinstance(error := part.get("error"), str) and error:  # a number is a part of the reward
-                yield Mark("AT-REWARD-RAISES", turn, None, error, classed(error))
+            if (found := _told(part, turn)) is not None:
+                yield found
                 break
     scores = [evidence.facts.get("reward"), *(_score(span.output) for span in evidence.rewards)]
     odd = next((score for score in scores if not math.isfinite(measured(score) or 0.0)), None)
     if odd is not None:
         yield Mark("AT-REWARD-NAN", turn, None, f"reward {odd}")
+
+
+def _told(part: Mapping[str, Any], turn: int | None) -> Mark | None:
+    """Read a failure of the reward function from the reward's own parts."""
+    if part.get("timeout") is True:
+        return Mark("AT-REWARD-TIMEOUT", turn, None, "the reward's own parts say so")
+    if isinstance(error := part.get("error"), str) and error:  # a number is a part of the reward
+        return Mark("AT-REWARD-RAISES", turn, None, error, classed(error))
+    return None
+
+
+def told_later(step: Step, history: History) -> Iterator[Hit]:
+    """Rewards that failed or are not finite, and were reported after the trajectory was complete."""
+    for record in step.records:
+        turn = len(record.profile.turns) or None
+        found = _told(record.members("reward_extra_info"), turn)
+        if found is not None and not record.has("AT-REWARD-TIMEOUT", "AT-REWARD-RAISES"):
+            yield Hit(found.code, record, turn, None, found.note, found.kind)
+        reward = record.facts.get("reward")
+        if not math.isfinite(measured(reward) or 0.0) and not record.has("AT-REWARD-NAN"):
+            yield Hit("AT-REWARD-NAN", record, turn, None, f"reward {reward}")
 
 
 def _has_parts(span: Span) -> bool:
@@ -258,4 +276,4 @@ def _interval(count: int, of: int) -> tuple[float, float]:
 
 
 OF_TRAJECTORY = (failed, mismatched)
-OF_STEP = (trainers_score, constant, missing, gamed, without_turn)
+OF_STEP = (told_later, trainers_score, constant, missing, gamed, without_turn)

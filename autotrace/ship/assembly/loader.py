@@ -23,7 +23,7 @@ from autotrace.spool.records import Close, Header, Open
 from autotrace.tables.committed import Committed
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.trajectory.jsonable import jsonable, number, text
-from autotrace.trajectory.model import Trajectory, has_score
+from autotrace.trajectory.model import Span, Trajectory, has_score
 
 STORED = 1 << 20
 """Bytes of memory that one from the tables takes, about."""
@@ -87,6 +87,21 @@ class Loader:
         """``load`` with ``final`` and without ``refresh``, and how many bytes of memory the trace takes, about."""
         assembled = self._taken(trace_id, True)
         return None if assembled is None else (self._described(trace_id, assembled), assembled.size)
+
+    def known(self, trace_id: str) -> Trajectory | None:
+        """A complete trace without its calls: the root, and all that is known of the trace, from the state alone. None
+        where an earlier release completed it."""
+        row = self._state.row(trace_id)
+        if row is None or not row.root_id or row.profile == "{}":
+            return None
+        attributes = msgspec.json.decode(row.attributes)
+        root = Span(row.root_id, None, row.name, row.role, "", row.start_ns or 0, row.end_ns, row.status)
+        root.attributes = attributes
+        return Trajectory(
+            trace_id, self._info.run_id, [root], attributes, msgspec.json.decode(row.facts), profile=row.profile,
+            settings=self.about.encoded_settings, late_spans=row.late_spans, version=row.version,
+            late_names=msgspec.json.decode(row.late_names),
+        )  # fmt: skip
 
     def look(self, row: TraceRow, *, final: bool) -> Look | None:
         """The same for a look at it that changes nothing. ``row``: its line as it is now."""

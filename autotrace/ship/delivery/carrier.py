@@ -99,16 +99,21 @@ class Carrier:
         receipt = Receipt(left_out=left_out)
         if failures != self._failures:
             return receipt
-        reasons: Mapping[str, str] = {}
+        reasons: dict[str, str] = {}
         before = self._sink.sent
         receipt.given = len(parcel.versions)
-        try:
-            self._sink.deliver(parcel.trajectories)
-        except Rejected as error:
-            reasons = error.reasons
-        except Exception as error:
-            receipt.problem = _problem(self._sink.name, error)
-            self._failures += 1
+        sends = [(self._sink.deliver, parcel.trajectories)] if parcel.trajectories or self._from_tables else []
+        if parcel.known:  # a backend of another package may have no such method
+            sends.append((getattr(self._sink, "facts", self._sink.deliver), parcel.known))
+        for send, trajectories in sends:
+            try:
+                send(trajectories)
+            except Rejected as error:
+                reasons |= error.reasons
+            except Exception as error:
+                receipt.problem = _problem(self._sink.name, error)
+                self._failures += 1
+                break
         receipt.sent = self._sink.sent - before
         if receipt.problem is not None:
             return receipt

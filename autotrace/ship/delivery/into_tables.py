@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,8 @@ class TablesSink(Sink):
     """See ``Sink`` and ``Reporter``: it is both."""
 
     name = TABLES
+    needs_calls = False
+    """See ``Sink``."""
 
     def __init__(self, tables: Tables, memory: MutableMapping[str, str]) -> None:
         self.sent = 0
@@ -37,12 +39,19 @@ class TablesSink(Sink):
         self._memory = memory
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
-        """Commit them."""
+        """Commit ``trajectories``."""
+        self._commit(self._tables.write, trajectories)
+
+    def facts(self, trajectories: Sequence[Trajectory]) -> None:
+        """Commit the facts of ``trajectories``."""
+        self._commit(self._tables.write_facts, trajectories)
+
+    def _commit(self, write: Callable[[Sequence[Trajectory]], int], trajectories: Sequence[Trajectory]) -> None:
         with _as_sinks_do():
             batch = self._tables.batch
             self._memory[_BATCH] = str(batch)
             self._tables.acknowledge(max(0, batch - UNDER_WAY))
-            self.sent += self._tables.write(trajectories)
+            self.sent += write(trajectories)
             self._tables.compact()
 
     def logged(self, step: int, numbers: Mapping[str, Mapping[str, float]]) -> None:

@@ -56,13 +56,25 @@ class Outbox:
             row.kept = ALL
         elif row.kept is None:
             row.kept = self._state.kept(row.group)
-        self.again(row, backends=bool(row.kept))
+        self.queue.add(self._to(row), row.trace_id, row.version)
         if row.kept is None:
             self._undecided[row.group] = time.monotonic()
 
-    def again(self, row: TraceRow, backends: bool) -> None:
-        """A new version of a complete trace, for the tables, and ``backends``. Inside the caller's transaction."""
-        self.queue.add((TABLES, *self._backends) if backends else (TABLES,), row.trace_id, row.version)
+    def _to(self, row: TraceRow) -> tuple[str, ...]:
+        return (TABLES, *self._backends) if row.kept else (TABLES,)
+
+    def learned(self, row: TraceRow) -> None:
+        """Facts of a complete trace changed. Inside the transaction in which the caller stores ``row``."""
+        self.queue.add_facts(self._to(row), row.trace_id, row.version)
+        if row.group in self._undecided:
+            self._undecided[row.group] = time.monotonic()
+
+    def marked(self, row: TraceRow, backends: bool) -> None:
+        """The group or the step of a trace showed something, for the tables, and for ``backends`` with the calls that
+        it is about. Inside the caller's transaction."""
+        self.queue.add_facts((TABLES,), row.trace_id, row.version)
+        if backends:
+            self.queue.add(self._backends, row.trace_id, row.version)
 
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
         """Something was reported about the run after its start. Inside the transaction that stores it."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.store.delivery_queue import TABLES
+from autotrace.ship.store.delivery_queue import TABLES, DeliveryQueue
 from autotrace.ship.store.state import State
 from autotrace.sinks.protocol import Sink
 from autotrace.trajectory.model import Trajectory
@@ -26,6 +26,8 @@ OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship 
 """Why a trajectory counts as left out, in the state."""
 MAX_BYTES = 32 << 20
 """The memory that the trajectories of one call of a sink take, about. Two such parcels may be on their way."""
+KNOWN_BYTES = 4 << 10
+"""The memory that a trajectory without its calls takes, about."""
 SHARED_BYTES = 48 << 20
 """The memory for trajectories that one destination has got and the others will."""
 PATIENCE = 3.0
@@ -39,11 +41,13 @@ class Parcel:
 
     trajectories: list[Trajectory]
     versions: dict[str, int]
+    known: list[Trajectory] = field(default_factory=list)
+    """Trajectories of which facts alone are delivered."""
     bytes: int = 0
 
-    def add(self, trajectory: Trajectory, version: int, size: int) -> None:
-        """Put one in, which takes ``size`` bytes of memory."""
-        self.trajectories.append(trajectory)
+    def add(self, trajectory: Trajectory, version: int, size: int, is_whole: bool = True) -> None:
+        """Put a trajectory in, which takes ``size`` bytes of memory."""
+        (self.trajectories if is_whole else self.known).append(trajectory)
         self.versions[trajectory.trace_id] = version
         self.bytes += size
 
@@ -62,6 +66,7 @@ class Packer:
     def __init__(self, state: State, loader: Loader, decoder: Decoder, step_budget: int | None = None) -> None:
         """``step_budget``: bytes that a backend may get of one training step."""
         self._state = state
+        self._queue = DeliveryQueue(state)
         self._loader = loader
         self._decoder = decoder
         self._step_budget = step_budget
@@ -83,9 +88,11 @@ class Packer:
         parcel, left_out = Parcel([], {}), LeftOut()
         self._loader.refresh()
         for trace_id, version in wanted:
+            whole = self._queue.is_whole(sink.name, trace_id)
             try:
-                loaded = self._once(sink.name, trace_id, version)
-                affordable = loaded is None or self._affordable(sink, loaded[0])
+                known = None if whole or getattr(sink, "needs_calls", True) else self._loader.known(trace_id)
+                loaded = self._once(sink.name, trace_id, version) if known is None else (known, KNOWN_BYTES)
+                affordable = loaded is None or not whole or self._affordable(sink, loaded[0])
             except OSError as error:  # the file system fails: nothing is acknowledged, so it is tried again
                 _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
                 break
@@ -94,11 +101,10 @@ class Packer:
             elif not affordable:
                 left_out.append((trace_id, version, OVER_BUDGET))
             else:
-                trajectory, size = loaded
-                parcel.add(trajectory, version, size)
+                parcel.add(loaded[0], version, loaded[1], whole)
                 if parcel.bytes >= MAX_BYTES:
                     break
-        return (parcel if parcel.trajectories else None), left_out
+        return (parcel if parcel.versions else None), left_out
 
     @property
     def ahead(self) -> bool:

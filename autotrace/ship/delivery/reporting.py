@@ -138,6 +138,9 @@ class Reporting:
     def completed(self, row: TraceRow) -> None:
         """See ``index.indexer.Subscriber``: trajectories are the couriers'."""
 
+    def learned(self, row: TraceRow) -> None:
+        """See ``index.indexer.Subscriber``: facts are the couriers'."""
+
     def bound(self, name: str, value: Mapping[str, object]) -> None:
         """See ``index.indexer.Subscriber``: the shipper hands it on by ``bind``."""
 

@@ -178,7 +178,19 @@ class FactBook:
         )  # fmt: skip
         if trace_id is None and digest is not None and rollouts:
             return self._deal(uid, digest, rollouts)
-        return set() if trace_id is None else {trace_id}
+        if trace_id is None:
+            return set()
+        return {trace_id, *(self._dealt_anew(trace_id) if name == "reward" and digest is None else ())}
+
+    def _dealt_anew(self, trace_id: str) -> set[str]:
+        """A trace got a reward of its own, which tells the trace from others that answered the same: deal the facts
+        about these answers anew. Return the traces that have other facts than before."""
+        db = self._state.db
+        row = db.execute("SELECT uid FROM traces WHERE trace_id = ? AND complete = 1", (trace_id,)).fetchone()
+        if row is None or not self._by_answer:
+            return set()
+        digests = [digest for (digest,) in db.execute("SELECT digest FROM digests WHERE trace_id = ?", (trace_id,))]
+        return self.digested(TraceRow(trace_id, uid=row["uid"]), digests)
 
     def _forget(self, now_ns: int) -> None:
         """Drop, now and then, facts about trajectories that were not recorded (a trainer reports on all of them)."""

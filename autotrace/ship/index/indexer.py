@@ -61,6 +61,9 @@ class Subscriber(Protocol):
     def completed(self, row: TraceRow) -> None:
         """Version ``row.version`` of a trace is complete; ``row`` is stored after this."""
 
+    def learned(self, row: TraceRow) -> None:
+        """Facts of a complete trace changed; ``row`` is stored after this."""
+
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
         """Something was reported about the run after its start."""
 
@@ -86,6 +89,8 @@ class Indexer:
         self._traces = Traces(state, self.loader, self._joins, self._processes)
         self._calls = Calls(self._traces, self._joins, self._processes, self.loader.kept, self._root)
         self._binds = binds_of(state)
+        self._told: set[str] = set()
+        """Traces about which facts were read in this round."""
         self.clocks: Mapping[str, int] = {}
         """Boot of another node -> nanoseconds from its monotonic clock to our wall clock; it grows
         (``ship.cluster.receiver``)."""
@@ -188,6 +193,7 @@ class Indexer:
                 self._weight = 1 + OVERHEAD_BYTES * records / size
             self._state.put_offsets(self._calls.taken())
             self._traces.store()
+            self._learn()
             self._processes.watch(files, self._segments.readers)
         return read
 
@@ -210,7 +216,8 @@ class Indexer:
             elif isinstance(record, Fact) and record.name == REQUEST:
                 self._requested(record)
             elif isinstance(record, (Fact, TokenFacts)):
-                self._has_news(self._facts.add(segment.id, located.offset, record, record.at + shift))
+                told = self._facts.add(segment.id, located.offset, record, record.at + shift)
+                self._has_news(told, isinstance(record, TokenFacts) and len(record.value) > 1)
             elif isinstance(record, StepFacts):
                 facts.store_step(self._state, record)
                 for subscriber in self._subscribers:
@@ -235,11 +242,31 @@ class Indexer:
                 self._joins.forget(orphan)
         self._has_news(self._facts.named(fact))
 
-    def _has_news(self, trace_ids: Iterable[str]) -> None:
-        """Something became known of these."""
+    def _has_news(self, trace_ids: Iterable[str], of_calls: bool = False) -> None:
+        """Facts about these traces were read. ``of_calls``: the trainer's values of tokens, which belong to calls and
+        so make a complete trace anew."""
         for trace_id in trace_ids:
-            if (trace := self._traces.touch(trace_id)) is not None:
-                trace.news_at = trace.touched
+            if of_calls or trace_id in self._traces.open:
+                self._traces.touch(trace_id)
+            else:
+                self._told.add(trace_id)
+
+    def _learn(self) -> None:
+        """Tell the subscribers which facts of complete traces changed. Inside a transaction."""
+        told, self._told = self._told, set()
+        for trace_id in told - self._traces.open.keys():
+            row = self._state.row(trace_id)
+            if row is None or not row.complete:  # all that is known is looked up once the trace is complete
+                continue
+            before, now = msgspec.json.decode(row.facts), facts_of(self._state, trace_id)
+            changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
+            if changed:
+                add_facts(row, now)
+                row.version += 1
+                row.late_names = msgspec.json.encode(sorted({*msgspec.json.decode(row.late_names), *changed})).decode()
+                for subscriber in self._subscribers:
+                    subscriber.learned(row)
+                self._state.put_rows([row])
 
     def _root(self, trace: OpenTrace, name: str, role: str, record: Open, at: int) -> None:
         """The trace has a name now: who it is, and which facts had been waiting for it."""
@@ -298,8 +325,8 @@ class Indexer:
             self.loader.refresh()
             with self._state:
                 for trace, verdict in settled:
-                    if trace.touched <= now:  # else more of it became known by one of the others
-                        self._complete(trace, verdict == "final")
+                    self._complete(trace, verdict == "final")
+                self._learn()
         self.behind = 0 < most == sum(trace.row.trace_id not in self._traces.open for trace, _ in settled)
         return len(settled)
 
@@ -324,9 +351,7 @@ class Indexer:
             changed = self._facts.digested(row, look.digests)
             if row.trace_id in changed:
                 add_facts(row, facts_of(self._state, row.trace_id))
-            if others := changed - {row.trace_id}:
-                self._has_news(others)  # and the state knows it, should this process end before the next round
-                self._state.put_rows(self._traces.open[one].row for one in others if one in self._traces.open)
+            self._told |= changed - {row.trace_id}
             for subscriber in self._subscribers:
                 subscriber.completed(row)
         if not row.kept:  # it waits for its group, or stays in the spool

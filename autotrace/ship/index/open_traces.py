@@ -70,8 +70,6 @@ class OpenTrace:
     """Wall-clock time of the root's end."""
     late_writers: set[str] | None = None
     """Processes that began late calls since this version was opened, if there are any."""
-    news_at: float | None = None
-    """When something else than a late call was last read of a trace that was delivered before."""
     dirty: bool = True
     is_part: bool = False
     """It belongs to another trajectory, whose id was not read yet."""
@@ -169,8 +167,6 @@ class OpenTrace:
             return "final"
         if self.root_ended_at is None or not self.row.name:
             return None
-        if self.row.version and self.news_at is not None and now - self.news_at > GRACE:
-            return "final"  # a fact does not wait for late calls
         patience = max(ROOT_GRACE, self._spacing) if self.row.version else ROOT_GRACE
         return "final" if now - self.root_ended_at > patience else None
 
@@ -181,6 +177,6 @@ class OpenTrace:
 
     def _spaced_out(self, now: float, ended: Callable[[str], bool]) -> bool:
         """The next version has to wait: there are more and more late calls, and more may follow."""
-        if not self.row.version or self.news_at is not None or all(map(ended, self.late_writers or ())):
+        if not self.row.version or all(map(ended, self.late_writers or ())):
             return False
         return now - self.opened_at < self._spacing

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from autotrace.insight import registry
-from autotrace.insight.evidence import judged
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import Profile, decode, encode
 from autotrace.insight.records import Record
@@ -35,8 +34,7 @@ def record(row: TraceRow, known: Profile) -> Record:
 
 def fill(row: TraceRow, look: Look, settings: Settings) -> None:
     """Fill the line about a trajectory from the trajectory; ``settings``: of its run. What its group and its step
-    showed stays until they are looked at again. A trajectory is examined again only if something that it was made of
-    has changed: late facts bring most of them back once."""
+    showed stays until they are looked at again. A trajectory is examined again only if its records have changed."""
     summarise(row, look.trajectory)
     known, basis = decode(row.profile), _basis(look)
     if known is None or not basis or (known.basis, known.stamp) != (basis, registry.stamp()):
@@ -50,7 +48,7 @@ def _basis(look: Look) -> str:
     if look.records is None or registry.own():
         return ""
     trajectory = look.trajectory
-    made_of = look.records, len(trajectory.spans), trajectory.settings, judged(trajectory.facts)
+    made_of = look.records, len(trajectory.spans), trajectory.settings
     return hashlib.blake2b(msgspec.json.encode(made_of), digest_size=8).hexdigest()
 
 
@@ -75,7 +73,7 @@ def begin(row: TraceRow, name: str, role: str, start_ns: int, attributes: dict[s
 def summarise(row: TraceRow, trajectory: Trajectory) -> None:
     """Fill the line about a trajectory, but for its profile."""
     _take(row, Rollout(trajectory), _OF_WHOLE)
-    row.turns = trajectory.turns
+    row.turns, row.root_id, row.late_names = trajectory.turns, trajectory.root.span_id, "[]"
     add_facts(row, trajectory.facts)
     row.times = msgspec.json.encode(times(trajectory).measured()).decode()
 

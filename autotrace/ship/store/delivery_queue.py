@@ -32,17 +32,32 @@ class DeliveryQueue:
         self._db = state.db
 
     def add(self, backends: Iterable[str], trace_id: str, version: int) -> None:
-        """Version ``version`` of a trace is to be delivered."""
+        """Queue version ``version`` of a trace."""
         self._db.executemany(
-            "INSERT OR REPLACE INTO queue VALUES (?, ?, ?)", ((backend, trace_id, version) for backend in backends)
+            "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, 1)", ((backend, trace_id, version) for backend in backends)
         )
+
+    def add_facts(self, backends: Iterable[str], trace_id: str, version: int) -> None:
+        """Queue the facts of version ``version``. A trace that a backend does not have yet goes there whole."""
+        self._db.executemany(
+            "INSERT INTO queue SELECT ?1, ?2, ?3, NOT EXISTS (SELECT 1 FROM deliveries WHERE backend = ?1"
+            " AND trace_id = ?2 AND rejected IS NULL) WHERE true"
+            " ON CONFLICT (backend, trace_id) DO UPDATE SET version = excluded.version",
+            ((backend, trace_id, version) for backend in backends),
+        )
+
+    def is_whole(self, backend: str, trace_id: str) -> bool:
+        """Whether calls are to be delivered; False: facts alone."""
+        sql = "SELECT is_whole FROM queue WHERE backend = ? AND trace_id = ?"
+        row = self._db.execute(sql, (backend, trace_id)).fetchone()
+        return row is None or bool(row[0])
 
     def add_missing(self, backend: str, everything: bool = False) -> None:
         """Queue every complete trace that ``backend`` never got (a backend that was added later); ``everything``: also
         what the keep-rules do not let it have."""
         kept = "1" if everything else "kept != ''"
         self._db.execute(
-            f"INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM traces WHERE complete = 1 AND {kept} "
+            f"INSERT OR IGNORE INTO queue SELECT ?, trace_id, version, 1 FROM traces WHERE complete = 1 AND {kept} "
             "AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.backend = ? AND d.trace_id = traces.trace_id)",
             (backend, backend),
         )
@@ -50,7 +65,7 @@ class DeliveryQueue:
     def add_again(self, backend: str, *, rejected: bool) -> None:
         """Queue everything once more that ``backend`` has, or has rejected."""
         self._db.execute(
-            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version FROM deliveries "
+            "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version, 1 FROM deliveries "
             "WHERE backend = ? AND (rejected IS NOT NULL) = ?",
             (backend, backend, rejected),
         )
@@ -90,7 +105,9 @@ class DeliveryQueue:
         """``backend`` has these: (trace id, version, page)."""
         now, delivered = time.time_ns(), list(delivered)
         self._db.executemany(
-            "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?, ?, NULL)",
+            "INSERT INTO deliveries VALUES (?, ?, ?, ?, ?, NULL) ON CONFLICT (backend, trace_id) DO UPDATE SET"
+            " version = excluded.version, delivered_ns = excluded.delivered_ns, page = ifnull(excluded.page, page),"
+            " rejected = NULL",
             ((backend, trace_id, version, now, page) for trace_id, version, page in delivered),
         )
         self._remove(backend, ((trace_id, version) for trace_id, version, _ in delivered))

@@ -123,5 +123,9 @@ STATE: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE facts ADD COLUMN named TEXT", "CREATE INDEX IF NOT EXISTS facts_named ON facts (named)"
      " WHERE trace_id IS NULL"),
     ("CREATE INDEX IF NOT EXISTS facts_digest ON facts (digest) WHERE uid IS NULL",),
+    ("ALTER TABLE traces ADD COLUMN root_id TEXT NOT NULL DEFAULT ''",
+     "ALTER TABLE traces ADD COLUMN late_names TEXT NOT NULL DEFAULT '[]'",
+     "ALTER TABLE queue ADD COLUMN is_whole INTEGER NOT NULL DEFAULT 1",
+     "CREATE INDEX IF NOT EXISTS digests_of ON digests (trace_id)"),
 )  # fmt: skip
 """``state.db`` of a run: the statements that bring it from each version to the next."""

@@ -15,6 +15,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
+from autotrace.sinks.mlflow.info import TraceDescription
 from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Contents, Row, Rows, Schema
 from autotrace.sinks.mlflow.sending import Delivery, StoreError
 from autotrace.sinks.mlflow.uri import is_own, revision_of
@@ -64,8 +65,8 @@ class OwnFile:
         Raises ``Refused``, ``Unavailable``, ``StoreError``.
         """
         number = int(experiment_id)
-        try:
-            rows = [(delivery, self._rows.spans(delivery.new, number)) for delivery in deliveries]
+        with _errors():
+            rows = [(delivery, self._rows.spans(delivery.spans, number)) for delivery in deliveries]
             with self._transaction() as db:
                 place = self._artifacts(db, number)
                 elsewhere = self._elsewhere(db, [one.description.trace_id for one, _ in rows], number)
@@ -75,11 +76,16 @@ class OwnFile:
                 ]  # fmt: skip
                 self._store(db, [one for one, _ in taken], number, place or "", run_id)
                 self._upsert(db, "spans", chain.from_iterable(spans for _, spans in taken))
-        except sqlite3.OperationalError as error:
-            raise Unavailable(f"the MLflow store cannot be written: {error}") from error
-        except (sqlite3.Error, UnicodeError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            raise StoreError(str(error)[:300]) from error
         return [one for one, _ in rows if one not in [other for other, _ in taken]]
+
+    def learn(self, experiment_id: str, traces: Sequence[TraceDescription]) -> None:
+        """See ``Store``; a trace that was deleted meanwhile is passed over. Raises as ``write``."""
+        with _errors(), self._transaction() as db:
+            for trace in traces:
+                sql = "SELECT timestamp_ms FROM trace_info WHERE request_id = ?"
+                if (row := db.execute(sql, (trace.trace_id,)).fetchone()) is not None:
+                    self._upsert(db, "trace_tags", self._rows.tags(trace))
+                    self._upsert(db, "assessments", self._rows.assessments(trace, int(experiment_id), row[0]))
 
     def _store(
         self, db: sqlite3.Connection, deliveries: Sequence[Delivery], number: int, place: str, run_id: str | None
@@ -89,10 +95,10 @@ class OwnFile:
         self._upsert(db, "trace_info", (rows.info(trace, number) for trace in traces))
         for trace in traces:
             artifacts = self._join(place, "traces", trace.trace_id, "artifacts")
-            self._upsert(db, "trace_tags", rows.tags(trace, artifacts))
+            self._upsert(db, "trace_tags", [*rows.tags(trace), *rows.places(trace, artifacts)])
             self._upsert(db, "trace_request_metadata", rows.metadata(trace))
             self._upsert(db, "trace_metrics", rows.metrics(trace))
-            self._upsert(db, "assessments", rows.assessments(trace, number))
+            self._upsert(db, "assessments", rows.assessments(trace, number, trace.start_ms))
         if run_id:
             links = "INSERT OR IGNORE INTO entity_associations ({}) VALUES ({})"
             _many(db, links, (rows.link(trace, run_id) for trace in traces))
@@ -148,6 +154,16 @@ class OwnFile:
                 )
             yield db
             db.execute("COMMIT")
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise Unavailable(f"the MLflow store cannot be written: {error}") from error
+    except (sqlite3.Error, UnicodeError, ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise StoreError(str(error)[:300]) from error
 
 
 def _many(db: sqlite3.Connection, sql: str, rows: Iterable[Mapping[str, Any]]) -> None:

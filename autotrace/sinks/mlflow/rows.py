@@ -269,13 +269,18 @@ class Rows:
             row |= self._analytics.analytics_columns_from_metadata(trace.metadata)
         return row
 
-    def tags(self, trace: TraceDescription, artifacts: str) -> list[Row]:
-        """Rows of ``trace_tags``."""
-        tags = {**trace.tags, "mlflow.artifactLocation": artifacts}
-        if not self._contents.plain:
-            tags[SPANS_LOCATION] = IN_DATABASE
+    def tags(self, trace: TraceDescription) -> list[Row]:
+        """Rows of ``trace_tags`` that say something about the trajectory."""
+        tags = dict(trace.tags)
         if self._schema.columns:
             del tags[TRACE_NAME]
+        return _pairs(trace, tags)
+
+    def places(self, trace: TraceDescription, artifacts: str) -> list[Row]:
+        """Rows of ``trace_tags`` that say where MLflow finds the parts of the trace."""
+        tags = {"mlflow.artifactLocation": artifacts}
+        if not self._contents.plain:
+            tags[SPANS_LOCATION] = IN_DATABASE
         return _pairs(trace, tags)
 
     def metadata(self, trace: TraceDescription) -> list[Row]:
@@ -294,11 +299,11 @@ class Rows:
             return []
         return _pairs(trace, {name: float(count) for name, count in json.loads(trace.metadata[TOKEN_USAGE]).items()})
 
-    def assessments(self, trace: TraceDescription, experiment_id: int) -> list[Row]:
-        """Rows of ``assessments``."""
-        return [self._assessment(trace, feedback, experiment_id) for feedback in trace.feedback]
+    def assessments(self, trace: TraceDescription, experiment_id: int, start_ms: int) -> list[Row]:
+        """Rows of ``assessments``; ``start_ms``: as the row of ``trace_info`` has it."""
+        return [self._assessment(trace, feedback, experiment_id, start_ms) for feedback in trace.feedback]
 
-    def _assessment(self, trace: TraceDescription, feedback: Feedback, experiment_id: int) -> Row:
+    def _assessment(self, trace: TraceDescription, feedback: Feedback, experiment_id: int, start_ms: int) -> Row:
         # MLflow's messages know one kind of number
         value: Any = float(feedback.value) if type(feedback.value) is int else feedback.value
         if feedback.issue is not None:
@@ -320,7 +325,7 @@ class Rows:
         }
         if self._schema.columns:
             number, numeric = self._analytics.assessment_aggregate(value)
-            row |= {"experiment_id": experiment_id, "trace_timestamp_ms": trace.start_ms}
+            row |= {"experiment_id": experiment_id, "trace_timestamp_ms": start_ms}
             row |= {"aggregate_value": number, "is_numeric_value": numeric}
         return row
 

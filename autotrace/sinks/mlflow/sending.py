@@ -6,13 +6,14 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from autotrace.run import files
 from autotrace.sinks.mlflow.info import TOKEN_USAGE, Issue, TraceDescription
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.protocol import Delivered, Refused, Unavailable, batches, culprits
+from autotrace.sinks.protocol import Refused, Unavailable, batches, culprits
 
 MAX_BYTES = 4 << 20
 """Bytes of spans in one request, about."""
@@ -23,29 +24,36 @@ Encoded = tuple[TraceDescription, list[MlflowSpan]]
 
 
 class Sender:
-    """Sends to one store and remembers what it took, so that a late fact does not send a trajectory again."""
+    """Sends to one store, and counts the failures of each trajectory."""
 
     def __init__(self) -> None:
         self.sent = 0
         """Bytes of spans that were taken."""
         self._tries: Counter[str] = Counter()
-        self._delivered = Delivered()
 
     def send(self, store: Store, experiment: str, run_id: str | None, group: Iterable[Encoded]) -> dict[str, str]:
         """Store ``group``; trace id -> reason for those that MLflow rejected."""
-        destination = f"{experiment}/{run_id}"
         rejected: dict[str, str] = {}
-        encoded = (self._delivery(trace, spans, destination) for trace, spans in group)
+        encoded = (Delivery(trace, spans, sum(span.size for span in spans)) for trace, spans in group)
         for deliveries in batches(encoded, lambda delivery: delivery.size, MAX_BYTES, store.max_traces):
             left = _written(store, experiment, deliveries, run_id)
-            self._remember([one for one in deliveries if one not in left], destination)
+            self.sent += sum(one.size for one in deliveries if one not in left)
             if left:
-                rejected.update(self._singly(store, experiment, run_id, left, destination))
+                rejected.update(self._singly(store, experiment, run_id, left))
         return rejected
 
-    def _singly(
-        self, store: Store, experiment: str, run_id: str | None, left: Sequence[Delivery], destination: str
-    ) -> dict[str, str]:
+    def learn(self, store: Store, experiment: str, traces: Sequence[TraceDescription]) -> dict[str, str]:
+        """Store tags and feedback of ``traces``; trace id -> reason for those that MLflow rejected."""
+        rejected: dict[str, str] = {}
+        for trace, error in culprits(traces, partial(store.learn, experiment), StoreError):
+            self._tries[trace.trace_id] += error.passing
+            if error.passing and self._tries[trace.trace_id] < PATIENCE:
+                raise Unavailable(f"MLflow answers with errors: {error}")
+            why = f"the trajectory is stored, but MLflow rejected its facts: {error}"
+            rejected[trace.trace_id.removeprefix("tr-")] = why
+        return rejected
+
+    def _singly(self, store: Store, experiment: str, run_id: str | None, left: Sequence[Delivery]) -> dict[str, str]:
         """Through the store's own interface: descriptions one by one, then the spans of all."""
 
         def describe_all(part: Sequence[Delivery]) -> None:
@@ -53,7 +61,7 @@ class Sender:
                 store.start_trace(experiment, delivery.description)
 
         def log_all(part: Sequence[Delivery]) -> None:
-            store.log_spans(experiment, [span for delivery in part for span in delivery.new], run_id)
+            store.log_spans(experiment, [span for delivery in part for span in delivery.spans], run_id)
             if store.adds_usage:
                 describe_all([delivery for delivery in part if TOKEN_USAGE in delivery.description.metadata])
 
@@ -64,24 +72,11 @@ class Sender:
             rejected.update(refused)
             described.extend(accepted)
         _all_alike(rejected, bool(described))
-        new = [delivery for delivery in described if delivery.new]
-        if new:
-            refused, stored = isolate(new, log_all, self._tries)
+        if described:
+            refused, stored = isolate(described, log_all, self._tries)
             rejected.update(refused)
-            self._remember(stored, destination)
+            self.sent += sum(one.size for one in stored)
         return rejected
-
-    def _delivery(self, trace: TraceDescription, spans: list[MlflowSpan], destination: str) -> Delivery:
-        new, digests = spans, self._delivered.of(trace.trace_id)
-        if digests:
-            new = [span for span in spans if digests.get(span.span_id) != span.digest(destination)]
-        return Delivery(trace, spans, new, sum(span.size for span in new))
-
-    def _remember(self, deliveries: Sequence[Delivery], destination: str) -> None:
-        for delivery in deliveries:
-            for span in delivery.new:
-                self._delivered.put(delivery.description.trace_id, span.span_id, span.digest(destination))
-            self.sent += delivery.size
 
 
 def _written(store: Store, experiment: str, deliveries: list[Delivery], run_id: str | None) -> list[Delivery]:
@@ -148,11 +143,8 @@ class Delivery:
 
     description: TraceDescription
     spans: list[MlflowSpan]
-    """All of them."""
-    new: list[MlflowSpan]
-    """Those that the store does not have yet in this form."""
     size: int
-    """Bytes of those, about."""
+    """Bytes of the spans, about."""
 
     @property
     def id(self) -> str:
@@ -192,6 +184,9 @@ class Store(Protocol):
 
     def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
         """Store what is known of a trace beside its spans."""
+
+    def learn(self, experiment_id: str, traces: Sequence[TraceDescription]) -> None:
+        """Add the tags and the feedback of ``traces`` to the traces that are there."""
 
     def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
         """Add numbers to a run of the trainer's."""

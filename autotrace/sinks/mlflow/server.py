@@ -124,8 +124,20 @@ class ServerStore:
 
     def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
         """See ``Store``."""
-        info = trace.message(experiment_id)
+        self._put_info(trace.message(experiment_id))
+
+    def _put_info(self, info: dict[str, Any]) -> None:
         self._check(self._ask("POST", "/api/3.0/mlflow/traces", json={"trace": {"trace_info": info}}))
+
+    def learn(self, experiment_id: str, traces: Sequence[TraceDescription]) -> None:
+        """See ``Store``."""
+        for trace in traces:
+            told = trace.message(experiment_id)
+            answer = self._json(self._ask("GET", f"/api/3.0/mlflow/traces/{trace.trace_id}"))
+            info = answer["trace"]["trace_info"]
+            self._put_info(
+                {**info, "tags": {**info.get("tags", {}), **told["tags"]}, "assessments": told["assessments"]}
+            )
 
     def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
         """See ``Store``."""

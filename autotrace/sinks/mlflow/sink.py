@@ -20,7 +20,7 @@ from autotrace.sinks.mlflow.info import Issue, describe, linked, shown_codes, tr
 from autotrace.sinks.mlflow.sending import Encoded, Sender, Store, StoreError
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.uri import check_uri, ui_command
-from autotrace.sinks.protocol import Refused, Rejected, Unavailable
+from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
 from autotrace.trajectory.model import Trajectory
 
 _log = logging.getLogger("autotrace.ship")
@@ -33,10 +33,12 @@ RUN_WAIT = 30.0
 """Seconds to wait for veRL's own MLflow run when its configuration says that there will be one."""
 
 
-class MlflowSink:
+class MlflowSink(Sink):
     """See the module; ``sinks.protocol`` for what the methods promise."""
 
     name = "mlflow"
+    needs_calls = False
+    """See ``Sink``."""
 
     def __init__(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str] | None = None) -> None:
         self.sent = 0
@@ -142,16 +144,9 @@ class MlflowSink:
         """See ``Sink``."""
         self._await_run()
         store = self._opened()
-        run_id = self._run_id()
         rejected: dict[str, str] = {}
-        groups: dict[tuple[str, str | None], list[Trajectory]] = {}
-        for trajectory in trajectories:
-            try:
-                experiment = self._experiment(store, trajectory, run_id)
-            except StoreError as error:
-                raise Unavailable(f"MLflow has no experiment to store into: {error}") from error
-            self._experiment_of[trajectory.trace_id] = experiment
-            groups.setdefault((experiment, run_id if linked(trajectory) else None), []).append(trajectory)
+        groups = self._grouped(store, trajectories)
+        self._experiment_of |= {one.trace_id: of for (of, _), group in groups.items() for one in group}
         try:
             for (experiment, own_run), group in groups.items():
                 issues = self._issues(store, experiment, group)
@@ -161,6 +156,29 @@ class MlflowSink:
             self.sent = self._sender.sent
         if rejected:
             raise Rejected(rejected)
+
+    def facts(self, trajectories: Sequence[Trajectory]) -> None:
+        """See ``Sink``: tags and feedback."""
+        store = self._opened()
+        rejected: dict[str, str] = {}
+        for (experiment, own_run), group in self._grouped(store, trajectories).items():
+            rejected |= self._sender.learn(store, experiment, [describe(one, own_run) for one in group])
+        if rejected:
+            raise Rejected(rejected)
+
+    def _grouped(
+        self, store: Store, trajectories: Iterable[Trajectory]
+    ) -> dict[tuple[str, str | None], list[Trajectory]]:
+        """Sort ``trajectories`` by experiment and by the run that they are linked to."""
+        run_id = self._run_id()
+        groups: dict[tuple[str, str | None], list[Trajectory]] = {}
+        for trajectory in trajectories:
+            try:
+                experiment = self._experiment(store, trajectory, run_id)
+            except StoreError as error:
+                raise Unavailable(f"MLflow has no experiment to store into: {error}") from error
+            groups.setdefault((experiment, run_id if linked(trajectory) else None), []).append(trajectory)
+        return groups
 
     def _issues(self, store: Store, experiment: str, group: Iterable[Trajectory]) -> Mapping[str, str]:
         """Code of each finding of ``group`` -> id of its issue; empty where this MLflow has none, or takes none."""

@@ -65,10 +65,6 @@ class MlflowSpan(NamedTuple):
         size = 100 + 10 * len(self.attributes) + sum(map(len, self.attributes)) + sum(map(len, self.exception or ()))
         return size + sum(len(value) if value.isascii() else len(value.encode(errors="replace")) for value in texts)
 
-    def digest(self, destination: str) -> int:
-        """The same, in this process, for the same span in the same place."""
-        return hash((destination, *self[:-1], *self.attributes.items()))
-
 
 def encode(trajectory: Trajectory) -> list[MlflowSpan]:
     """All spans of ``trajectory``; name, tags and session of the trace are with ``info.describe``.

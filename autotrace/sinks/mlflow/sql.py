@@ -129,15 +129,30 @@ class SqlStore:
 
     def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
         """See ``Store``."""
+        info = self._info(experiment_id, trace)
+        self._do(lambda: self._store.start_trace(info))
+
+    def learn(self, experiment_id: str, traces: Sequence[TraceDescription]) -> None:
+        """See ``Store``."""
+        if self._own is not None:
+            self._own.learn(experiment_id, traces)
+            return
+        for trace in traces:
+            told, stored = self._info(experiment_id, trace), self._do(self._store.get_trace_info, trace.trace_id)
+            stored.tags.update(told.tags)
+            stored.assessments = told.assessments
+            self._do(self._store.start_trace, stored)
+
+    def _info(self, experiment_id: str, trace: TraceDescription) -> Any:
+        """``trace`` as MLflow's ``TraceInfo``."""
         from mlflow.entities import TraceInfo
         from mlflow.protos.service_pb2 import TraceInfoV3
 
         json_format: Any = import_module("google.protobuf.json_format")  # comes without types
         try:
-            trace_info = TraceInfo.from_proto(json_format.ParseDict(trace.message(experiment_id), TraceInfoV3()))
+            return TraceInfo.from_proto(json_format.ParseDict(trace.message(experiment_id), TraceInfoV3()))
         except Exception as error:
             raise StoreError(_sentence(error)) from error
-        self._do(lambda: self._store.start_trace(trace_info))
 
     def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
         """See ``Store``."""

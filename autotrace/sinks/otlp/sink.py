@@ -7,12 +7,10 @@ it is sent. A late fact sends the root span again, and nothing else.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,8 +27,8 @@ from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.http import retry_after
 from autotrace.sinks.otlp import endpoint
 from autotrace.sinks.otlp.spans import otel_span, size_of
-from autotrace.sinks.protocol import Delivered, Refused, Rejected, Sink, Unavailable, batches, culprits
-from autotrace.trajectory.model import Trajectory
+from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable, batches, culprits
+from autotrace.trajectory.model import Span, Trajectory
 
 REQUEST_BYTES = 4_000_000
 """Below the smallest default limit among receivers (4 MiB, gRPC-based ones behind a gateway)."""
@@ -39,7 +37,7 @@ REQUEST_TRACES = 100
 TIMEOUT = 30.0
 """Seconds for one request, unless ``OTEL_EXPORTER_OTLP_TIMEOUT`` says otherwise."""
 
-_Item = tuple[Trajectory, ReadableSpan, bytes]
+_Item = tuple[Trajectory, ReadableSpan]
 
 
 class _Answered(requests.HTTPError):
@@ -68,15 +66,22 @@ class OtlpSink(Sink):
         self._session = requests.Session()
         self._session.hooks["response"].append(self._answered)
         self._exporter: OTLPSpanExporter | None = None
-        self._delivered = Delivered()
         self._accepted = False
         self._rejected = 0
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Send ``trajectories``; see ``sinks.protocol``."""
+        self._send_all(trajectories, lambda one: one.spans)
+
+    def facts(self, trajectories: Sequence[Trajectory]) -> None:
+        """Send the root spans again: OTLP has no other place for facts."""
+        self._send_all(trajectories, lambda one: [one.root])
+
+    def _send_all(self, trajectories: Sequence[Trajectory], of: Callable[[Trajectory], Sequence[Span]]) -> None:
         reasons: dict[str, str] = {}
         for first in range(0, len(trajectories), REQUEST_TRACES):
-            new = chain.from_iterable(map(self._new, trajectories[first : first + REQUEST_TRACES]))
+            some = trajectories[first : first + REQUEST_TRACES]
+            new = ((one, otel_span(one, span, self._resource)) for one in some for span in of(one))
             for batch in batches(new, lambda item: size_of(item[1]), REQUEST_BYTES):
                 self._store(batch, reasons)
         if reasons:
@@ -94,30 +99,19 @@ class OtlpSink(Sink):
             self._exporter.shutdown()  # type: ignore[no-untyped-call]
             self._exporter = None
 
-    def _new(self, trajectory: Trajectory) -> Iterator[_Item]:
-        """Spans of ``trajectory`` that the receiver does not have yet in this form."""
-        delivered = self._delivered.of(trajectory.trace_id)
-        for span in trajectory.spans:
-            otel = otel_span(trajectory, span, self._resource)
-            digest = hashlib.blake2b(otel.to_json(indent=None).encode(), digest_size=16).digest()
-            if delivered.get(span.span_id) != digest:
-                yield trajectory, otel, digest
-
     def _store(self, batch: list[_Item], reasons: dict[str, str]) -> None:
-        for (trajectory, _, _), error in culprits(batch, partial(self._send, reasons), _SpanAtFault):
+        for (trajectory, _), error in culprits(batch, partial(self._send, reasons), _SpanAtFault):
             self._rejected += error.status != 413
             if not self._accepted and self._rejected >= 3:
                 raise Refused(f"{_receiver()} has rejected every span so far ({error.status})")
             reasons.setdefault(trajectory.trace_id, f"{_receiver()} rejected one of its spans ({error.status})")
 
     def _send(self, reasons: dict[str, str], batch: Sequence[_Item]) -> None:
-        dropped = self._export([otel for _, otel, _ in batch])
+        dropped = self._export([otel for _, otel in batch])
         self._accepted = True
-        self.sent += sum(size_of(otel) for _, otel, _ in batch)
-        for trajectory, otel, digest in batch:
-            if dropped:
-                reasons.setdefault(trajectory.trace_id, dropped)
-            self._delivered.put(trajectory.trace_id, format(otel.context.span_id, "016x"), digest)
+        self.sent += sum(size_of(otel) for _, otel in batch)
+        for trajectory, _ in batch if dropped else ():
+            reasons.setdefault(trajectory.trace_id, dropped)
 
     def _export(self, spans: list[ReadableSpan]) -> str:
         """What the receiver reported as dropped. Raises ``_SpanAtFault``, ``Unavailable`` or ``Refused``."""

@@ -28,15 +28,15 @@ FINDING = "finding"
 BATCH = 200
 
 
-def wanted(trajectory: Trajectory, in_call: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts to store as feedback. ``in_call``: the facts that the root call holds."""
+def wanted(trajectory: Trajectory) -> dict[str, Any]:
+    """Facts to store as feedback."""
     facts: dict[str, Any] = {}
     for name, value in trajectory.facts.items():
         shown = payload.jsonable(value)
         if shown is None or name.partition(".")[0] in DETAILS:
             continue
         number = isinstance(shown, (int, float))
-        if (name in SCORES and number) or name not in in_call or in_call[name] != shown:
+        if (name in SCORES and number) or name in trajectory.late_names:
             facts[name] = shown
     if found := by_weight(marks(trajectory.profile)):
         facts[FINDING] = text(found[0].code)

@@ -7,8 +7,7 @@ that was cut off is simply repeated.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,8 +15,8 @@ from typing import Any
 import msgspec
 
 from autotrace.run.info import RunInfo
-from autotrace.sinks import DEFAULT_PROJECT, payload
-from autotrace.sinks.protocol import Delivered, Refused, Rejected, batches, culprits
+from autotrace.sinks import DEFAULT_PROJECT
+from autotrace.sinks.protocol import Refused, Rejected, Sink, batches, culprits
 from autotrace.sinks.weave import scores
 from autotrace.sinks.weave.calls import CALL_BYTES, Calls, add_facts, call_uuid, encoded, fitted
 from autotrace.sinks.weave.http import ClientError, Connection, Login, Project, default_entity, project_name
@@ -32,8 +31,6 @@ PROBES = 3
 """Calls in a row that a server which has accepted nothing yet may reject before delivery stops."""
 _END = ("ended_at", "exception", "output", "summary")
 _BOTH = ("project_id", "id")
-_FACTS, _FEEDBACK = "facts", "feedback/"
-"""Names under which is remembered what the root call has, and what stands beside it."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +39,11 @@ class _Outgoing:
 
     trajectory: Trajectory
     id: str
-    digest: bytes
-    """Digest of what is sent, without the facts."""
-    facts: dict[str, Any] | None
-    """Facts in the root's call."""
     data: bytes
     """The call as JSON."""
 
 
-class WeaveSink:
+class WeaveSink(Sink):
     """Sink ``weave``. Makes no request before the first delivery.
 
     Project: the run's (``entity/project`` or ``project``), else each trajectory's ``project_name``, else that of the
@@ -59,6 +52,8 @@ class WeaveSink:
     """
 
     name = "weave"
+    needs_calls = False
+    """See ``Sink``."""
 
     def __init__(self, info: RunInfo, memory: MutableMapping[str, str] | None = None) -> None:
         self._memory = {} if memory is None else memory
@@ -68,27 +63,36 @@ class WeaveSink:
         self._projects: dict[str, Project] = {}
         self._wandb: dict[str, str] = {}
         self._default_entity: str | None = None
-        self._delivered = Delivered()
         self._upsert = False
         self._accepted = False
         self._rejected = 0
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Store ``trajectories``; see ``sinks.protocol``."""
+        self._store_all(trajectories, self._whole)
+
+    def facts(self, trajectories: Sequence[Trajectory]) -> None:
+        """See ``Sink``: feedback on the root calls."""
+        self._store_all(trajectories, self._facts)
+
+    def _store_all(
+        self, trajectories: Sequence[Trajectory], store: Callable[[Project, Sequence[Trajectory]], dict[str, str]]
+    ) -> None:
         groups: dict[str, list[Trajectory]] = {}
         for trajectory in trajectories:
             groups.setdefault(self._wanted_project(trajectory), []).append(trajectory)
         reasons: dict[str, str] = {}
         for name, group in groups.items():
             try:
-                project = self._open(name)
-                reasons |= self._calls(project, group)
-                stored = [trajectory for trajectory in group if trajectory.trace_id not in reasons]
-                reasons |= self._facts(project, stored)
+                reasons |= store(self._open(name), group)
             except ClientError as error:
                 raise Refused(f"W&B rejected a request: {error}") from None
         if reasons:
             raise Rejected(reasons)
+
+    def _whole(self, project: Project, group: Sequence[Trajectory]) -> dict[str, str]:
+        reasons = self._calls(project, group)
+        return reasons | self._facts(project, [one for one in group if one.trace_id not in reasons])
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """``wandb`` (``entity``, ``project``, ``run_id``): calls sent from now on name the trainer's W&B run."""
@@ -150,8 +154,7 @@ class WeaveSink:
         waiting: list[_Outgoing] = []
         for trajectory in group:
             calls = Calls(trajectory, project.id, self._run(project))
-            outgoing = (self._outgoing(project, calls, trajectory, span) for span in trajectory.spans)
-            waiting += [one for one in outgoing if one is not None]
+            waiting += [self._outgoing(project, calls, trajectory, span) for span in trajectory.spans]
         reasons: dict[str, str] = {}
         for batch in batches(waiting, lambda one: len(one.data), REQUEST_BYTES, REQUEST_CALLS):
             self._store(project, batch, reasons)
@@ -159,20 +162,12 @@ class WeaveSink:
             self._check(project, ": " + next(iter(reasons.values())), 1)
         return reasons
 
-    def _outgoing(self, project: Project, calls: Calls, trajectory: Trajectory, span: Span) -> _Outgoing | None:
-        """The call for ``span``; None if the server has it already. New facts alone do not make a call new."""
+    def _outgoing(self, project: Project, calls: Calls, trajectory: Trajectory, span: Span) -> _Outgoing:
         call = calls.of(span)
         call["op_name"] = project.op(span.name, span.key)
-        data = encoded(call)
-        digest = hashlib.blake2b(data, digest_size=16).digest()
-        if self._delivered.of(trajectory.trace_id).get(call["id"]) == digest:
-            return None
-        facts: dict[str, Any] | None = None
-        if span is trajectory.root:
-            facts = payload.jsonable(trajectory.facts)
-            if facts:
-                data = encoded(add_facts(call, trajectory.facts))
-        return _Outgoing(trajectory, call["id"], digest, facts, fitted(data))
+        if span is trajectory.root and trajectory.facts:
+            call = add_facts(call, trajectory.facts)
+        return _Outgoing(trajectory, call["id"], fitted(encoded(call)))
 
     def _store(self, project: Project, batch: Sequence[_Outgoing], reasons: dict[str, str]) -> None:
         for one, error in culprits(batch, partial(self._send, project), ClientError):
@@ -187,10 +182,6 @@ class WeaveSink:
             raise
         self._accepted = True
         self.sent += sum(len(outgoing.data) for outgoing in batch)
-        for outgoing in batch:
-            self._delivered.put(outgoing.trajectory.trace_id, outgoing.id, outgoing.digest)
-            if outgoing.facts is not None:
-                self._delivered.put(outgoing.trajectory.trace_id, _FACTS, outgoing.facts)
 
     def _single(self, project: Project, one: _Outgoing, error: ClientError, reasons: dict[str, str]) -> None:
         if error.status == 413 and len(one.data) > CALL_BYTES // 64:
@@ -228,16 +219,5 @@ class WeaveSink:
     # -- facts ------------------------------------------------------------------------------------------------------
 
     def _facts(self, project: Project, group: Sequence[Trajectory]) -> dict[str, str]:
-        waiting: list[tuple[Trajectory, str, Any]] = []
-        for trajectory in group:
-            delivered = self._delivered.of(trajectory.trace_id)
-            for name, value in scores.wanted(trajectory, delivered.get(_FACTS, {})).items():
-                if delivered.get(f"{_FEEDBACK}{name}", ...) != value:
-                    waiting.append((trajectory, name, value))
-        if not waiting:
-            return {}
-        reasons = scores.send(self._connection, project, waiting)
-        for trajectory, name, value in waiting:
-            if trajectory.trace_id not in reasons:
-                self._delivered.put(trajectory.trace_id, f"{_FEEDBACK}{name}", value)
-        return reasons
+        waiting = [(one, name, value) for one in group for name, value in scores.wanted(one).items()]
+        return scores.send(self._connection, project, waiting) if waiting else {}
