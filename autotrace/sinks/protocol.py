@@ -4,8 +4,9 @@ A sink is called by the shipper alone, from one thread at a time. Two promises m
 
 - ``deliver`` returns only when the backend has acknowledged every trajectory: what is not acknowledged stays on disk
   and is delivered again.
-- It may be called again with the same trajectories (after a crash, or because a reward arrived later), in this process
-  or in another. They then replace what was stored, never duplicate it: trace ids and span ids stay the same.
+- It may be called again with the same trajectories (after a crash, or because calls arrived later), in this process or
+  in another. They then replace what was stored, never duplicate it: trace ids and span ids stay the same. A fact that
+  arrived later (a reward) calls ``facts``.
 
 Whatever else a sink raises counts as ``Unavailable``, and its traceback is in ``shipper.log``."""
 

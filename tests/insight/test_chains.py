@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from autotrace.insight.examine import examine
-from autotrace.insight.families.chains import others_reward, rows
+from autotrace.insight.families.chains import died_later, others_reward, rows
 from autotrace.insight.families.mismatch import place
 from autotrace.insight.records import History, Hit, Record
 from autotrace.trajectory.chains import BEST_OF, COMPACTION, RETRY, REWRITE, SUB_AGENT, tree_of
@@ -126,11 +127,15 @@ def test_a_branch_with_the_reward_of_another(advantages: tuple[float, float | No
     assert [hit.code for hit in hits] == ["AT-BRANCH-REWARD"] * found
 
 
-def session(reward: float, status: str = "OK", **output: Any) -> list[str]:
+def of_session(facts: dict[str, Any], status: str = "OK", **output: Any) -> Trajectory:
     root = span("trajectory", None, output=None)
     root.response_ids, root.response_mask = ANSWER, [1] * len(ANSWER)
     agent: Span = span("agent", root.span_id, 1, output=output or None, status=status)
-    one = Trajectory("t" * 32, "run", [root, agent], {"step": 1}, {"reward": reward})
+    return Trajectory("t" * 32, "run", [root, agent], {"step": 1}, facts)
+
+
+def session(reward: float, status: str = "OK", **output: Any) -> list[str]:
+    one = of_session({"reward": reward}, status, **output)
     return [code for code, _, _ in marks(one) if code == "AT-SESSION-DIED"]
 
 
@@ -139,6 +144,17 @@ def test_a_session_that_died_and_is_trained_on() -> None:
     assert session(0.0, **died) == session(0.0, "TIMEOUT") == session(0.0, exit_code=-1) == ["AT-SESSION-DIED"]
     assert session(1.0, **died) == session(0.0, finished=True, exit_code=1) == session(0.0, exit_code=0) == []
     assert session(0.0, finished=False) == [], "out of turns"
+
+
+def test_a_session_that_died_shows_once_its_reward_is_known() -> None:
+    profile = examine(of_session({}, exit_code=9), Settings())
+    assert "AT-SESSION-DIED" not in [mark.code for mark in profile.marks]
+    records = [
+        replace(record(number, reward=reward), profile=profile) for number, reward in enumerate((None, 1.0, 0.0))
+    ]
+    assert [(hit.code, hit.record, hit.note) for hit in died_later(step(records), History())] == [
+        ("AT-SESSION-DIED", records[2], "exit code 9")
+    ]
 
 
 def test_a_token_of_the_first_row_is_found_in_its_chain() -> None:

@@ -203,7 +203,8 @@ def test_the_files_that_count_are_named_for_other_tools(tmp_path: Path) -> None:
         tables.write([made(sample=sample)])
     again = made(sample=count - 1, version=2)
     again.spans[-1].status = "ERROR"
-    tables.write([again, made(sample=1, version=2, advantage=0.5)])
+    tables.write([again])
+    tables.write_facts([made(sample=1, version=2, advantage=0.5)])
     while tables.compact():
         pass
     run = autotrace.open(folder).latest

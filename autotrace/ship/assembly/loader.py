@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from autotrace.insight.profile import decode
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.about_run import AboutRun
 from autotrace.ship.assembly.assembler import Assembly, Origin, Target
@@ -90,9 +91,10 @@ class Loader:
 
     def known(self, trace_id: str) -> Trajectory | None:
         """A complete trace without its calls: the root, and all that is known of the trace, from the state alone. None
-        where an earlier release completed it."""
+        where the state does not have that (an earlier release completed the trace, or its profile failed)."""
         row = self._state.row(trace_id)
-        if row is None or not row.root_id or row.profile == "{}":
+        known = None if row is None or not row.root_id else decode(row.profile)
+        if row is None or known is None or len(known.turns) != row.turns:
             return None
         attributes = msgspec.json.decode(row.attributes)
         root = Span(row.root_id, None, row.name, row.role, "", row.start_ns or 0, row.end_ns, row.status)

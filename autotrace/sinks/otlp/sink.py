@@ -2,7 +2,7 @@
 
 Endpoint, headers, compression, certificates and timeout are the standard ``OTEL_EXPORTER_OTLP_*`` variables. Ids are
 those of the recording, so a receiver that keys by span id (MLflow, most trace stores) keeps one of each however often
-it is sent. A late fact sends the root span again, and nothing else.
+the span is sent. A late fact sends the root span again, and nothing else.
 """
 
 from __future__ import annotations

@@ -18,14 +18,14 @@ from trackio.trace import Trace
 
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, payload
-from autotrace.sinks.protocol import Unavailable
+from autotrace.sinks.protocol import Sink, Unavailable
 from autotrace.trajectory.model import Span, Trajectory
 
 KEY = "trajectory"
 KINDS = {"llm": "generation", "tool": "tool"}
 
 
-class TrackioSink:
+class TrackioSink(Sink):
     name = "trackio"
 
     def __init__(self, info: RunInfo, memory: MutableMapping[str, str]) -> None:
