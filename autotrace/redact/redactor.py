@@ -210,7 +210,8 @@ def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
     if kind == secret_names.PARAMETER:
         return type(value) is str and secret_names.is_strong(value)
     is_small = type(value) is int and -10_000 < value < 10_000
-    return not (is_small or value is None or value == "" or type(value) in (bool, float))
+    is_empty = value is None or type(value) in (bool, float) or value == ""
+    return kind == secret_names.SECRET and not is_small and not is_empty
 
 
 def _numbered(name: str, names: Collection[str]) -> str:
