@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from autotrace.insight.profile import Mark, Profile, ToolUse, Turn, encode  # noqa: E402
+from autotrace.insight.profile import Mark, Profile, ToolUse, Trait, Turn, encode  # noqa: E402
 from autotrace.insight.registry import stamp  # noqa: E402
 from autotrace.ship.store.row import TraceRow  # noqa: E402
 from autotrace.ship.store.state import State  # noqa: E402
@@ -52,16 +52,28 @@ def _row(number: int, count: int, chance: random.Random) -> TraceRow:
         chance.random() < 0.03
     )
     profile = Profile(
-        stamp(), turns, [ToolUse("search", TURNS - 1, 0, 9.5, 1.5)], marks, [1, 2, 3, 4], f"{number:016x}", 9000
-    )
+        stamp(), turns, [ToolUse("search", TURNS - 1, 0, 9.5, 1.5)], marks, [1, 2, 3, 4], f"{number:016x}", 9000,
+        traits=_traits(number, step, chance), prompt=f"{group:016x}",
+    )  # fmt: skip
     return TraceRow(
         f"{number:032x}", "run", "trajectory", "OK", step, str(group), number % N, False, f"u{group}", str(number % N),
         "gsm8k", "exp", "proj", 1, start, start + int(seconds * 1e9), TURNS, TURNS - 1, 4 * TURNS, 0, 600, 5000,
-        float(chance.random() < 0.5), None,
+        float(chance.random() < (0.2 if step >= STEPS // 2 and number % 2 else 0.6)), None,
         json.dumps({"reward": 1.0, "reward_extra_info": {"acc": 1.0}, "advantage": 0.5, "trained_in_step": step}),
         "{}", json.dumps({"queue_s": 1.0, "prefill_s": 2.0, "decode_s": 20.0, "tool_s": 9.5, "other_s": 1.0}),
         encode(profile), f"{step}/u{group}", "all", True, 1,
     )  # fmt: skip
+
+
+def _traits(number: int, step: int, chance: random.Random) -> list[Trait]:
+    """As many as a rollout with a tool has, one of them its own, and one that came with a drop of the reward."""
+    told = [f"trait {trait} is {chance.randrange(1 + trait % 5)}" for trait in range(20)]
+    told += [
+        f"search answers page {number}",
+        "search is closed" if step >= STEPS // 2 and number % 2 else "search is open",
+    ]
+    quantities = [Trait("end", f"quantity {trait}", float(chance.randrange(100))) for trait in range(6)]
+    return [Trait("tool_answers", words) for words in told] + quantities
 
 
 def measured(*words: str) -> str:
@@ -85,6 +97,7 @@ def main() -> None:
         run = written(Path(parent), count)
         print(f"{count:,} trajectories of {TURNS} turns, {os.path.getsize(run / 'state.db') / 1e6:.0f} MB of state")
         print(f"diagnose, run folder  {measured('diagnose', str(run))}")
+        print(f"why                   {measured('why', str(run))}")
         print(f"steps                 {measured('steps', str(run))}")
 
 

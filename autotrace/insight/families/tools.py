@@ -176,17 +176,16 @@ def one_answer(step: Step, history: History) -> Iterator[Hit]:
             if trait.name in ("tool_answers", "fixed_answers") and " answers " in trait.text:
                 answered.setdefault(trait.text.partition(" answers ")[0], {}).setdefault(trait.text, []).append(record)
     for tool, by_text in answered.items():
-        own = {text: len(records) for text, records in by_text.items()}
+        own = len(by_text), sum(len(records) for text, records in by_text.items() if "…" in text)
         known = history.up_to(-1 if step.number is None else step.number, ("answers", tool), own)
+        if max(texts for _, (texts, _) in known) <= OTHERS and sum(quoting for _, (_, quoting) in known) < OTHERS:
+            continue
+        using = sum(any(used.name == tool for used in record.profile.tools) for record in step.records)
         for text, records in by_text.items():
-            others = {other for _, texts in known for other in texts if other != text}
-            quoting = sum(count for _, texts in known for other, count in texts.items() if "…" in other)
-            using = sum(any(used.name == tool for used in record.profile.tools) for record in step.records)
-            is_one = len(records) >= ONE_ANSWER * using and len({record.group for record in records}) >= GROUPS
-            is_fixed = any(trait.name == "fixed_answers" and trait.text == text for trait in records[0].profile.traits)
-            if not (is_one and is_fixed and (quoting >= OTHERS or len(others) >= OTHERS)):
+            if len(records) < ONE_ANSWER * using or len({record.group for record in records}) < GROUPS:
                 continue
-            if not any(record.has(*STEP_DECIDES) for record in records):
+            fixed = any(trait.name == "fixed_answers" and trait.text == text for trait in records[0].profile.traits)
+            if fixed and not any(record.has(*STEP_DECIDES) for record in records):
                 yield from (Hit("AT-TOOL-ONE-ANSWER", record, None, note=text, kind=text) for record in records)
 
 
