@@ -14,12 +14,14 @@ import inspect
 from collections.abc import Iterator
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from autotrace.patch import adapting, wrapper
 from autotrace.patch.reach import LATER, LOOKED_PAST, reach
 from autotrace.patch.wrapper import original_of
-from autotrace.record import used_libraries
+from autotrace.record import calls, faults, used_libraries
 from autotrace.record.object_fields import attribute_of, members_of, mro_of, name_of
+from autotrace.record.origin import is_hosts
 
 _DECORATORS = 3
 """How deep in decorators a function is looked for."""
@@ -127,6 +129,8 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
     # what a module of the user's took from such a library is replaced there, which changes nothing in the library
     if own and used_libraries.refusal(function.__module__ or "") is None:
         wrapper.place(function, key)
+        if issubclass(type(raw), functools.singledispatchmethod):
+            _Implementations.of(raw.dispatcher, owner, attribute, key)
         if type(raw).__name__ == "_lru_cache_wrapper":
             where = ", below functools.lru_cache: calls that it computes"
         return IN_PLACE + where
@@ -134,6 +138,34 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
         raise Refused("below a decorator, a function is recorded in place alone: name it on the class that has it")
     adapting.put(owner, attribute, _with(raw, wrapper.wrap(function, key)))
     return REPLACED if own else OVERRIDDEN
+
+
+class _Implementations(WeakKeyDictionary[type, Any]):
+    """The cache in which a ``singledispatchmethod`` keeps its implementations. An implementation comes in before its
+    first call, whenever the implementation was registered, and is recorded under the name of the method."""
+
+    @classmethod
+    def of(cls, dispatcher: Any, owner: type, attribute: str, key: str) -> None:
+        """Give the cache of ``dispatcher``, which ``functools`` made, this class."""
+        cache = dispatcher._clear_cache.__self__
+        cache.autotrace = owner, attribute, key
+        cache.__class__ = cls
+        cache.clear()
+
+    def __setitem__(self, kind: type, implementation: Any) -> None:
+        super().__setitem__(kind, implementation)
+        owner, attribute, key = self.__dict__["autotrace"]
+        try:
+            function = function_in(implementation, owner, attribute)
+            if key not in calls.probes or function is None or wrapper.key_of(function) is not None:
+                return
+            if not looks_at_caller(function, owner):
+                wrapper.place(function, key)
+                original_of(function).__qualname__ = f"{name_of(owner)}.{attribute}"
+        except Exception as error:
+            if is_hosts(error):
+                raise
+            faults.failed("dispatch", error)
 
 
 def member(owner: Any, name: str) -> Any:

@@ -48,7 +48,8 @@ class Signature:
         else:
             self.names = code.co_varnames[: code.co_argcount]
             last = code.co_argcount + code.co_kwonlyargcount
-            self.rest = code.co_varnames[last] if code.co_flags & _VARARGS else ""
+            takes_more = getattr(getattr(function, "__code__", code), "co_flags", 0) & _VARARGS  # a decorator may
+            self.rest = code.co_varnames[last] if code.co_flags & _VARARGS else "args" if takes_more else ""
         self.count = len(self.names)
         self.method = bool(self.names) and self.names[0] in ("self", "cls")
         self.start = int(self.method)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 import copy
 import gc
 import pickle
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from autotrace.config.plan import Target
+from autotrace.spool.records import Open
 
 from .conftest import Host
 
@@ -363,6 +365,54 @@ class Thing:
     assert reports["cached"] == ("bound", "in place, below functools.lru_cache: calls that it computes")
     assert reports["generic"] == ("bound", "in place") and reports["Thing.dispatched"] == ("bound", "in place")
     assert reports["Thing.custom"][0] == "refused"
+
+
+def test_each_call_through_a_dispatcher_is_recorded_once_with_the_arguments_of_the_implementation(host: Host) -> None:
+    """Implementations: plain, asynchronous, of a class, in C, registered after the first calls."""
+    host.watch("dispatchers.function", "dispatchers.Thing.method", "dispatchers.Thing.of_class")
+    module = host.load(
+        "dispatchers",
+        """
+import functools
+@functools.singledispatch
+def function(x): return "any"
+@function.register
+def _(x: int, more, *, extra=0): return more, extra
+@function.register
+async def _(x: str): return x
+function.register(bytes, len)
+class Thing:
+    @functools.singledispatchmethod
+    def method(self, x): return "any"
+    @method.register
+    def _(self, x: int, more, *, extra=0): return more, extra
+    @method.register
+    async def of_text(self, text: str): return text
+    @functools.singledispatchmethod
+    @classmethod
+    def of_class(cls, x): return "any"
+    @of_class.register
+    @classmethod
+    def _(cls, number: int): return cls, number
+""",
+    )
+    thing = module.Thing()
+    for call in (module.function, thing.method):
+        assert call(1.0) == "any" and call(1, 2, extra=3) == (2, 3) and asyncio.run(call("a")) == "a"
+        call.register(list, lambda *a: a[-1])
+        assert call([1]) == [1]
+    assert module.function(b"ab") == 2 and module.Thing.of_class(1) == (module.Thing, 1)
+    assert module.Thing.__dict__["method"].dispatcher.registry[int].__qualname__ == "Thing._"
+    assert host.opened() == ["function"] * 4 + ["Thing.method"] * 4 + ["function", "Thing.of_class"]
+    assert host.statuses() == ["OK"] * 10
+    inputs = [record.inputs for record in host.records(Open)]
+    assert inputs[0] == inputs[4] == {"x": 1.0}
+    assert inputs[1] == {"x": 1, "args": [2], "extra": 3} and inputs[5] == {"x": 1, "more": 2, "extra": 3}
+    assert inputs[2] == {"x": "a"} and inputs[6] == {"text": "a"} and inputs[9] == {"number": 1}
+    host.stop()
+    thing.method.register(dict, lambda self, x: {})
+    assert thing.method({}) == {} and asyncio.run(thing.method("a")) == "a"
+    assert len(host.opened()) == 10
 
 
 def test_a_metaclass_sees_the_frame_of_the_class_statement(host: Host) -> None:

@@ -134,7 +134,7 @@ PROGRAMS: dict[str, tuple[str, str, int]] = {
         "    @functools.singledispatchmethod\n    def dispatched(self, x): return 'any'\n"
         "    @dispatched.register\n    def _(self, x: str): return 'text'\n"
         "def go(x):\n    a = A()\n    return a.m, A.m, a.also(x), a.also(x), a.dispatched(x), a.dispatched('a')\n",
-        4,
+        5,
     ),
     "special methods": (
         "A.__init__ A.__new__ A.__eq__ A.__hash__ A.__getattr__ A.__call__ A.__enter__ A.__exit__ A.__init_subclass__"
