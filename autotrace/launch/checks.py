@@ -16,6 +16,7 @@ from autotrace.config import environment as env
 from autotrace.config.installation import DISTRIBUTION, PTH
 from autotrace.config.plan import Plan
 from autotrace.launch.command import Command
+from autotrace.launch.options import Options
 from autotrace.run.process import ignores_environment, program, python_code
 
 SECONDS = 1.0
@@ -28,9 +29,13 @@ _TRACE = re.compile(r"(?:\.rollout\.trace|trainer\.rollout_trace)\.backend=['\"]
 """How a command line names the backend of veRL's own trace."""
 
 
-def switched_off(words: Sequence[str], chosen: Sequence[str], known: Sequence[str]) -> list[str]:
+def switched_off(words: Sequence[str], options: Options, known: Sequence[str]) -> list[str]:
     """Return a line if ``words`` name a backend for veRL's own trace that gets nothing in this run: autotrace switches
-    that trace off for each ``known`` backend, and delivers to the ``chosen`` ones."""
+    that trace off for each ``known`` backend, and delivers to the backends of ``options``. A run for which the user
+    chose no backend delivers to the backend that veRL's configuration names."""
+    if options.origins.get("backends") == "default":
+        return []
+    chosen = options.backends
     named = dict.fromkeys(name for word in words for name in _TRACE.findall(word) if name in known)
     return [
         f"veRL's own trace into {name} is switched off, and this run delivers to {', '.join(chosen) or 'no backend'}; "

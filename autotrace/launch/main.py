@@ -91,7 +91,7 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
     environ = {**with_activation(environ), **run.variables}
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
-    off = switched_off(command, options.backends, run.variables[env.TRACE_BACKENDS].split(","))
+    off = switched_off(command, options, run.variables[env.TRACE_BACKENDS].split(","))
     for line in [*unknown_variables(environ), *off, *never_bound(run.plan, program, environ)]:
         complain(line)
     if program.is_python and (warning := untraced(program, environ)):

@@ -38,7 +38,7 @@ def main() -> None:
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
     program = Command(tuple(request["command"]), sys.executable)
-    off = switched_off(request["command"], options.backends, run.variables[env.TRACE_BACKENDS].split(","))
+    off = switched_off(request["command"], options, run.variables[env.TRACE_BACKENDS].split(","))
     for line in [*unknown_variables(environ), *off, *never_bound(run.plan, program, environ, request["folders"])]:
         complain(line)
     activation = {name: value for name, value in with_activation(environ).items() if environ.get(name) != value}

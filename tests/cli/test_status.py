@@ -155,6 +155,7 @@ def test_how_much_was_sent_and_what_that_comes_to(call: Call, run: Path) -> None
         ({"config": {"nnodes": 4}}, "trainer.nnodes=4, and only node wrote"),
         ({"config": {"nnodes": 4}}, "install autotrace for their interpreter"),
         ({"verl_trace": {"backend": "trackio"}}, "autotrace does not deliver to trackio: what it recorded is in jsonl"),
+        ({"verl_trace": {"backend": "weave"}}, "and nothing was delivered there: --backend weave"),
     ],
 )
 def test_advice_where_verl_is_set_up_so_that_nothing_appears(
@@ -174,6 +175,7 @@ def test_advice_where_verl_is_set_up_so_that_nothing_appears(
         {"config": {"rollout_mode": "async", "nnodes": 1}},
         {"dataset": {"columns": ["prompt", "agent_name"]}},
         {"dataset": {"columns": ["prompt"]}, "config": {"default_agent_loop": "tool_agent"}},
+        {"verl_trace": {"backend": "jsonl"}},
     ],
 )
 def test_no_advice_where_it_is_set_up_well(call: Call, runs: Path, binds: dict[str, dict[str, object]]) -> None:
