@@ -6,6 +6,7 @@ the text that people read. Answers come in pages.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -29,6 +30,8 @@ A_TOKEN = 4
 """Characters of a token, about."""
 MOST = 64 << 20
 """Bytes of a command's output that are looked at."""
+AT_ONCE = 4
+"""Commands that run at the same time; other questions wait."""
 SECONDS = 120.0
 """A command may take."""
 INSTRUCTIONS = """\
@@ -64,6 +67,7 @@ class Questions:
 
     def __init__(self, at: Path) -> None:
         self._at = at
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def runs(self, page: int = 1) -> str:
         """The runs, newest first, as JSON lines: name, state, command, number of trajectories."""
@@ -156,7 +160,8 @@ class Questions:
             if value is not None and value is not False and value != ""
         ]
         try:
-            output = await _output(command, *given, "--", *words)
+            async with self._places:
+                output = await _output(command, *given, "--", *words)
         except (OSError, ValueError) as error:  # a NUL, half a character, or more than a command line holds
             raise _refused(f"this cannot be asked: {error}") from None
         return paged(*output, page)

@@ -162,7 +162,12 @@ class Redactor:
                 name = _numbered(name, cleaned)
             is_hidden = secret and _hidden(secret, item, value) and not secret_names.is_word(name, item)
             cleaned[name] = REDACTED if is_hidden else self.without_secrets(item)
-            if name == "params" and type(item) is dict and _hidden(secret_names.PARAMETER, item.get("key")):
+            if (
+                name == "params"
+                and type(item) is dict
+                and not is_hidden
+                and _hidden(secret_names.PARAMETER, item.get("key"))
+            ):
                 cleaned[name]["key"] = REDACTED  # of an address
         if len(value) > 1 and not _MEMBER_NAMES.isdisjoint(value):
             for member in MEMBER_NAMES:

@@ -102,7 +102,8 @@ def find_runs(folder: str | Path) -> tuple[list[Path], dict[Path, PermissionErro
         except PermissionError as error:
             closed[folder / name] = error
     if not runs and not closed:  # a lake: by project
-        runs = sorted(file.parent for file in folder.glob(f"*/*/{layout.RUN_JSON}"))
+        found = sorted(file.parent for file in folder.glob(f"*/*/{layout.RUN_JSON}"))
+        runs = [run for run in found if not run.is_symlink() and not run.parent.is_symlink()]
     if runs:
         return runs, closed
     if closed:

@@ -271,7 +271,10 @@ def ship(
     """
     with ShipperLock(run_folder) as lock:
         if not lock.held:
-            return Status.read(run_folder)
+            try:
+                return Status.read(run_folder)
+            except FileNotFoundError:
+                raise OSError("another process has just begun to deliver this run; try again") from None
         shipper = Shipper(run_folder, once=once, everything=everything)
         try:
             if once:

@@ -321,5 +321,5 @@ def _folders(path: Path, below: int = 2) -> Iterator[Path]:
                 found = sorted(entries, key=attrgetter("name"))
     for entry in found:
         with contextlib.suppress(OSError):
-            if entry.is_dir():
+            if entry.is_dir(follow_symlinks=False):
                 yield from _folders(path / entry.name, below - 1)
