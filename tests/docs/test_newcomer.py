@@ -147,6 +147,7 @@ def test_ls_of_a_run_that_is_in_no_table_yet_assembles_nothing_for_it(copy: Copy
     assert copy.rows("sql", "SELECT count(longest_call) AS known FROM trajectories", folder) == [{"known": 8}]
 
 
+@pytest.mark.long
 def test_a_release_without_it_reads_the_tables_that_have_it(copy: Copy, folder: Path) -> None:
     copy.insert(TRAJECTORIES, '    _fact("num_turns"', LONGEST + PASSES)
     first, *_ = copy.rows("ls", folder)
@@ -168,6 +169,7 @@ def test_a_release_without_it_reads_the_tables_that_have_it(copy: Copy, folder: 
     assert len(rewards) == 8 and rewards[first["trace_id"]] == 0.75
 
 
+@pytest.mark.long
 def test_a_fact_is_one_column(copy: Copy, folder: Path) -> None:
     first, second, *_ = copy.rows("ls", folder)
     later(folder, ("passes", 7, first["trace_id"]), ("solved", False, first["trace_id"]))
@@ -230,6 +232,7 @@ def test_a_command_is_a_module_and_a_line(copy: Copy, folder: Path) -> None:
     assert "count" in copy.autotrace("count", folder, code=2)
 
 
+@pytest.mark.long
 def test_a_finding_is_a_function_and_its_page(copy: Copy, folder: Path) -> None:
     family = "autotrace/insight/families/responses.py"
     copy.insert(family, '    Code.of("AT-MASK-EMPTY", 1.0),\n', '    Code.of("AT-SHORT", 1.0),\n')
