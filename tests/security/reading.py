@@ -23,6 +23,7 @@ READS = {
     "ls": [["ls", "{}"], ["ls", "{}", "--tree"]],
     "show": [["show", "ab", "{}"], ["show", "ab", "{}", "--json"]],
     "diagnose": [["diagnose", "{}"]],
+    "why": [["why", "{}"], ["why", "{}", "--where", "reward > 1", "--json"]],
     "steps": [["steps", "{}"]],
     "grep": [["grep", "text", "{}"]],
     "compare": [["compare", "ab", "cd", "--run", "{}"]],
