@@ -96,7 +96,7 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     found: list[Mark] = []
     """What its group and its step showed of it, once they were complete."""
     basis: str = ""
-    """Digest of all that it was made of: equal ones make equal profiles. Empty: that may still change."""
+    """Not used any more. It keeps its place, because profiles are stored as arrays."""
     chains: list[Chain] = []
     """Where its turns branch; empty: it is one chain."""
     traits: list[Trait] = []

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from importlib.metadata import version
 from types import ModuleType
 from typing import Any
@@ -25,14 +25,10 @@ class _Absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
-def absent(*names: str) -> AbstractContextManager[None]:
-    """What this thread imports finds none of ``names`` that is not imported already."""
-    return asked_first(_Absent(names))
-
-
 @contextmanager
-def asked_first(finder: Any) -> Iterator[None]:
-    """Within, imports ask ``finder`` before all others."""
+def absent(*names: str) -> Iterator[None]:
+    """Within, imports of this thread find none of ``names`` that is not imported already."""
+    finder: Any = _Absent(names)
     sys.meta_path.insert(0, finder)
     try:
         yield

@@ -38,8 +38,6 @@ class Look(NamedTuple):
     trajectory: Trajectory
     digests: list[str]
     """Of its responses: the agent's output and the response of each call."""
-    records: int | None
-    """Bytes of its records, if they will make the same again as long as no more of them come."""
 
 
 class Loader:
@@ -113,7 +111,7 @@ class Loader:
             return None
         trajectory = self._described(trace_id, assembled, row)
         self.recent.put(trace_id, assembled)
-        return Look(trajectory, assembled.digests, assembled.bytes if assembled.lasting else None)
+        return Look(trajectory, assembled.digests)
 
     def _taken(self, trace_id: str, final: bool) -> Assembled | None:
         """As it was when it was looked at, if no more of it was read since."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from autotrace.insight import registry
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import Profile, decode, encode
 from autotrace.insight.records import Record
@@ -34,22 +32,11 @@ def record(row: TraceRow, known: Profile) -> Record:
 
 def fill(row: TraceRow, look: Look, settings: Settings) -> None:
     """Fill the line about a trajectory from the trajectory; ``settings``: of its run. What its group and its step
-    showed stays until they are looked at again. A trajectory is examined again only if its records have changed."""
+    showed stays until they are looked at again."""
     summarise(row, look.trajectory)
-    known, basis = decode(row.profile), _basis(look)
-    if known is None or not basis or (known.basis, known.stamp) != (basis, registry.stamp()):
-        found = [] if known is None else known.found
-        row.profile = encode(msgspec.structs.replace(examine(look.trajectory, settings), basis=basis, found=found))
-
-
-def _basis(look: Look) -> str:
-    """Empty where the records may still make something else, or a detector of another package looks: it may read
-    anything."""
-    if look.records is None or registry.own():
-        return ""
-    trajectory = look.trajectory
-    made_of = look.records, len(trajectory.spans), trajectory.settings
-    return hashlib.blake2b(msgspec.json.encode(made_of), digest_size=8).hexdigest()
+    known = decode(row.profile)
+    found = [] if known is None else known.found
+    row.profile = encode(msgspec.structs.replace(examine(look.trajectory, settings), found=found))
 
 
 _OF_BEGIN = TRAJECTORIES.chosen(
