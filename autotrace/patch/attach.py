@@ -141,31 +141,37 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
 
 
 class _Implementations(WeakKeyDictionary[type, Any]):
-    """The cache in which a ``singledispatchmethod`` keeps its implementations. An implementation comes in before its
-    first call, whenever the implementation was registered, and is recorded under the name of the method."""
+    """The cache in which a ``singledispatchmethod`` keeps its implementations. The cache has copies that are recorded
+    under the name of the method: an implementation that is called by another way is not recorded, and may belong to any
+    library."""
 
     @classmethod
     def of(cls, dispatcher: Any, owner: type, attribute: str, key: str) -> None:
         """Give the cache of ``dispatcher``, which ``functools`` made, this class."""
         cache = dispatcher._clear_cache.__self__
-        cache.autotrace = owner, attribute, key
+        cache.autotrace = dispatcher.registry, owner, attribute, key
         cache.__class__ = cls
         cache.clear()
 
-    def __setitem__(self, kind: type, implementation: Any) -> None:
-        super().__setitem__(kind, implementation)
-        owner, attribute, key = self.__dict__["autotrace"]
+    def __getitem__(self, kind: type) -> Any:
+        with contextlib.suppress(KeyError):
+            return super().__getitem__(kind)
+        registry, owner, attribute, key = self.__dict__["autotrace"]
         try:
-            function = function_in(implementation, owner, attribute)
-            if key not in calls.probes or function is None or wrapper.key_of(function) is not None:
-                return
-            if not looks_at_caller(function, owner):
-                wrapper.place(function, key)
-                original_of(function).__qualname__ = f"{name_of(owner)}.{attribute}"
+            raw = registry.get(kind) or functools._find_impl(kind, registry)  # type: ignore[attr-defined]
+            function = function_in(raw, owner, attribute) if key in calls.probes else None
+            if function is not None and wrapper.key_of(function) is None and not looks_at_caller(function, owner):
+                made = wrapper.wrap(function, key)
+                original_of(made).__qualname__ = f"{name_of(owner)}.{attribute}"
+                self[kind] = recorded = _with(raw, made)
+                return recorded
+        except (Refused, RuntimeError):  # two implementations fit equally well, as ``functools`` says next
+            pass
         except Exception as error:
             if is_hosts(error):
                 raise
             faults.failed("dispatch", error)
+        raise KeyError(kind)  # ``functools`` looks for the implementation and keeps the implementation here
 
 
 def member(owner: Any, name: str) -> Any:

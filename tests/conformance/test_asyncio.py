@@ -190,11 +190,12 @@ def test_errors_of_submitted_work_are_the_hosts(host: Host, module: ModuleType) 
             module.outer(lambda: pool.submit(fails))
 
 
-def test_a_plain_thread_starts_a_trace_of_its_own(host: Host, module: ModuleType) -> None:
+def test_a_plain_thread_belongs_to_the_call_that_started_it(host: Host, module: ModuleType) -> None:
     def inside() -> None:
         thread = threading.Thread(target=module.leaf, args=(1,))
         thread.start()
         thread.join()
 
     module.outer(inside)
-    assert [record.parent for record in host.records(Open)] == [0, 0]
+    outer, leaf = host.records(Open)
+    assert (outer.parent, leaf.parent, leaf.trace) == (0, outer.span, outer.trace)
