@@ -20,7 +20,7 @@ FAMILIES = {
     "rewards": "Rewards",
     "ending": "How it ended",
     "engine": "Engine against trainer", "mismatch": "Log-probabilities against the engine's",
-    "tools": "Tools", "time": "Time", "trainer": "The trainer's own",
+    "tools": "Tools", "time": "Time", "trainer": "The trainer's own", "scalars": "Curves of the trainer's metrics",
     "text": "Text",
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ from autotrace.tables.conditions import Condition, condition
 from autotrace.tables.reader import Reader
 from autotrace.tables.steps import steps
 
-MOST = 4096
+MOST = 2048
 """Rollouts of a step that are compared: whole groups."""
 
 

@@ -48,7 +48,9 @@ NEEDS: dict[str, tuple[Callable[[Step], bool], str]] = {
         AT-NOT-TRAINED AT-TRAINED-TWICE AT-TOKENS-DROPPED AT-TOKENS-TWICE"""),
     "trainer log-probabilities": (_any(lambda one: one.members("token_facts")), """
         AT-MISMATCH AT-MISMATCH-TRAJECTORY AT-MISMATCH-GROWS AT-LOGPROB-INVALID AT-METRICS-PADDED"""),
-    "trainer metrics": (lambda step: bool(step.metrics), "AT-CLIP-RATIO AT-METRICS-PADDED"),
+    "trainer metrics": (lambda step: bool(step.metrics), """
+        AT-CLIP-RATIO AT-METRICS-PADDED AT-ENTROPY-COLLAPSED AT-KL-DRIFT AT-CLIP-SATURATED AT-GRADIENT-SPIKES
+        AT-LENGTH-GREW"""),
     "sampling parameters": (_any(lambda one: any(trait.name == "sampling" for trait in one.profile.traits)), """
         AT-SAMPLING-DIFFERS AT-SAMPLING-BIASED"""),
     "weight versions": (_any(lambda one: one.versions), "AT-WEIGHTS-MIXED AT-WEIGHTS-STALE AT-WEIGHTS-STUCK"),

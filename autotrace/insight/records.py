@@ -209,6 +209,8 @@ class History:
 
     def __init__(self) -> None:
         self.steps: dict[int, dict[Hashable, Any]] = {}
+        self.curves: dict[str, dict[int, float]] = {}
+        """Metric -> step -> value, of all steps."""
 
     def up_to(self, step: int, what: Hashable, value: Kept) -> list[tuple[int, Kept]]:
         """Keep the ``value`` that ``what`` had in ``step``. Returns the steps up to this one, which comes last, with

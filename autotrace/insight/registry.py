@@ -24,6 +24,7 @@ from autotrace.insight.families import (
     mismatch,
     responses,
     rewards,
+    scalars,
     signal,
     text,
     time,
@@ -41,7 +42,7 @@ _log = logging.getLogger("autotrace")
 GROUP = "autotrace.findings"
 """Entry points of other packages."""
 FAMILIES: tuple[ModuleType, ...] = (
-    tokens, responses, chains, signal, rewards, ending, engine, mismatch, tools, time, trainer, text,
+    tokens, responses, chains, signal, rewards, ending, engine, mismatch, tools, time, trainer, scalars, text,
 )  # fmt: skip
 OfTrajectory = Callable[[Evidence], Iterable[Mark]]
 OfGroup = Callable[[Group, Step], Iterable[Hit]]

@@ -22,7 +22,7 @@ OF_FAMILY = {
     "ending": Position.END, "engine": Position.SAMPLING, "tools": Position.TOOL, "text": Position.ANSWER,
 }  # fmt: skip
 """Family of a finding -> where in a rollout it comes about."""
-AFTER = {"signal": 1, "trainer": 2, "mismatch": 2, "time": 3}
+AFTER = {"signal": 1, "trainer": 2, "scalars": 2, "mismatch": 2, "time": 3}
 """Families of what comes after the rollout: an equal reward follows from whatever made it."""
 Sight = tuple[Position, str, float | None]
 """A trait of a row: its position, its words, and its number where it is a quantity."""
