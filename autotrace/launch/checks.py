@@ -75,7 +75,7 @@ def _complaints(plan: Plan, command: Command, environ: Mapping[str, str], folder
         if lines == MOST or time.thread_time() > deadline:
             yield "autotrace check says the rest"
             return
-        judged = verdict.judge(plan, resolver, expected={target.key}, only=[target])[0]
+        judged = verdict.judge(plan, resolver, expected={target.key}, only=[target], most=1)[0]
         if judged.failed:
             lines += 1
             yield f"{target.where}: {judged.name} will not be traced: {judged.reason}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from types import CodeType
 
 from autotrace.patch.reach import LATER, LOOKED_PAST, reach
@@ -74,7 +73,7 @@ def describe(symbol: Function) -> Description:
     name = symbol.qualname.rpartition(".")[2]
     static = "staticmethod" in words or (symbol.owner is not None and name == "__new__")
     on_class = "classmethod" in words or (symbol.owner is not None and name in _IMPLICIT_CLASS_METHODS)
-    own = "function" if isinstance(node, ast.Lambda) else syntax.kind(node)
+    own = "function" if isinstance(node, ast.Lambda) else syntax.kind(_code(symbol, node))
     if own.endswith("generator") and not isinstance(node, ast.Lambda) and any(map(manages, node.decorator_list)):
         own = own.replace("generator", "context manager")
     return Description(
@@ -158,13 +157,13 @@ def _looks(symbol: Function, node: syntax.Function, resolver: Resolver, level: i
     called = [(one, one.node) for one in _called(symbol, node, resolver) if not isinstance(one.node, ast.Lambda)]
     if any(_reach(one, inner, resolver) > level for one, inner in called):
         return True
-    later = [(one, inner) for one, inner in called if _code(inner).co_flags & LATER]
-    return not _code(node).co_flags & LATER and any(_looks(one, inner, resolver, 1) for one, inner in later)
+    later = [(one, inner) for one, inner in called if _code(one, inner).co_flags & LATER]
+    return not _code(symbol, node).co_flags & LATER and any(_looks(one, inner, resolver, 1) for one, inner in later)
 
 
 def _called(symbol: Function, node: syntax.Function, resolver: Resolver) -> Iterator[Function]:
     """Functions that it may call, by the names in its code: of its module, of modules of its package, of its class."""
-    words = _code(node).co_names
+    words = _code(symbol, node).co_names
     named = [resolver.member(symbol.module, word) for word in words]
     package = symbol.module.name.partition(".")[0]
     modules = [module for module in named if isinstance(module, Module) and module.name.partition(".")[0] == package]
@@ -178,13 +177,8 @@ def _reach(symbol: Function, node: syntax.Function, resolver: Resolver) -> int:
     if f"{symbol.module.name}.{symbol.qualname}" in LOOKED_PAST:
         return 0
     stack = resolver.member(symbol.module, "stack")
-    return reach(_code(node), isinstance(stack, Function) and stack.module.name == "inspect")
+    return reach(_code(symbol, node), isinstance(stack, Function) and stack.module.name == "inspect")
 
 
-@lru_cache(maxsize=4096)
-def _code(node: syntax.Function) -> CodeType:
-    """What ``node`` compiles to, alone: its names are those of the function in its module."""
-    bare = type(node)(**{**dict(ast.iter_fields(node)), "decorator_list": []})
-    module = ast.Module([ast.copy_location(bare, node)], [])
-    made = compile(module, "<source>", "exec", dont_inherit=True)
-    return next(code for code in made.co_consts if isinstance(code, CodeType) and code.co_name == node.name)
+def _code(symbol: Function, node: syntax.Function) -> CodeType:
+    return syntax.code_of(node, symbol.module.file.text or "")

@@ -26,7 +26,7 @@ _NOT_READ = {"overload", "setter", "deleter"}
 
 
 class Resolver:
-    """Looks names up in the modules of ``source``; keeps the syntax trees it has read."""
+    """Looks names up in the modules of ``source``; keeps an outline of each module that it has read."""
 
     def __init__(self, source: Installed) -> None:
         self.source = source
@@ -255,7 +255,7 @@ def _parsed(file: ModuleFile) -> Module:
     if file.text is None:
         return Module(file, Names())
     try:
-        return Module(file, syntax.names_of(syntax.parsed(file.text).body, file.name, file.package))
+        return Module(file, syntax.names_of(syntax.outline(file.text), file.name, file.package))
     except SyntaxError as error:
         return Module(file, Names(), f"{file.path}:{error.lineno or 1} is not valid Python ({error.msg})")
     except (ValueError, RecursionError) as error:

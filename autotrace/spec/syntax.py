@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from types import CodeType
 
 MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
 """Decorators of ``contextlib`` that make a context manager of a generator, which is given the wrapper."""
@@ -43,6 +46,35 @@ def parsed(text: str | bytes) -> ast.Module:
             return ast.parse(text)
         except SystemError:  # CPython's count of the depth, disturbed by another thread (gh-106905)
             return ast.parse(text)
+
+
+def outline(text: str) -> list[ast.stmt]:
+    """The statements of a module, without the bodies of functions: these are most of a tree, and a tree takes 50 times
+    the memory of its text. Raises as ``ast.parse``."""
+    body = parsed(text).body
+    waiting = [body]
+    while waiting:
+        for statement in waiting.pop():
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                statement.body = []
+            else:
+                waiting.extend(_blocks(statement))
+    return body
+
+
+@lru_cache(maxsize=4096)
+def code_of(function: Function, text: str) -> CodeType:
+    """The code of ``function``, a statement of the module with this ``text``, compiled alone and undecorated."""
+    lines = text.split("\n")[function.lineno - 1 : function.end_lineno]
+    around = ["if True:"] if lines[0][:1].isspace() else []
+    with warnings.catch_warnings():  # of other people's escape sequences
+        warnings.simplefilter("ignore")
+        waiting = [compile("\n".join([*around, *lines, ""]), "<source>", "exec", dont_inherit=True)]
+    for code in waiting:  # type parameters have a code around the function's
+        if code.co_name == function.name:
+            return code
+        waiting += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    raise ValueError(f"no function {function.name} in line {function.lineno}")
 
 
 def names_of(body: Sequence[ast.stmt], module: str, package: bool) -> Names:
@@ -133,19 +165,10 @@ def as_written(
     return (*positional, *stars, *keywords, *([f"**{others}"] if others else []))
 
 
-def kind(function: Function) -> str:
+def kind(code: CodeType) -> str:
     """function | async function | generator | async generator"""
-    yields = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in _own(function))
-    if isinstance(function, ast.AsyncFunctionDef):
-        return "async generator" if yields else "async function"
-    return "generator" if yields else "function"
-
-
-def _own(function: Function) -> Iterator[ast.AST]:
-    """Nodes of the function's own code, without functions and classes inside it."""
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            waiting.extend(ast.iter_child_nodes(node))
+    if code.co_flags & inspect.CO_ASYNC_GENERATOR:
+        return "async generator"
+    if code.co_flags & inspect.CO_COROUTINE:
+        return "async function"
+    return "generator" if code.co_flags & inspect.CO_GENERATOR else "function"

@@ -8,6 +8,7 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from autotrace.config.plan import Plan, Target, decorated
 from autotrace.spec import names
@@ -55,19 +56,26 @@ def judge(
     expected: AbstractSet[str],
     absent: str = "is not installed",
     only: Sequence[Target] | None = None,
+    most: int | None = None,
 ) -> list[Verdict]:
     """One verdict for each target of ``plan``, or those of ``only``.
 
     ``expected``: keys of the targets whose library has to be there (the user's own; a shipped list for a library that
-    is not installed is skipped). ``absent``: how to say that it is not.
+    is not installed is skipped). ``absent``: how to say that it is not. ``most``: functions of a glob to look for; None
+    counts all.
     """
     alternatives = {name: target.names for target in plan.targets for name in target.names}
     targets = plan.targets if only is None else only
-    return [_judged(target, resolver, target.key in expected, absent, alternatives) for target in targets]
+    return [_judged(target, resolver, target.key in expected, absent, alternatives, most) for target in targets]
 
 
 def _judged(
-    target: Target, resolver: Resolver, expected: bool, absent: str, alternatives: Mapping[str, Iterable[str]]
+    target: Target,
+    resolver: Resolver,
+    expected: bool,
+    absent: str,
+    alternatives: Mapping[str, Iterable[str]],
+    most: int | None,
 ) -> Verdict:
     first = target.names[0]
     if target.versions is not None:
@@ -81,7 +89,7 @@ def _judged(
         near = hint(first, resolver, alternatives)
         folder = "the folder that holds it must be the working folder or on PYTHONPATH"
         return Verdict(target, MISSING, first, f"no module `{names.top(first)}`; {near or folder}")
-    tried = [_tried(target, name, resolver, expected) for name in target.names]
+    tried = [_tried(target, name, resolver, expected, most) for name in target.names]
     for state in (RESOLVES, REFUSED, UNCLEAR):
         for verdict in tried:
             if verdict.state == state:
@@ -93,14 +101,15 @@ def _judged(
     return dataclasses.replace(tried[0], reason=f"{what}; {near}" if near else what)
 
 
-def _tried(target: Target, name: str, resolver: Resolver, own: bool) -> Verdict:
+def _tried(target: Target, name: str, resolver: Resolver, own: bool, most: int | None) -> Verdict:
     if names.is_glob(name):
-        functions = list(expand(name, target.without, resolver))
-        kept = [function for function in functions if refusal(function, name, resolver) is None]
-        if kept:
-            return Verdict(target, RESOLVES, name, count=len(kept))
-        if functions:
-            return Verdict(target, REFUSED, name, refusal(functions[0], name, resolver) or "")
+        reasons = (refusal(function, name, resolver) for function in expand(name, target.without, resolver))
+        first = next(reasons, MISSING)
+        count = sum(1 for _ in islice((reason for reason in chain([first], reasons) if reason is None), most))
+        if count:
+            return Verdict(target, RESOLVES, name, count=count)
+        if first is not MISSING:
+            return Verdict(target, REFUSED, name, first or "")
         return Verdict(target, MISSING, name, "it has no public function that is written in Python")
     bare, depth = decorated(name)
     symbol = resolver.find(bare)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tracemalloc
+
 import pytest
 
+from autotrace.launch.checks import never_bound
+from autotrace.launch.command import Command
+from autotrace.spec.compiler import compile_plan
 from tests.places import Place
 
 PROGRAM = "class Agent:\n    def solve(self): return 'solved'\ndef score(): return 1\nprint(Agent().solve(), score())\n"
@@ -39,3 +46,21 @@ def test_of_many_the_first_ten(program: Place) -> None:
     program.write("own.yaml", "".join(f"- agent.Agent.missing_{number}\n" for number in range(20)))
     ran = program.launch(["python", "agent.py"], ["--spec", "own.yaml"])
     assert ran.stderr.count("will not be traced") == 10 and "autotrace check says the rest" in ran.stderr
+
+
+def test_a_glob_costs_the_launcher_as_much_in_a_large_package_as_in_a_small_one(place: Place) -> None:
+    large = "def run(total):\n" + "    total = total + total * total - total\n" * 500
+    peaks = []
+    for modules in (3, 30):
+        for number in range(modules):
+            place.write(f"package_of_{modules}/m{number}.py", large)
+        place.write(f"of_{modules}.yaml", f"- package_of_{modules}.**\n")
+        plan = compile_plan([place.cwd / f"of_{modules}.yaml"], shipped=False)
+        command = Command((sys.executable, str(place.cwd / "agent.py")), sys.executable)
+        tracemalloc.start()
+        try:
+            assert never_bound(plan, command, os.environ, [str(place.cwd)]) == []
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]

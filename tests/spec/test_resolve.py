@@ -6,6 +6,7 @@ import enum
 import importlib
 import inspect
 import textwrap
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -13,12 +14,13 @@ from types import FunctionType, ModuleType
 import pytest
 
 from autotrace.patch import attach as patch_attach
+from autotrace.spec.compiler import compile_plan
 from autotrace.spec.describe import Description, describe, looks_at_caller
 from autotrace.spec.imported import difference, look
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Installed
 from autotrace.spec.symbols import Function, Lazy, Module, Native, Other
-from autotrace.spec.verdict import expand
+from autotrace.spec.verdict import RESOLVES, Verdict, expand, judge
 from tests.waiting import DEADLINE
 
 LIBRARIES = (
@@ -224,6 +226,38 @@ def test_globs_mean_public_functions(project: Resolver) -> None:
     everything = named("pkg.**", "pkg.base.Base.*")
     assert {"pkg.base.Root.run", "pkg.base.Right.run", "pkg.base.compute", "pkg.deep.more.flows"} <= everything
     assert not any(name.startswith("pkg.base.Base.") for name in everything)
+
+
+def test_a_glob_over_a_large_package_keeps_outlines_and_no_trees(tmp_path: Path) -> None:
+    modules = 12
+    package = tmp_path / "large"
+    package.mkdir()
+    body = "".join(
+        f"    total = total * {number} + other[{number}].value(total, key={number})\n" for number in range(50)
+    )
+    functions = "".join(f"def f{number}(total, other):\n{body}\n" for number in range(5))
+    for number in range(modules):
+        (package / f"m{number:02}.py").write_text(functions)
+    (package / "__init__.py").write_text("")
+    (tmp_path / "list.yaml").write_text("- large.**\n")
+    plan = compile_plan([tmp_path / "list.yaml"], shipped=False)
+
+    def judged(most: int | None) -> tuple[Verdict, int]:
+        resolver = Resolver(Installed([str(tmp_path)]))
+        tracemalloc.start()
+        try:
+            (verdict,) = judge(plan, resolver, expected={plan.targets[0].key}, most=most)
+            return verdict, tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    judged(None)
+    everything, peak = judged(None)
+    first, peak_of_first = judged(1)
+    assert (everything.state, everything.count) == (RESOLVES, 5 * modules)
+    assert peak < 20 * modules * len(functions), "whole trees take a hundred times the text"
+    assert (first.state, first.count) == (RESOLVES, 1), "the launcher asks whether there is any"
+    assert peak_of_first < peak
 
 
 def test_nothing_is_imported() -> None:
