@@ -49,7 +49,7 @@ def _profile(evidence: Evidence, marks: list[Mark]) -> Profile:
         chains=chains if len(chains := tree_of(evidence.trajectory).chains) > 1 else [],
         judged=bool(evidence.judged),
         traits=traits_of(evidence, registry.failed),
-        prompt=prompt_digest(evidence),
+        prompt=next(iter(registry.tried(lambda: [prompt_digest(evidence)])), ""),
         died=None if (found := death(evidence)) is None else _bounded(found),
     )
 

@@ -28,7 +28,7 @@ from autotrace.insight.error_texts import classed
 from autotrace.insight.evidence import MARKERS, Evidence, is_chat, marked
 from autotrace.insight.profile import Trait
 from autotrace.trajectory.chains import tree_of
-from autotrace.trajectory.jsonable import loaded
+from autotrace.trajectory.jsonable import loaded, text
 from autotrace.trajectory.model import OK, Span
 from autotrace.trajectory.span_text import answer, answered_words, asked_messages, thoughts
 from autotrace.trajectory.token_ids import piece, unpacked
@@ -36,8 +36,9 @@ from autotrace.trajectory.tool_calls import BESIDE_NAME, ToolCall
 
 MOST, LONGEST = 48, 160
 """Traits of one trajectory, and characters of each."""
-LOOKED_AT, SKELETON, EDGE = 400, 100, 40
-"""Characters of a text that are masked, that are kept of it, and that are kept of a prompt's beginning and end."""
+LOOKED_AT, SKELETON, EDGE, DIGESTED = 400, 100, 40, 1000
+"""Characters of a text that are masked, that are kept of it, that are kept of a prompt's beginning and end, and that
+its digest reads at each end."""
 FEW = 3
 """Answers of one tool in one trajectory that are kept."""
 Shown = tuple[str, float | None]
@@ -70,10 +71,10 @@ def traits_of(evidence: Evidence, failed: Callable[[str, Exception], None]) -> l
     found: dict[str, Trait] = {}
     for name, (_, of) in DECLARED.items():
         try:
-            for text, value in of(evidence):
-                short = " ".join(text.split())
+            for said, value in of(evidence):
+                short = " ".join(text(said).split())
                 found.setdefault(
-                    text, Trait(name, short if len(short) <= LONGEST else short[: LONGEST - 1] + "…", value)
+                    said, Trait(name, short if len(short) <= LONGEST else short[: LONGEST - 1] + "…", value)
                 )
         except Exception as error:  # recorded values may have any shape
             failed(f"trait {name}", error)
@@ -82,7 +83,7 @@ def traits_of(evidence: Evidence, failed: Callable[[str, Exception], None]) -> l
 
 # -- texts without what differs from rollout to rollout ----------------------------------------------------------------
 
-_VARIES = re.compile(r"\b[\w.:/@-]*\d[\w.:/@-]*|(?<!\w)'[^'\n]{1,80}'(?!\w)")
+_TOKEN, _DIGIT, _QUOTED = re.compile(r"[\w.:/@-]+"), re.compile(r"\d"), re.compile(r"(?<!\w)'[^'\n]{1,80}'(?!\w)")
 _WORD = re.compile(r"\w{3,}")
 
 
@@ -94,7 +95,7 @@ def masked(text: str, given: str = "") -> str:
 @functools.lru_cache(maxsize=2048)
 def _masked(text: str, given: str) -> str:
     words = {word.lower() for word in _WORD.findall(given)}
-    text = _VARIES.sub(lambda found: "'…'" if found[0].startswith("'") else "#", text)
+    text = _QUOTED.sub("'…'", _TOKEN.sub(lambda found: "#" if _DIGIT.search(found[0]) else found[0], text))
     if words:
         text = _WORD.sub(lambda found: "…" if found[0].lower() in words else found[0], text)
     return _cut(" ".join(text.split()), SKELETON)
@@ -122,8 +123,17 @@ def first_prompt(evidence: Evidence) -> list[dict[str, Any]]:
 
 def prompt_digest(evidence: Evidence) -> str:
     """A digest of the first prompt without its numbers and ids; empty: its words are not known."""
-    said = "\n".join(_VARIES.sub("#", _content(message)) for message in first_prompt(evidence))
-    return hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=8).hexdigest() if said else ""
+    said = [text for message in first_prompt(evidence)[:12] if (text := _content(message))]
+    whole = "".join(_digest(text, 8) for text in said)
+    return hashlib.blake2b(whole.encode(), digest_size=8).hexdigest() if said else ""
+
+
+@functools.lru_cache(maxsize=512)
+def _digest(text: str, size: int) -> str:
+    """A digest of the beginning and the end of ``text`` without numbers and ids."""
+    ends = text if len(text) <= 2 * DIGESTED else text[:DIGESTED] + text[-DIGESTED:]
+    hidden = _TOKEN.sub(lambda found: "#" if _DIGIT.search(found[0]) else found[0], ends)
+    return hashlib.blake2b(hidden.encode("utf-8", "replace"), digest_size=size).hexdigest()
 
 
 # -- the prompt and how it is sampled ----------------------------------------------------------------------------------
@@ -145,16 +155,11 @@ def prompt(evidence: Evidence) -> Iterator[Shown]:
         yield "characters of the first prompt", float(sum(len(_content(one)) for one in messages))
     for message in messages[:1]:
         if message.get("role") in ("system", "developer"):
-            yield f'the system prompt is "{masked(_content(message))}" ({prompt_digest_of(_content(message))})', None
+            yield f'the system prompt is "{masked(_content(message))}" ({_digest(_content(message), 2)})', None
     asked = _content(messages[-1]) if messages else ""
     if asked:
         yield f'the question begins with "{masked(asked[:EDGE])}"', None
         yield f'the question ends with "{masked(asked[-EDGE:])}"', None
-
-
-def prompt_digest_of(text: str) -> str:
-    """Four characters that tell two system prompts apart whose beginnings are equal."""
-    return hashlib.blake2b(_VARIES.sub("#", text).encode("utf-8", "replace"), digest_size=2).hexdigest()
 
 
 @trait(Position.PROMPT)
@@ -225,8 +230,8 @@ def text_call(span: Span) -> str | None:
     reply = answer(span)
     if reply is None or reply.get("tool_calls"):
         return None
-    for text in (_content(reply), thoughts(span) or ""):
-        if any(marker in text for marker in MARKERS) and (found := marked(text, 0)) is not None:
+    for said in (_content(reply), thoughts(span) or ""):
+        if any(marker in said for marker in MARKERS) and (found := marked(said, 0)) is not None:
             return found
     return None
 
@@ -378,8 +383,8 @@ def judged(evidence: Evidence) -> Iterator[Shown]:
     for span in evidence.rewards[:1]:
         if span.output is None:
             yield f"{span.shown_name} returns nothing", None
-    for text in evidence.judged[:1]:
-        yield f'the judged text begins with "{masked(text[:EDGE])}"', None
+    for judged_text in evidence.judged[:1]:
+        yield f'the judged text begins with "{masked(judged_text[:EDGE])}"', None
 
 
 ROLE_AT = {"llm": Position.ANSWER, "engine": Position.ANSWER, "parser": Position.PARSING, "tool": Position.TOOL,

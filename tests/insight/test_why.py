@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import random
+import time
 
 import pytest
 
 from autotrace.insight.changes import changes, two_sided
 from autotrace.insight.contrast import compare, fisher
 from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.examine import examine
 from autotrace.insight.finding import Finding
+from autotrace.insight.profile import decode, encode
 from autotrace.insight.records import Step
 from autotrace.insight.rollouts import Rollouts
+from autotrace.insight.settings import Settings
 from autotrace.insight.why import UNKNOWN, Why, words
 from tests.findings.field import CHANGED, DROPS, UNEXPLAINED, Change, played
-from tests.insight.made import record, step
+from tests.insight.made import llm, record, span, step, trajectory
 
 
 def explained(steps: list[Step]) -> Why:
@@ -149,6 +153,27 @@ def test_rollouts_of_one_prompt_are_alike_and_do_not_count_as_many() -> None:
         return len([cause for cause in found.causes if cause.words == f"of {groups}"])
 
     assert answer(4) == 0 and answer(40) == 1
+
+
+def test_values_of_any_shape_cost_no_profile_and_little_time() -> None:
+    agent = span("agent", None)
+    odd = llm(agent.span_id, 1, [1, 2], [3, 4], inputs={"tools": [None, 3, {"function": 7}], "stop": ["\ud800"]})
+    odd.messages = [
+        {"role": "system", "content": "a-" * 200_000},
+        {"role": "user", "content": [{"text": 5}, "x", None]},
+        {"role": "assistant", "content": "\ud800", "tool_calls": [None, {"function": {"name": 4}}, "call"]},
+    ]
+    tool = span(
+        "tool", agent.span_id, 2, inputs={"arguments": "{not JSON", "name": "\udfff"}, output={"text": ["\ud800"]}
+    )
+    reward = span(
+        "reward", agent.span_id, 3, inputs={"messages": [{"role": "assistant"}], "other": [1]}, output=math.nan
+    )
+    began = time.process_time()
+    profile = examine(trajectory(agent, odd, tool, reward), Settings())
+    assert time.process_time() - began < 1.0
+    assert len(profile.turns) == 1 and profile.traits and profile.prompt
+    assert decode(encode(profile)) is not None
 
 
 def test_fishers_test_and_students_t() -> None:
