@@ -17,7 +17,10 @@ from __future__ import annotations
 import _imp
 import sys
 from _frozen_importlib import BuiltinImporter
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the import takes longer than everything else that starts with a process
+    from typing import Any
 
 _COARSE = 5
 """``CLOCK_REALTIME_COARSE`` of Linux: the wall clock of the last tick, at most 10 ms ago."""
