@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotrace.foreign.calls import Calls, mapped, moment, objects, plain, token_ids
-from autotrace.foreign.containers import Format, Row, names
+from autotrace.foreign.containers import Format, names
+from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.markup import Message
 from autotrace.trajectory.model import Span, Trajectory

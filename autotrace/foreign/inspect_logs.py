@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from autotrace.foreign.calls import Calls, listed, mapped, moment, objects
-from autotrace.foreign.containers import Format, Row, names
+from autotrace.foreign.containers import Format, names
+from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import ERROR, Trajectory
 

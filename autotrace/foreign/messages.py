@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotrace.foreign.calls import Calls, listed
-from autotrace.foreign.containers import Format, Row, names, validates
+from autotrace.foreign.containers import Format, names, validates
+from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Trajectory
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotrace.foreign.calls import Calls, from_text, listed, mapped, numbers, objects, plain, token_ids
-from autotrace.foreign.containers import Format, Row, names
+from autotrace.foreign.containers import Format, names
+from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Trajectory
 

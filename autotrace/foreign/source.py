@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 from autotrace.config import ids
 from autotrace.foreign import atif, inspect_logs, messages, slime, uni_agent, verifiers, verl
-from autotrace.foreign.containers import SUFFIXES, Format, Opened, Rows, entries, rows
+from autotrace.foreign.containers import SUFFIXES, Format, Rows, entries, rows
+from autotrace.foreign.opened import Opened
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings

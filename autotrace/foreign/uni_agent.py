@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterator
 
 from autotrace.foreign.calls import Calls, listed, mapped, numbers, token_ids
-from autotrace.foreign.containers import Format, Row, names, step_of
+from autotrace.foreign.containers import Format, names, step_of
+from autotrace.foreign.opened import Row
 from autotrace.trajectory.model import Trajectory
 
 _SESSION = re.compile(r"session-sample-(\d+)-rollout-(\d+)-")

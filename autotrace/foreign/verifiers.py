@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotrace.foreign.calls import Calls, listed, mapped, moment, numbers, objects, plain, token_ids
-from autotrace.foreign.containers import Format, Row, names, step_of
+from autotrace.foreign.containers import Format, names, step_of
 from autotrace.foreign.messages import prompt_and_completion
+from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import integer, known, number
 from autotrace.trajectory.model import Allowance, Span, Trajectory
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from autotrace.foreign.calls import Calls, from_text
-from autotrace.foreign.containers import Format, Row, names, validates
+from autotrace.foreign.containers import Format, names, validates
+from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory
 
