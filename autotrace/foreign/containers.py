@@ -84,7 +84,7 @@ def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
     the rows would be here: a text that many rows share is there once in the file."""
     import duckdb
 
-    from autotrace.tables.engine import connect, read
+    from autotrace.tables.connection import connect, read
 
     with opened.reading():  # it is a regular file and no link
         path = str(opened.path)

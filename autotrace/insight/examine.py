@@ -11,7 +11,8 @@ from autotrace.insight.families.chains import death
 from autotrace.insight.families.responses import rendered_anew
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
-from autotrace.insight.traits import prompt_digest, traits_of
+from autotrace.insight.skeletons import prompt_digest
+from autotrace.insight.traits import traits_of
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import number, text
 from autotrace.trajectory.model import Trajectory

@@ -15,30 +15,26 @@ and its times are traits, too (``of_record``).
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import IntEnum
-from itertools import islice, pairwise
-from typing import Any
+from itertools import islice
 
+from autotrace.insight.conduct import ended_on, history_lost, not_executed, requested, text_call, tool_name
 from autotrace.insight.error_texts import classed
-from autotrace.insight.evidence import MARKERS, Evidence, is_chat, marked
+from autotrace.insight.evidence import Evidence
 from autotrace.insight.profile import Trait
-from autotrace.trajectory.chains import tree_of
+from autotrace.insight.skeletons import SKELETON, content_of, digest_of, first_prompt, masked
 from autotrace.trajectory.jsonable import loaded, text
-from autotrace.trajectory.model import OK, Span
-from autotrace.trajectory.span_text import answer, answered_words, asked_messages, thoughts
+from autotrace.trajectory.model import OK
+from autotrace.trajectory.span_text import answered_words, thoughts
 from autotrace.trajectory.token_ids import piece, unpacked
 from autotrace.trajectory.tool_calls import BESIDE_NAME, ToolCall
 
 MOST, LONGEST = 48, 160
 """Traits of one trajectory, and characters of each."""
-LOOKED_AT, SKELETON, EDGE, DIGESTED = 400, 100, 40, 1000
-"""Characters of a text that are masked, that are kept of it, that are kept of a prompt's beginning and end, and that
-its digest reads at each end."""
+EDGE = 40
+"""Characters that are kept of a prompt's beginning and end."""
 FEW = 3
 """Answers of one tool in one trajectory that are kept."""
 Shown = tuple[str, float | None]
@@ -81,61 +77,6 @@ def traits_of(evidence: Evidence, failed: Callable[[str, Exception], None]) -> l
     return list(islice(found.values(), MOST))
 
 
-# -- texts without what differs from rollout to rollout ----------------------------------------------------------------
-
-_TOKEN, _DIGIT, _QUOTED = re.compile(r"[\w.:/@-]+"), re.compile(r"\d"), re.compile(r"(?<!\w)'[^'\n]{1,80}'(?!\w)")
-_WORD = re.compile(r"\w{3,}")
-
-
-def masked(text: str, given: str = "") -> str:
-    """``text`` with numbers, ids, quoted names and the words of ``given`` replaced, cut to ``SKELETON`` characters."""
-    return _masked(text[:LOOKED_AT], given[:LOOKED_AT])
-
-
-@functools.lru_cache(maxsize=2048)
-def _masked(text: str, given: str) -> str:
-    words = {word.lower() for word in _WORD.findall(given)}
-    text = _QUOTED.sub("'…'", _TOKEN.sub(lambda found: "#" if _DIGIT.search(found[0]) else found[0], text))
-    if words:
-        text = _WORD.sub(lambda found: "…" if found[0].lower() in words else found[0], text)
-    return _cut(" ".join(text.split()), SKELETON)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[:most] + "…"
-
-
-def _content(message: dict[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        return "\n".join(
-            part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
-        )
-    return content if isinstance(content, str) else ""
-
-
-def first_prompt(evidence: Evidence) -> list[dict[str, Any]]:
-    """The messages of the first prompt, or those that the rollout was given; empty: neither is known."""
-    asked = asked_messages(evidence.turns[0].span, whole=True) if evidence.turns else []
-    given = (value for span in (evidence.root, evidence.agent) if span is not None for value in span.inputs.values())
-    return asked or next(filter(is_chat, given), [])
-
-
-def prompt_digest(evidence: Evidence) -> str:
-    """A digest of the first prompt without its numbers and ids; empty: its words are not known."""
-    said = [text for message in first_prompt(evidence)[:12] if (text := _content(message))]
-    whole = "".join(_digest(text, 8) for text in said)
-    return hashlib.blake2b(whole.encode(), digest_size=8).hexdigest() if said else ""
-
-
-@functools.lru_cache(maxsize=512)
-def _digest(text: str, size: int) -> str:
-    """A digest of the beginning and the end of ``text`` without numbers and ids."""
-    ends = text if len(text) <= 2 * DIGESTED else text[:DIGESTED] + text[-DIGESTED:]
-    hidden = _TOKEN.sub(lambda found: "#" if _DIGIT.search(found[0]) else found[0], ends)
-    return hashlib.blake2b(hidden.encode("utf-8", "replace"), digest_size=size).hexdigest()
-
-
 # -- the prompt and how it is sampled ----------------------------------------------------------------------------------
 
 
@@ -152,11 +93,11 @@ def prompt(evidence: Evidence) -> Iterator[Shown]:
     messages = first_prompt(evidence)
     if messages:
         yield f"the first prompt has the roles {', '.join(str(one.get('role')) for one in messages[:12])}", None
-        yield "characters of the first prompt", float(sum(len(_content(one)) for one in messages))
+        yield "characters of the first prompt", float(sum(len(content_of(one)) for one in messages))
     for message in messages[:1]:
         if message.get("role") in ("system", "developer"):
-            yield f'the system prompt is "{masked(_content(message))}" ({_digest(_content(message), 2)})', None
-    asked = _content(messages[-1]) if messages else ""
+            yield f'the system prompt is "{masked(content_of(message))}" ({digest_of(content_of(message), 2)})', None
+    asked = content_of(messages[-1]) if messages else ""
     if asked:
         yield f'the question begins with "{masked(asked[:EDGE])}"', None
         yield f'the question ends with "{masked(asked[-EDGE:])}"', None
@@ -168,13 +109,8 @@ def tools_offered(evidence: Evidence) -> Iterator[Shown]:
     for call in evidence.turns[:1]:
         if call.span.messages or "tools" in call.span.inputs:
             offered = call.span.inputs.get("tools")
-            names = sorted(filter(None, map(_tool, offered))) if isinstance(offered, list) else []
+            names = sorted(filter(None, map(tool_name, offered))) if isinstance(offered, list) else []
             yield f"the request offers {'the tools ' + ', '.join(names) if names else 'no tools'}", None
-
-
-def _tool(offered: Any) -> str:
-    inner = offered.get("function", offered) if isinstance(offered, dict) else {}
-    return str(inner.get("name") or "") if isinstance(inner, dict) else ""
 
 
 @trait(Position.PROMPT)
@@ -225,17 +161,6 @@ def calls_in_text(evidence: Evidence) -> Iterator[Shown]:
             yield "a tool call stays in the text of the answer", None
 
 
-def text_call(span: Span) -> str | None:
-    """The beginning of a tool call in the text or the thinking of an answer without calls of its own."""
-    reply = answer(span)
-    if reply is None or reply.get("tool_calls"):
-        return None
-    for said in (_content(reply), thoughts(span) or ""):
-        if any(marker in said for marker in MARKERS) and (found := marked(said, 0)) is not None:
-            return found
-    return None
-
-
 @trait(Position.PARSING)
 def calls(evidence: Evidence) -> Iterator[Shown]:
     """Calls that answers ask for."""
@@ -244,29 +169,6 @@ def calls(evidence: Evidence) -> Iterator[Shown]:
         yield "calls that the model asks for", float(sum(asked))
     if not_executed(evidence):
         yield "a call that the model asks for is not executed", None
-
-
-def requested(span: Span) -> list[str]:
-    """Names of the tools that an answer calls."""
-    made = (answer(span) or {}).get("tool_calls")
-    return [_tool(one) for one in made] if isinstance(made, list) else []
-
-
-def not_executed(evidence: Evidence) -> tuple[int, str] | None:
-    """The first turn with calls that the next prompt does not answer, and how many; None if all calls are answered."""
-    tree = tree_of(evidence.trajectory)
-    for call, following in pairwise(evidence.turns):
-        asked = requested(call.span)
-        if len(asked) > 1 and tree.before[following.number] == call.number:
-            messages = asked_messages(following.span, whole=True)
-            places = [place for place, one in enumerate(messages) if one.get("role") == "assistant"]
-            told = (
-                [one for one in messages[places[-1] + 1 :] if one.get("role") in ("tool", "function")] if places else []
-            )
-            executed = sum(tool.turn == call.number for tool in evidence.tools)
-            if told and len(told) < len(asked) and executed < len(asked):
-                return call.number, f"{len(told)} of {len(asked)} calls were executed: {', '.join(asked)}"
-    return None
 
 
 @trait(Position.TOOL)
@@ -328,28 +230,6 @@ def history(evidence: Evidence) -> Iterator[Shown]:
         yield f"a later prompt lacks the {lost[1]} of an earlier turn", None
 
 
-def history_lost(evidence: Evidence) -> tuple[int, str] | None:
-    """The first turn whose messages lack what an earlier turn had, and what: ``thinking`` or ``messages``."""
-    tree = tree_of(evidence.trajectory)
-    for call, following in pairwise(evidence.turns):
-        before = asked_messages(call.span, whole=True)
-        after = asked_messages(following.span, whole=True)
-        if not before or not after or tree.before[following.number] != call.number:
-            continue
-        if len(after) <= len(before):
-            return following.number, "messages"
-        kept = next((one for one in after[len(before) :] if one.get("role") == "assistant"), None)
-        if kept is not None and thoughts(call.span) and not _has_thoughts(kept):
-            return following.number, "thinking"
-    return None
-
-
-def _has_thoughts(message: dict[str, Any]) -> bool:
-    return any("reason" in name or "think" in name for name, part in message.items() if part) or "<think>" in str(
-        message.get("content")
-    )
-
-
 @trait(Position.END)
 def end(evidence: Evidence) -> Iterator[Shown]:
     """How the rollout ends, and on what."""
@@ -360,17 +240,6 @@ def end(evidence: Evidence) -> Iterator[Shown]:
         yield f"the last turn ends with {last.finish}", None
     on = ended_on(evidence)
     yield f"the rollout ends on {'an answer of the model' if on is None else on}", None
-
-
-def ended_on(evidence: Evidence) -> str | None:
-    """``the answer of search`` where a tool ran after the last turn; ``a call of search`` that nothing answered; None:
-    the model said something last."""
-    last = evidence.final[-1]
-    ran = [tool.name for tool in evidence.tools if tool.turn >= last.number]
-    asked = requested(last.span)
-    if ran and (asked or answer(last.span) is None):
-        return f"the answer of {ran[-1]}"
-    return f"a call of {asked[-1]}" if asked else None
 
 
 @trait(Position.REWARD)

@@ -1,7 +1,4 @@
-"""A run folder as a reader's source: what its state and its segments say beside its tables.
-
-Works while the run goes on, after it, and where no shipper ever ran.
-"""
+"""Read a run folder: its state and its segments beside its tables. The run may go on, or have had no shipper."""
 
 from __future__ import annotations
 
@@ -79,11 +76,7 @@ _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     },
 }
 """... -> a column of the state, and what is made from it."""
-
-
-ENDED_EARLY = (
-    "the shipper ended early, so this reader completed trajectories in memory; autotrace ship completes the run"
-)
+ENDED_EARLY = "the shipper ended early: this reader completed trajectories in memory; autotrace ship completes the run"
 
 
 class _Opened(NamedTuple):

@@ -29,7 +29,7 @@ from autotrace.spool import token_facts
 from autotrace.spool.reader import SegmentFile, segments
 from autotrace.spool.writer import LOOK_EVERY, REMOVE_ABOVE, REMOVE_TO
 from autotrace.tables.committed import Committed
-from autotrace.tables.engine import read
+from autotrace.tables.connection import read
 from autotrace.tables.place import sync
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.trajectories import TRAJECTORIES

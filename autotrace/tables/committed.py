@@ -21,7 +21,8 @@ from autotrace.run.info import MOST, RunInfo
 from autotrace.run.status import Status
 from autotrace.tables import metrics
 from autotrace.tables.commits import FILE, FOLDER, Added, Snapshot, asked_again, snapshot
-from autotrace.tables.engine import checked_id, connect, first_line, of_file, read
+from autotrace.tables.connection import connect, first_line, read
+from autotrace.tables.engine import checked_id, of_file
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.place import RemotePlace, failed

@@ -7,7 +7,6 @@ it what is in no file yet (open calls, a run of an earlier release, a file of li
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
@@ -17,9 +16,9 @@ import msgspec
 
 from autotrace.config import ids
 from autotrace.tables.columns import ID, Column, Table
+from autotrace.tables.connection import connect, first_line, read
 from autotrace.tables.errors import QueryError
 from autotrace.tables.labels import Label
-from autotrace.tables.place import RemotePlace, is_url
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout
 from autotrace.tables.rollout import json as to_json
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS
@@ -34,10 +33,6 @@ TYPES = {
     "string": "VARCHAR", "json": "VARCHAR", "bool": "BOOLEAN", "int64": "BIGINT", "int32": "INTEGER", "int8": "TINYINT",
     "float64": "DOUBLE", "float32": "FLOAT",
 }  # fmt: skip
-MEMORY, EXPANDED = 512 << 20, 8
-"""Bytes that a question may take, and how many more for each byte of what it may read."""
-CEILING = min(16 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
-"""Bytes that a question may take, whatever it may read."""
 AT_ONCE, IN_MEMORY = 2_000, 100
 """Rows that are put there at once, and trajectories that are read at once."""
 Progress = Callable[[int, int], None]
@@ -81,33 +76,6 @@ _SAME = " AND ".join(f"{{0}}.{name} = one.{name}" for name in ID)
 _KEYS = {"trajectories": {*ID, "start_ns", "is_trajectory"}, "turns": {"run_id", "own"}}
 
 
-def connect(files: Sequence[str], size: int, **settings: str) -> duckdb.DuckDBPyConnection:
-    """A database that can open ``files`` (paths and URLs), and nothing else: no other file or address, no variable of
-    Python's. ``size``: bytes of all that it may read; ``settings``: more of DuckDB's."""
-    import duckdb
-
-    remote = {file.partition("://")[0]: file for file in files if is_url(file)}
-    own = {
-        "python_enable_replacements": "false", "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false", "temp_directory": "",
-        "memory_limit": f"{min(CEILING, MEMORY + EXPANDED * size) >> 20}MB",
-    }  # fmt: skip
-    connection = duckdb.connect(":memory:", config={**own, **settings})
-    for url in remote.values():
-        connection.register_filesystem(RemotePlace(url).opened[0])
-    if files:
-        connection.execute("SET allowed_paths = ?", [list(files)])
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-    return connection
-
-
-def read(files: Sequence[str], form: int = 0) -> str:
-    """SQL for the rows of ``files``. All are looked into for their columns, unless they are of one ``form``."""
-    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    return f"read_parquet([{listed}], union_by_name = {not form})"
-
-
 def duck_type(name: str) -> str:
     """DuckDB's type for a column's ``type``."""
     return f"{TYPES[name[5:-1]]}[]" if name.startswith("list<") else TYPES[name]
@@ -144,11 +112,6 @@ def checked_id(name: str, value: str) -> str:
     wrong = f"error('not written by autotrace, or damaged: a {name} is no id')"
     is_id = f"{value} IS NULL OR regexp_full_match({value}, '{ids.OF_COLUMN[name]}')"
     return f"CASE WHEN {is_id} THEN {value} ELSE {wrong} END"
-
-
-def first_line(error: Exception) -> str:
-    """What it says, without where in the query, and without more of the data than a line of it."""
-    return str(error).strip().partition("\n")[0][:500] or "there is too little memory"
 
 
 class Views:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from autotrace.tables.engine import connect, duck_type, first_line
+from autotrace.tables.connection import connect, first_line
+from autotrace.tables.engine import duck_type
 from autotrace.tables.errors import QueryError, unknown
 from autotrace.tables.schema import TABLES
 

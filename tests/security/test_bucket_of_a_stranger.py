@@ -11,7 +11,7 @@ import pytest
 
 import autotrace
 from autotrace.run import files, info, layout
-from autotrace.tables import commits, engine
+from autotrace.tables import commits, connection
 from autotrace.tables.errors import QueryError
 from autotrace.tables.reader import Reader
 from tests.security import strangers
@@ -51,11 +51,11 @@ def test_the_sizes_are_those_of_the_list(tables: Path) -> None:
     reader = opened(tables)
     whole = sum(path.stat().st_size for path in tables.rglob("*.parquet"))
     assert reader.count() == 2 and reader.run.size() == whole
-    assert limit_of(reader.views.database) <= engine.MEMORY + engine.EXPANDED * whole + (1 << 20)
+    assert limit_of(reader.views.database) <= connection.MEMORY + connection.EXPANDED * whole + (1 << 20)
 
 
 def test_no_size_lifts_the_ceiling() -> None:
-    assert limit_of(engine.connect([], 1 << 60)) <= engine.CEILING
+    assert limit_of(connection.connect([], 1 << 60)) <= connection.CEILING
 
 
 def test_a_run_json_that_is_too_large_is_not_fetched(tables: Path) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from statistics import median
 
 from autotrace.insight import error_texts
+from autotrace.insight.conduct import not_executed, text_call
 from autotrace.insight.error_texts import classed, is_timeout
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step
-from autotrace.insight.traits import not_executed, text_call
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.tool_calls import ToolCall
 

@@ -1,6 +1,4 @@
-"""Reads what the processes of a run write and keeps the state's picture of it: who lives, which traces there are, where
-their records lie, which are complete. Delivers nothing and keeps no content in memory.
-"""
+"""Index the segments of a run: living processes, traces, where their records are, and which traces are complete."""
 
 from __future__ import annotations
 
@@ -46,17 +44,16 @@ from autotrace.spool.writer import file_name
 from autotrace.trajectory.jsonable import jsonable
 
 ROUND_BYTES, LEAST_BYTES = 12 << 20, 4 << 10
-"""Read in one transaction at most, about (four times as much takes 30 to 50 MB more memory and is no quicker), and of
-the segments of one process at least; what a record takes in memory beside its bytes counts as well. Of each the same
-part of what is unread: what belongs together was written at the same time, and a trace must not be complete before what
-another process recorded of it is read."""
+"""Bytes that one transaction reads at most (four times as many take 30 to 50 MB more memory and are no quicker), and of
+one process at least. Every process gets the same share of its backlog per round, so no trace is complete before the
+records of another process are read."""
 ONCE_PER_ROUND = 256
 """Traces completed in one transaction at most."""
 _CONFIG_KEYS = ("project_name", "experiment_name")
 
 
 class Subscriber(Protocol):
-    """Receives what the indexer finds; called inside the transaction that stores it."""
+    """Receive what the indexer finds, inside the transaction that stores it."""
 
     def completed(self, row: TraceRow) -> None:
         """Version ``row.version`` of a trace is complete; ``row`` is stored after this."""
@@ -72,8 +69,7 @@ class Subscriber(Protocol):
 
 
 class Indexer:
-    """The picture of one run; ``round`` reads on, ``settle`` decides which traces are complete. ``ahead`` as in
-    ``Loader``, for what is delivered next."""
+    """The index of one run: ``round`` reads on, ``settle`` decides which traces are complete."""
 
     def __init__(
         self, state: State, run_folder: str | Path, info: RunInfo, subscribers: Sequence[Subscriber], ahead: int = 0
@@ -92,10 +88,9 @@ class Indexer:
         self._told: set[str] = set()
         """Traces about which facts were read in this round."""
         self.clocks: Mapping[str, int] = {}
-        """Boot of another node -> nanoseconds from its monotonic clock to our wall clock; it grows
-        (``ship.cluster.receiver``)."""
+        """Boot of another node -> ns from its monotonic clock to our wall clock (``ship.cluster.receiver``)."""
         self.behind = False
-        """More traces are complete than were completed: these go first, or what is read next waits in memory."""
+        """More traces are complete than were completed: these go first."""
         self.unread = False
         """The last round left something for the next one."""
         self._settled_at = time.monotonic()
@@ -106,8 +101,6 @@ class Indexer:
                 self._traces.reopen(row)
                 self._joins.wait(trace_id, wanted(msgspec.json.decode(row.attributes), row.role))
                 self._traces.rest()
-
-    # -- state, for the shipper ----------------------------------------------------------------------------------------
 
     @property
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
@@ -243,8 +236,7 @@ class Indexer:
         self._has_news(self._facts.named(fact))
 
     def _has_news(self, trace_ids: Iterable[str], of_calls: bool = False) -> None:
-        """Facts about these traces were read. ``of_calls``: the trainer's values of tokens, which belong to calls and
-        so make a complete trace anew."""
+        """Note read facts. ``of_calls``: the trainer's values of tokens, which make a complete trace anew."""
         for trace_id in trace_ids:
             if of_calls or trace_id in self._traces.open:
                 self._traces.touch(trace_id)
@@ -310,10 +302,7 @@ class Indexer:
     # -- deciding ------------------------------------------------------------------------------------------------------
 
     def settle(self, over: bool) -> int:
-        """Complete the traces of which nothing more is to be expected, and tell the subscribers; how many there were.
-
-        ``over``: the run is over, so nothing is waited for any longer.
-        """
+        """Complete the traces that expect nothing more (``over``: all), tell the subscribers, and return how many."""
         if not self.behind:  # else nothing was read since, and silence means nothing
             self._settled_at = time.monotonic()
         now, ended, room = self._settled_at, self._processes.has_ended, self.loader.recent.room()

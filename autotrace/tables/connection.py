@@ -1,0 +1,49 @@
+"""Connect DuckDB to the files of a run, and to nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autotrace.tables.place import RemotePlace, is_url
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY, EXPANDED = 512 << 20, 8
+"""Bytes that a question may take, and how many more for each byte of what it may read."""
+CEILING = min(16 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+"""Bytes that a question may take, whatever it may read."""
+
+
+def connect(files: Sequence[str], size: int, **settings: str) -> duckdb.DuckDBPyConnection:
+    """A database that can open ``files`` (paths and URLs), and nothing else: no other file or address, no variable of
+    Python's. ``size``: bytes of all that it may read; ``settings``: more of DuckDB's."""
+    import duckdb
+
+    remote = {file.partition("://")[0]: file for file in files if is_url(file)}
+    own = {
+        "python_enable_replacements": "false", "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false", "temp_directory": "",
+        "memory_limit": f"{min(CEILING, MEMORY + EXPANDED * size) >> 20}MB",
+    }  # fmt: skip
+    connection = duckdb.connect(":memory:", config={**own, **settings})
+    for url in remote.values():
+        connection.register_filesystem(RemotePlace(url).opened[0])
+    if files:
+        connection.execute("SET allowed_paths = ?", [list(files)])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def read(files: Sequence[str], form: int = 0) -> str:
+    """SQL for the rows of ``files``. All are looked into for their columns, unless they are of one ``form``."""
+    listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    return f"read_parquet([{listed}], union_by_name = {not form})"
+
+
+def first_line(error: Exception) -> str:
+    """What it says, without where in the query, and without more of the data than a line of it."""
+    return str(error).strip().partition("\n")[0][:500] or "there is too little memory"
