@@ -111,7 +111,7 @@ def print_findings(
         of = "what was recorded of " if has_gaps else ""
         said = f"{NOTHING} in {of}{whole} by {checks}" if diagnosis.trajectories else "this run has no trajectory"
         if diagnosis.trajectories and without == diagnosis.trajectories:
-            said = f"{whole} without an LLM call: nothing can be said about them; {checks} ran"
+            said = f"{whole} without an LLM call, so little can be checked: {checks}"
         out.print(line(said), soft_wrap=True)
         return
     heads = [finding for finding in found if not finding.under]

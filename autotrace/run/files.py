@@ -200,11 +200,12 @@ def reading(top: AnyPath, *names: str) -> int:
     return at
 
 
-def read(top: AnyPath, *names: str, most: int = MOST) -> bytes:
-    """The whole of that file. Raises ``OSError``, also where it has more than ``most`` bytes."""
+def read(top: AnyPath, *names: str, most: int | None = None) -> bytes:
+    """Read a whole file. Raises ``OSError``, also where the file has more than ``most`` bytes (default: ``MOST``)."""
+    limit = MOST if most is None else most
     with os.fdopen(reading(top, *names), "rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
+        data = file.read(limit + 1)
+    if len(data) > limit:
         raise OSError(errno.EFBIG, "is too large to be one of a run", os.path.join(top, *names))
     return data
 
