@@ -60,6 +60,8 @@ def history_lost(evidence: Evidence) -> tuple[int, str] | None:
         if not before or not after or tree.before[following.number] != call.number:
             continue
         if len(after) <= len(before):
+            if len(before) == 1:  # a prompt that is one text may hold the whole history
+                continue
             return following.number, "messages"
         kept = next((one for one in after[len(before) :] if one.get("role") == "assistant"), None)
         if kept is not None and thoughts(call.span) and not _has_thoughts(kept):

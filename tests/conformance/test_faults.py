@@ -108,7 +108,7 @@ SEAMS = {
     "status": "autotrace.record.errors.status_of",
     "memory limit": "autotrace.record.backlog.Backlog.full",
     "sampling": "autotrace.record.sampling.admits",
-    "batch": "autotrace.record.sampling.choose",
+    "batch": "autotrace.record.sampling.refuse",
     "copy of an argument": "autotrace.record.arguments.captured",
     "copy of a result": "autotrace.record.probe.captured",
     "copy of a result without its tokens": "autotrace.record.probe.snapshot",

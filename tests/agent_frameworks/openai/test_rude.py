@@ -36,8 +36,8 @@ ENDS: dict[str, list[tuple[str, str | None]]] = {
     "nothing": [OK],
     "called": [OK],
     "unread": [OK, LEFT, LEFT, LEFT],  # the third was closed, which ends it, and read then
-    "threads": [],  # a thread of one's own begins outside of every call, as contexts do
-    "loops": [OK] * 5,  # one more was in such a thread
+    "threads": [OK] * 8,
+    "loops": [OK] * 6,
 }
 """Status and outcome of each call that a model was asked by, where there is nothing to choose."""
 
