@@ -183,7 +183,38 @@ SUITES = (
             ),
         ),
     ),
-)
+    # libraries that agents and trainers are built on
+    Suite("toolz", "1.2.0", needs=("pytest",), arguments=("toolz",), exclude=("toolz.tests.**", "toolz.**.tests.**")),
+    Suite("cachetools", "8.0.2", needs=("pytest",), arguments=("tests",)),
+    Suite(
+        "joblib",
+        "1.6.0",
+        needs=("pytest", "pytest-asyncio", "pytest-timeout", "numpy", "lz4", "threadpoolctl"),
+        # the other files start pools of processes for minutes
+        arguments=tuple(
+            f"joblib/test/test_{name}.py" for name in ("func_inspect", "hashing", "logger", "memory", "utils")
+        ),
+        exclude=("joblib.test.**", "joblib.externals.**"),
+    ),
+    Suite(
+        "sympy",
+        "1.14.0",
+        needs=("pytest", "hypothesis"),
+        arguments=("sympy/core", "sympy/logic", "-k", "not slow"),
+        exclude=("sympy.**.tests.**", "sympy.testing.**"),
+        # an expression is a tree that holds the whole computation
+        contents=False,
+    ),
+    Suite(
+        "mcp",
+        "2.3.0",
+        needs=(
+            "pytest", "mcp[cli,rich]==2.3.0", "trio", "inline-snapshot", "dirty-equals", "pytest-examples", "pillow",
+            "logfire", "opentelemetry-sdk", "blockbuster", "pydantic-settings",
+        ),
+        arguments=("tests/client", "tests/server", "tests/shared"),
+    ),
+)  # fmt: skip
 
 EACH_KIND = [suite.package for suite in SUITES if suite.package not in ("httpx", "networkx")]
 """What runs unless packages are named: together they have every kind of function."""
