@@ -124,7 +124,8 @@ def test_no_module_of_the_current_directory_is_imported(tmp_path: Path, elsewher
 def test_one_helper_starts_every_interpreter_of_ours() -> None:
     """``run.process.python``: with ``-P``."""
     package = Path(layout.__file__).parents[1]
-    others = [path for path in package.rglob("*.py") if re.search(r'sys\.executable, (?:"-P", )?"-[mc]"', path.read_text())]
+    starts = re.compile(r'sys\.executable, (?:"-P", )?"-[mc]"')
+    others = [path for path in package.rglob("*.py") if starts.search(path.read_text())]
     assert [path.name for path in others] == ["process.py"]
 
 
