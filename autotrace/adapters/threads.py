@@ -23,6 +23,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from autotrace.patch import adapting, engine
+from autotrace.record import faults
 from autotrace.record.context import OpenCall, current, current_call, made_current
 from autotrace.record.object_fields import member
 
@@ -59,10 +60,13 @@ def _follow_starts(_: ModuleType) -> None:
 def _starting(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def start(*args: Any, **kwargs: Any) -> Any:
-        call = current_call()
-        if call is None or not args or not callable(args[0]) or _is_of_a_pool(args[0]):
-            return original(*args, **kwargs)
-        return original(functools.partial(holding(call).run, args[0]), *args[1:], **kwargs)
+        try:
+            call = current_call()
+            if call is not None and args and callable(args[0]) and not _is_of_a_pool(args[0]):
+                args = (functools.partial(holding(call).run, args[0]), *args[1:])
+        except Exception as error:
+            faults.failed("thread start", error)
+        return original(*args, **kwargs)
 
     return start
 
@@ -92,12 +96,15 @@ def _follow_pool(module: ModuleType) -> None:
 def _taking(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def take(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        call = current_call()
-        if call is None:
-            return original(self, *args, **kwargs)
-        inside = functools.partial(functools.partial, _inside, call)
-        work = {name: inside(kwargs[name]) for name in _WORK if callable(kwargs.get(name))}
-        return original(self, *map(inside, args[:1]), *args[1:], **{**kwargs, **work})
+        try:
+            call = current_call()
+            if call is not None:
+                inside = functools.partial(functools.partial, _inside, call)
+                work = {name: inside(kwargs[name]) for name in _WORK if callable(kwargs.get(name))}
+                args, kwargs = (*map(inside, args[:1]), *args[1:]), {**kwargs, **work}
+        except Exception as error:
+            faults.failed("thread pool", error)
+        return original(self, *args, **kwargs)
 
     return take
 

@@ -67,7 +67,7 @@ def described(data: bytes) -> str | dict[str, str]:
 
 
 def _shown(words: str, kind: str | None, more: int, keep: Keep | None) -> str:
-    """Describe the image in ``words``, of which ``more`` characters were cut off."""
+    """Describe the image in ``words``. ``more``: the number of characters that were cut off."""
     head = _decoded(words[:_HEAD])
     media_type, size = _looked_at(head)
     copy = None

@@ -67,8 +67,8 @@ class Sink(Protocol):
         """
 
     needs_calls: bool = True
-    """Whether ``facts`` needs the calls of a trajectory. False: it gets each trajectory with the root alone, of which
-    nothing had to be assembled."""
+    """Whether ``facts`` needs the calls of a trajectory. False: ``facts`` gets trajectories with the root alone, and
+    nothing is assembled."""
 
     def facts(self, trajectories: Sequence[Trajectory]) -> None:
         """Store the facts of ``trajectories``, which the backend has already, and return once they are acknowledged.

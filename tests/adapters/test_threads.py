@@ -21,7 +21,7 @@ import pytest
 from autotrace.adapters import greenlets, threads
 from autotrace.config.plan import Plan, Settings
 from autotrace.patch import adapting, engine
-from autotrace.record import context
+from autotrace.record import context, faults
 from autotrace.spool.records import Open
 from tests.record.conftest import Recorder, recorder
 from tests.waiting import DEADLINE
@@ -215,6 +215,23 @@ def test_what_cannot_be_called_is_refused_as_ever(recorder: Recorder) -> None:
             EARLY.submit(1).result()
 
     recorder.wrap(rollout, role="trajectory")()
+
+
+def test_a_fault_of_ours_starts_the_thread_and_the_work_all_the_same(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> None:
+        raise LookupError
+
+    monkeypatch.setattr(threads, "current_call", broken)
+    ran: list[int] = []
+    thread = threading.Thread(target=ran.append, args=(1,))
+    thread.start()
+    thread.join()
+    LATE.submit(ran.append, 2).result()
+    assert ran == [1, 2]
+    assert faults.counts["fault:thread start"] and faults.counts["fault:thread pool"]
+    faults.counts.clear()
 
 
 def test_it_can_be_switched_off(recorder: Recorder, tmp_path: Path) -> None:

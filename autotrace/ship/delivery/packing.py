@@ -42,7 +42,7 @@ class Parcel:
     trajectories: list[Trajectory]
     versions: dict[str, int]
     known: list[Trajectory] = field(default_factory=list)
-    """Trajectories of which facts alone are delivered."""
+    """Trajectories that are delivered already: only their new facts are delivered."""
     bytes: int = 0
 
     def add(self, trajectory: Trajectory, version: int, size: int, is_whole: bool = True) -> None:
