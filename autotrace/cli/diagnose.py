@@ -101,12 +101,8 @@ def print_findings(
     checks = sentence(registry.codes(), diagnosis.present)
     without = diagnosis.without_turns
     if without and without < diagnosis.trajectories:
-        out.print(
-            line(
-                f"! {counted(without, 'trajectory', 'trajectories')} of {diagnosis.trajectories:,} without an LLM call",
-                "yellow",
-            )
-        )
+        some = counted(without, "trajectory", "trajectories")
+        out.print(line(f"! {some} of {diagnosis.trajectories:,} without an LLM call", "yellow"))
     if not found:
         of = "what was recorded of " if has_gaps else ""
         said = f"{NOTHING} in {of}{whole} by {checks}" if diagnosis.trajectories else "this run has no trajectory"

@@ -69,9 +69,8 @@ def traits_of(evidence: Evidence, failed: Callable[[str, Exception], None]) -> l
         try:
             for said, value in of(evidence):
                 short = " ".join(text(said).split())
-                found.setdefault(
-                    said, Trait(name, short if len(short) <= LONGEST else short[: LONGEST - 1] + "…", value)
-                )
+                short = short if len(short) <= LONGEST else short[: LONGEST - 1] + "…"
+                found.setdefault(said, Trait(name, short, value))
         except Exception as error:  # recorded values may have any shape
             failed(f"trait {name}", error)
     return list(islice(found.values(), MOST))
