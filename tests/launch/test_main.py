@@ -80,9 +80,10 @@ def test_the_process_is_the_launchers(place: Place) -> None:
 def test_signals_reach_the_command(place: Place, options: tuple[str, ...]) -> None:
     numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP]
     code = (
-        "import signal, sys, time\n"
+        "import os, signal, sys, time\n"
         f"for number in {[*map(int, numbers)]}:\n"
-        "    signal.signal(number, lambda number, _: print(number, flush=True))\n"
+        # not print: the signal may come while 'ready' is flushed, and a buffered file refuses a call inside another
+        "    signal.signal(number, lambda number, _: os.write(1, b'%d\\n' % number))\n"
         "signal.signal(signal.SIGUSR2, lambda *_: sys.exit(42))\n"
         "print('ready', flush=True)\n"
         "while True: time.sleep(0.05)\n"  # not one pause: the signal may come just before that
@@ -148,9 +149,9 @@ def test_a_parent_that_ignores_sigchld(place: Place, options: tuple[str, ...]) -
 
 def test_a_key_on_the_terminal_reaches_a_supervised_command_once(place: Place) -> None:
     code = (
-        "import signal, sys, time\n"
+        "import os, signal, sys, time\n"
         "seen = []\n"
-        "signal.signal(signal.SIGINT, lambda *_: (seen.append(1), print('seen', flush=True)))\n"
+        "signal.signal(signal.SIGINT, lambda *_: (seen.append(1), os.write(1, b'seen')))\n"
         "signal.signal(signal.SIGUSR1, lambda *_: sys.exit(len(seen)))\n"
         "print('ready', flush=True)\n"
         "while True: time.sleep(0.05)\n"
