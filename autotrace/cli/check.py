@@ -39,16 +39,13 @@ _MARKS = {
 @click.argument("files", nargs=-1, metavar="[FILES]...", type=click.Path())
 @click.option("--wheel", "archive", metavar="FILE", type=click.Path(path_type=Path),
               help="Check against this wheel or source distribution instead of what is installed.")  # fmt: skip
-@click.option("--import", "imports", is_flag=True, help="Also import the libraries, and compare.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
-def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: bool) -> None:
+def check(files: tuple[str, ...], archive: Path | None, as_json: bool) -> None:
     """Show where every target of FILES resolves. Without FILES, check the shipped lists and $AUTOTRACE_SPECS.
 
-    Source text is read, and nothing is imported unless you say --import. Exit code 1: a target that is not
-    optional does not resolve or cannot be wrapped; 2: a mistake in a spec file.
+    Source text is read, and nothing is imported. Exit code 1: a target that is not optional does not resolve or
+    cannot be wrapped; 2: a mistake in a spec file.
     """
-    if archive is not None and imports:
-        raise terminal.fail("--import looks at what is installed, --wheel at what is not: choose one")
     # where a list lies, the program often does
     folders = [folder for name in files for folder in folders_of(os.path.dirname(os.path.abspath(name)))]
     try:
@@ -68,10 +65,6 @@ def check(files: tuple[str, ...], archive: Path | None, imports: bool, as_json: 
     only = [target for target in plan.targets if not files or _file(target) in wanted]
     expected = own if archive is None else frozenset()
     verdicts = verdict.judge(plan, Resolver(source), expected=expected, absent=absent, only=only)
-    if imports:
-        from autotrace.spec.imported import confirm
-
-        verdicts = [confirm(judged) for judged in verdicts]
     _print_json(verdicts) if as_json else _print(verdicts, source)
     if any(judged.failed for judged in verdicts):
         raise click.exceptions.Exit(exit_codes.FAILED)

@@ -2,8 +2,7 @@
 recorded is refused with a reason.
 
 One reason is that a function looks at its callers: it would find the wrapper's frame there. ``warnings`` and
-``logging`` pass over that frame (``record.frames``). Whatever else looks up the stack counts it. ``spec.describe`` asks
-the same of code that it compiles from source text."""
+``logging`` pass over that frame (``record.frames``). Whatever else looks up the stack counts it."""
 
 from __future__ import annotations
 

@@ -165,8 +165,3 @@ def _managed(function: FunctionType) -> FunctionType | None:
     inner = function.__closure__[0].cell_contents
     generators = (template.GENERATOR, template.ASYNC_GENERATOR)
     return inner if type(inner) is FunctionType and template.kind_of(inner.__code__) in generators else None
-
-
-def is_manager(function: Any) -> bool:
-    """Whether ``contextlib`` made it a context manager of a generator."""
-    return type(function) is FunctionType and _managed(function) is not None

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
 
-from autotrace.patch.reach import LATER, LOOKED_PAST, reach
 from autotrace.record import used_libraries
 from autotrace.spec import syntax
 from autotrace.spec.names import top
@@ -119,8 +117,6 @@ def _decorated(symbol: Function, node: syntax.Function, resolver: Resolver, dept
                 return f"{compiler} compiles it, and compiled code has no wrapper; name a function that calls it"
     if node.name == "forward" and symbol.owner is not None and _is_torch(symbol.owner, resolver):
         return "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls the model"
-    if looks_at_caller(symbol, resolver, below=depth > 0):
-        return "it looks at its caller's frame and would find the wrapper's; name a function that it calls"
     return None
 
 
@@ -135,49 +131,6 @@ def _home(symbol: Symbol) -> str:
     if isinstance(symbol, (Class, Function)):
         return f"`{symbol.module.name}.{symbol.qualname}`"
     return f"`{symbol.name}`" if isinstance(symbol, (Module, Native)) else "its own module"
-
-
-_TRANSPARENT = frozenset({"staticmethod", "classmethod", "property", "cached_property", "abstractmethod"})
-"""Decorators that leave the function itself in place."""
-
-
-def looks_at_caller(symbol: Function, resolver: Resolver, below: bool = False) -> bool:
-    """Whether ``symbol``, or a function that it calls for that, looks at its callers' frames. ``below``: the wrapper is
-    below its decorators."""
-    node = symbol.node
-    if isinstance(node, ast.Lambda):
-        return False
-    decorated = any(syntax.last_word(item) not in _TRANSPARENT | syntax.MANAGERS for item in node.decorator_list)
-    return _looks(symbol, node, resolver, 2 if decorated and not below else 1)
-
-
-def _looks(symbol: Function, node: syntax.Function, resolver: Resolver, level: int) -> bool:
-    if _reach(symbol, node, resolver) >= level:
-        return True
-    called = [(one, one.node) for one in _called(symbol, node, resolver) if not isinstance(one.node, ast.Lambda)]
-    if any(_reach(one, inner, resolver) > level for one, inner in called):
-        return True
-    later = [(one, inner) for one, inner in called if _code(one, inner).co_flags & LATER]
-    return not _code(symbol, node).co_flags & LATER and any(_looks(one, inner, resolver, 1) for one, inner in later)
-
-
-def _called(symbol: Function, node: syntax.Function, resolver: Resolver) -> Iterator[Function]:
-    """Functions that it may call, by the names in its code: of its module, of modules of its package, of its class."""
-    words = _code(symbol, node).co_names
-    named = [resolver.member(symbol.module, word) for word in words]
-    package = symbol.module.name.partition(".")[0]
-    modules = [module for module in named if isinstance(module, Module) and module.name.partition(".")[0] == package]
-    named += [resolver.member(module, word) for module in modules for word in words]
-    if symbol.owner is not None:
-        named += [resolver.member(symbol.owner, word) for word in words]
-    return (other for other in named if isinstance(other, Function))
-
-
-def _reach(symbol: Function, node: syntax.Function, resolver: Resolver) -> int:
-    if f"{symbol.module.name}.{symbol.qualname}" in LOOKED_PAST:
-        return 0
-    stack = resolver.member(symbol.module, "stack")
-    return reach(_code(symbol, node), isinstance(stack, Function) and stack.module.name == "inspect")
 
 
 def _code(symbol: Function, node: syntax.Function) -> CodeType:

@@ -115,8 +115,8 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool, most: int |
     symbol = resolver.find(bare)
     if isinstance(symbol, Other):
         state = REFUSED if symbol.certain else UNCLEAR
-        advice = "name a function" if symbol.certain else "`autotrace check --import` can tell"
-        return Verdict(target, state, name, f"{symbol.reason or 'only running the program tells what it is'}; {advice}")
+        why = symbol.reason or "only running the program tells what it is"
+        return Verdict(target, state, name, f"{why}; name a function" if symbol.certain else why)
     if symbol is None:
         return Verdict(target, MISSING, name)
     if isinstance(symbol, Lazy) and symbol.meaning is None:

@@ -346,20 +346,6 @@ PACKAGE = {
 
         @triton.jit
         def kernel(x): ...
-
-        def warn(text):
-            import sys
-            return sys._getframe(1).f_lineno
-
-        def warn_too(text):
-            return who()
-
-        def who():
-            import sys
-            return sys._getframe(2).f_code
-
-        def warn_not(text):
-            return warn(text)
         """,
     "my/tools.py": """
         import abc, torch
@@ -384,7 +370,7 @@ UNRESOLVED = {
     "my.agents.Torn.run": "no such name; `Torn.run` moved to `my.broken.Torn.run`",
     "my.agents.WebSearch.execute": "no such name; `WebSearch.execute` moved to `my.tools.WebSearch.execute`",
     "my.agents.WebSearcher.execute": "no such name; `my.agents` has Agent, SearchAgent, generate, create, looks, fast, "
-    "kernel, warn, ...",
+    "kernel",
     "my.tools.unheard_of": "no such name; `my.tools` has WebSearch, Model",
     "myy.agents.Agent.run": "no module `myy`; did you mean `my.agents.Agent.run`?",
     "quite_other.agents.Agent.run": "no module `quite_other`; the folder that holds it must be the working folder or "
@@ -396,12 +382,8 @@ UNRESOLVED = {
     "my.agents.Agent.limit": "it is a value, not a function; name a function",
     "my.agents.Agent.run.__wrapped__": "`__wrapped__` is the function below a decorator, and it has none",
     "my.agents.create.__wrapped__.__wrapped__": "`__wrapped__` is the function below a decorator, and it has 1",
-    "my.agents.looks.__wrapped__": "it looks at its caller's frame and would find the wrapper's; name a function that "
-    "it calls",
     "my.agents.fast": "numba compiles it, and compiled code has no wrapper; name a function that calls it",
     "my.agents.kernel": "triton compiles it, and compiled code has no wrapper; name a function that calls it",
-    "my.agents.warn": "it looks at its caller's frame and would find the wrapper's; name a function that it calls",
-    "my.agents.warn_too": "it looks at its caller's frame and would find the wrapper's; name a function that it calls",
     "my.tools.Model.forward": "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls "
     "the model",
     "math.sqrt": "it is implemented in C: there is nothing to wrap; name the Python function that calls it",
@@ -450,10 +432,6 @@ def test_a_decorator_that_looks_at_its_caller_is_passed_over(project: Path) -> N
     verdict = verdict_of("- my.agents.create\n")
     assert verdict.state == "resolves"
     assert verdict.notes == ("recorded below @auto_await, which looks at its caller's frame",)
-
-
-def test_a_function_that_calls_one_which_looks_at_its_caller_is_an_ordinary_one(project: Path) -> None:
-    assert verdict_of("- my.agents.warn_not\n").state == "resolves"
 
 
 def test_what_is_optional_does_not_fail(project: Path) -> None:

@@ -13,14 +13,13 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-from autotrace.patch import attach as patch_attach
 from autotrace.spec.compiler import compile_plan
-from autotrace.spec.describe import Description, describe, looks_at_caller
-from autotrace.spec.imported import difference, look
+from autotrace.spec.describe import Description, describe
 from autotrace.spec.resolve import Resolver
 from autotrace.spec.sources import Installed
 from autotrace.spec.symbols import Function, Lazy, Module, Native, Other
 from autotrace.spec.verdict import RESOLVES, Verdict, expand, judge
+from tests.spec.imported import difference, look
 from tests.waiting import DEADLINE
 
 LIBRARIES = (
@@ -270,25 +269,3 @@ def test_nothing_is_imported() -> None:
         "assert found is not None; assert 'xml' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=DEADLINE)
-
-
-def test_reading_agrees_with_binding_about_who_looks_at_its_caller() -> None:
-    resolver = Resolver(Installed())
-    refused = 0
-    for library in (*LIBRARIES, "warnings", "typing", "enum", "inspect", "traceback", "click.globals"):
-        for name in functions_of(importlib.import_module(library)):
-            path = name.removeprefix(f"{library}.")
-            raw = inspect.getattr_static(_owner(library, path), path.rpartition(".")[2])
-            thing = resolver.find(name)
-            if type(raw) is FunctionType and raw.__qualname__ == path and isinstance(thing, Function):
-                patched = patch_attach.looks_at_caller(raw, _owner(library, path))
-                assert looks_at_caller(thing, resolver) == patched, name
-                refused += patched
-    assert refused > 3
-
-
-def _owner(library: str, path: str) -> object:
-    found: object = importlib.import_module(library)
-    for word in path.split(".")[:-1]:
-        found = getattr(found, word)
-    return found

@@ -1,38 +1,22 @@
-"""The same description from the live object: import the module and inspect it (``autotrace check --import``)."""
+"""Describe a function by importing the module of the function: the truth that reading its source is compared with."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import inspect
+import json
 from typing import Any
 
 from autotrace.adapters.ray.actors import class_behind
 from autotrace.patch import wrapper
 from autotrace.spec import names
+from autotrace.spec.compiler import compile_plan
 from autotrace.spec.describe import Description
+from autotrace.spec.resolve import Resolver
+from autotrace.spec.sources import Installed
 from autotrace.spec.syntax import as_written
-from autotrace.spec.verdict import MISSING, REFUSED, RESOLVES, UNCLEAR, Verdict
-
-
-def confirm(verdict: Verdict) -> Verdict:
-    """``verdict`` after a real import: confirmed, corrected, or with a note why the module does not import here."""
-    if verdict.state not in (RESOLVES, UNCLEAR, REFUSED) or names.is_glob(verdict.name):
-        return verdict
-    try:
-        real = look(verdict.name)
-    except Exception as error:  # whatever the library's own import raises
-        why = f"importing it here fails ({type(error).__name__}: {_first_line(error)}); judged from the source"
-        return dataclasses.replace(verdict, notes=(*verdict.notes, why))
-    if real is None:
-        return dataclasses.replace(verdict, state=MISSING, reason="in the source, but not there when it is imported")
-    if verdict.state == UNCLEAR:
-        return dataclasses.replace(verdict, state=RESOLVES, reason="", description=real)
-    if verdict.description is not None and verdict.state == RESOLVES:
-        seen = difference(verdict.description, real)
-        return dataclasses.replace(verdict, notes=(*verdict.notes, *([seen] if seen else [])))
-    return verdict
+from autotrace.spec.verdict import RESOLVES, judge
 
 
 def difference(read: Description, real: Description) -> str:
@@ -90,7 +74,7 @@ def _described(raw: Any) -> Description:
     while isinstance(function, functools.partial):
         function = function.func
     kind = "property" if is_property else _kind(function)
-    if wrapper.is_manager(inner):
+    if inspect.isfunction(inner) and wrapper._managed(inner) is not None:
         kind = kind.replace("generator", "context manager")
     return Description(
         module=str(getattr(function, "__module__", "")),
@@ -121,5 +105,19 @@ def _arguments(function: Any) -> tuple[str, ...]:
     return as_written(names[: code.co_argcount], rest, names[code.co_argcount :], others)
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:200]
+def main() -> None:
+    """Print, as JSON, which targets of the shipped lists agree with what importing them shows, which do not, and which
+    cannot be imported here."""
+    said: dict[str, list[str]] = {"agree": [], "differ": [], "not imported": []}
+    for judged in judge(compile_plan([]), Resolver(Installed()), expected=frozenset()):
+        read = judged.description
+        if judged.state != RESOLVES or read is None or names.is_glob(judged.name):
+            continue
+        try:
+            real = look(judged.name)
+        except Exception:  # an engine, a GPU
+            said["not imported"].append(judged.name)
+            continue
+        seen = "it is not there" if real is None else difference(read, real)
+        said["differ" if seen else "agree"].append(f"{judged.name} {seen}".strip())
+    print("\n" + json.dumps(said))
