@@ -30,10 +30,6 @@ RUN_DIR = "AUTOTRACE_RUN_DIR"
 TABLES = "AUTOTRACE_TABLES"
 """``--tables``: where the backend ``parquet`` copies the run's tables, which it chooses."""
 
-ERROR_FORMS = "AUTOTRACE_ERROR_FORMS"
-"""A file with regular expressions, one a line: tools' answers that match one are errors (finding
-``AT-TOOL-ERROR-TEXT``)."""
-
 ALERT = "AUTOTRACE_ALERT"
 """Address that gets a message when something is found. Often a secret."""
 

@@ -141,6 +141,17 @@ class Evidence:
         return sum(call.span.start_ns <= at_ns for call in self.turns)
 
 
+_TIMEOUT = re.compile(r"timed?out|deadline|timelimit", re.IGNORECASE)
+"""In the name of an exception's class."""
+
+
+def is_timeout(span: Span) -> bool:
+    """The call ended because time was up."""
+    return span.status == "TIMEOUT" or (
+        span.error is not None and _TIMEOUT.search(span.error[0].rpartition(".")[2]) is not None
+    )
+
+
 def judged_answer(inputs: Mapping[str, Any]) -> str | None:
     """The last message of a conversation that a reward was given, if it is an answer, else None."""
     chat = next((value for value in inputs.values() if is_chat(value)), None)

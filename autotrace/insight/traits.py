@@ -21,7 +21,6 @@ from enum import IntEnum
 from itertools import islice
 
 from autotrace.insight.conduct import ended_on, history_lost, not_executed, requested, text_call, tool_name
-from autotrace.insight.error_texts import classed
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.profile import Trait
 from autotrace.insight.skeletons import SKELETON, content_of, digest_of, first_prompt, masked
@@ -194,7 +193,7 @@ def fixed_answers(evidence: Evidence) -> Iterator[Shown]:
 def _told(call: ToolCall, quotes: bool) -> str:
     """How a tool answers, if the answer does (``quotes``), or does not, repeat something of the question."""
     if call.failed is not None or not call.told.strip():
-        what = f"raises {classed(call.failed.error_text or '')}" if call.failed is not None else "answers nothing"
+        what = f"raises {masked(call.failed.error_text or '')}" if call.failed is not None else "answers nothing"
         return "" if quotes else what
     skeleton = masked(call.told, call.arguments)
     return f'answers "{skeleton}"' if quotes == ("…" in skeleton[:SKELETON]) else ""
@@ -270,7 +269,7 @@ def raised(*roles: str) -> Declared:
                 and (span.role in roles or (not roles and span.role not in ROLE_AT))
             ):
                 went_on = " and the rollout goes on" if evidence.root.status == OK else ""
-                yield f"{span.shown_name} raises {classed(span.error_text or '')}{went_on}", None
+                yield f"{span.shown_name} raises {masked(span.error_text or '')}{went_on}", None
 
     return errors
 

@@ -59,7 +59,11 @@ def outside() -> list[Scenario]:
     ]
     made += [
         Scenario(f"error text {number}", "AT-TOOL-ERROR-TEXT", reply=either(tool(number)), turn=1, share=FAINT)
-        for number in (9015, 9016, 9017, 9018, 9019, 9025, 9032, 9033, 9034)
+        for number in (9019, 9032)
+    ]
+    made += [
+        Scenario(f"one answer {number}", "AT-TOOL-ONE-ANSWER", reply=either(tool(number)), share=0.4)
+        for number in (9014, 9015, 9016, 9017, 9018, 9025, 9033, 9034)
     ]
     cut = frozenset({"AT-TRUNCATED-RESPONSE", "AT-TRUNCATED-CONTEXT", "AT-NO-SIGNAL-TRUNCATED", "AT-NO-SIGNAL"})
     one = "single_turn_agent"

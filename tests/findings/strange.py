@@ -56,7 +56,7 @@ def strange() -> list[Scenario]:
     for name, words in FORMATS.items():
         add(f"{name} format", "AT-CALL-NOT-PARSED", reply=either(lambda r, t, words=words: {"text": words}), turn=1,
             also=frozenset({"AT-NO-SIGNAL"}))  # fmt: skip
-    for number in (9010, 9011, 9012, 9013, 9014):
+    for number in (9010, 9011, 9012, 9013):
         add(f"error text {chr(number - 9010 + 97)}", "AT-TOOL-ERROR-TEXT", reply=either(tool(number)), turn=1)
     # late in the run, and in validation
     late: dict[str, Any] = {"steps": 8, "only_step": 6, "groups": 4}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from autotrace.insight.error_texts import classed
 from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.insight.skeletons import masked
 from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.model import ENDED_BY_PROGRAM
 from autotrace.trajectory.span_text import answered_words
@@ -132,7 +132,7 @@ def broken_off(evidence: Evidence) -> Iterator[Mark]:
         if not any(span.error and span.error[:2] == (root.error or ())[:2] for span in evidence.rewards):
             code = "AT-TIMEOUT" if root.status == "TIMEOUT" else "AT-ROLLOUT-FAILED"
             said = next((span.error_text for span in (root, *evidence.trajectory.spans) if span.error), None) or ""
-            yield Mark(code, turn, None, said, classed(said))
+            yield Mark(code, turn, None, said, masked(said))
     elif root.status == "INTERRUPTED" and not root.error and root.attributes.get("outcome") != ENDED_BY_PROGRAM:
         inside = next((span for span in reversed(evidence.trajectory.spans) if span.status == "INTERRUPTED"), root)
         yield Mark("AT-INTERRUPTED", turn, None, f"in {inside.shown_name}", inside.shown_name)

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Set
 from statistics import median
 from typing import Any, NamedTuple
 
-from autotrace.insight.error_texts import classed, is_timeout
-from autotrace.insight.evidence import Evidence
+from autotrace.insight.evidence import Evidence, is_timeout
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step, measured
+from autotrace.insight.skeletons import masked
 from autotrace.trajectory.jsonable import finite, number
 from autotrace.trajectory.model import Span
 from autotrace.trajectory.span_text import answered_words, asked_words
@@ -44,7 +44,7 @@ def failed(evidence: Evidence) -> Iterator[Mark]:
     raised = next((span for span in reversed(evidence.rewards) if span.error and span.status not in _STOPPED), None)
     if raised is not None and raised.error is not None:
         code = "AT-REWARD-TIMEOUT" if is_timeout(raised) else "AT-REWARD-RAISES"
-        yield Mark(code, turn, None, raised.error_text or "", classed(raised.error_text or ""))
+        yield Mark(code, turn, None, raised.error_text or "", masked(raised.error_text or ""))
     else:
         extra = evidence.facts.get("reward_extra_info")
         parts = [extra] if isinstance(extra, dict) else []
@@ -64,7 +64,7 @@ def _told(part: Mapping[str, Any], turn: int | None) -> Mark | None:
     if part.get("timeout") is True:
         return Mark("AT-REWARD-TIMEOUT", turn, None, "the reward's own parts say so")
     if isinstance(error := part.get("error"), str) and error:  # a number is a part of the reward
-        return Mark("AT-REWARD-RAISES", turn, None, error, classed(error))
+        return Mark("AT-REWARD-RAISES", turn, None, error, masked(error))
     return None
 
 

@@ -7,17 +7,18 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from statistics import median
+from typing import Any
 
-from autotrace.insight import error_texts
 from autotrace.insight.conduct import not_executed, text_call
-from autotrace.insight.error_texts import classed, is_timeout
-from autotrace.insight.evidence import Evidence
+from autotrace.insight.evidence import Evidence, is_timeout
 from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.insight.skeletons import masked
 from autotrace.trajectory.chains import tree_of
-from autotrace.trajectory.tool_calls import ToolCall
+from autotrace.trajectory.jsonable import loaded
+from autotrace.trajectory.tool_calls import ToolCall, text_of
 
 RATE = 0.02
 """Of a tool's calls: what fails less often is noise."""
@@ -41,9 +42,22 @@ CODES = (
 
 _EXECUTES = re.compile(r"python|code|bash|shell|exec|compil|run|test|sandbox|terminal|sql", re.IGNORECASE)
 """Tools whose errors are the task."""
-_SAID = {"error": "AT-TOOL-ERROR-TEXT", "unknown": "AT-TOOL-UNKNOWN", "arguments": "AT-TOOL-ARGUMENTS"}
-"""What an answer says, and what that is."""
 _BAD_CALL = re.compile(r"(?:missing|unexpected|positional|required).*argument|JSONDecodeError|ValidationError")
+_HEADINGS = {
+    "AT-TOOL-UNKNOWN": r"(?:error:?\s*)?(?:(?:unknown|no such|undefined) (?:function|tool)"
+                       r"|tool \S+ (?:not found|does not))",
+    "AT-TOOL-ARGUMENTS": r"(?:error:?\s*)?(?:invalid (?:json|arguments?|parameters?)|\d+ validation errors? for"
+                         r"|missing (?:\d+ )?(?:required )?(?:arguments?|parameters?))",
+    "AT-TOOL-ERROR-TEXT": r"(?:(?:\w+ ){0,3}|[\w.]+)(?:error|exception|failed|failure|timeout)(?: occurred\b| \w+ing \w"
+                          r"| code\W*\d|\W*$|[:!(\[]+\s*(?![-+\d.]+\s*m?s?\W*$)\S)|traceback \(most"
+                          r"|http\S* (?:error )?[45]\d\d\b(?!.{0,40} is )",
+}  # fmt: skip
+"""How an answer begins that is an error whoever reads it. Any other wording of a failure is found because different
+questions get the same answer (``one_answer``)."""
+_IS_HEADING = {code: re.compile(rf"\W*(?:{form})", re.IGNORECASE) for code, form in _HEADINGS.items()}
+SHORT = 300
+"""Characters of the longest answer that is an error by its heading."""
+_FAILED = re.compile(r"[45]\d\d|.*(?:error|fail|failed|failure|timeout|denied)", re.IGNORECASE)
 
 
 def outcomes(evidence: Evidence) -> Iterator[Mark]:
@@ -54,7 +68,7 @@ def outcomes(evidence: Evidence) -> Iterator[Mark]:
             failed = call.failed
             words = (failed.error_text or "") if failed is not None else call.answer
             yield Mark(
-                code, call.turn or None, None, f"{call.name}: {words.strip()[:160]}", f"{call.name}: {classed(words)}"
+                code, call.turn or None, None, f"{call.name}: {words.strip()[:160]}", f"{call.name}: {masked(words)}"
             )
 
 
@@ -70,13 +84,35 @@ def _outcome(call: ToolCall) -> str | None:
             return "AT-TOOL-TIMEOUT"
         wrong = failed.error[0] in ("TypeError", "JSONDecodeError", "ValidationError")
         return "AT-TOOL-ARGUMENTS" if wrong and _BAD_CALL.search(failed.error_text or "") else "AT-TOOL-RAISES"
-    said = error_texts.kind(call.span.output, _executes(call.name))
-    return None if said is None else _SAID[said]
+    return None if _EXECUTES.search(call.name) else error_of(call.span.output)
 
 
-@functools.lru_cache(maxsize=256)
-def _executes(name: str) -> bool:
-    return _EXECUTES.search(name) is not None
+def error_of(output: object) -> str | None:
+    """The code of an answer that is an error: by the fields of an object, or by the heading of a short text."""
+    value = output[0] if isinstance(output, (list, tuple)) and output else output
+    answer = text_of(value).lstrip()
+    read = loaded(answer) if answer.startswith("{") else None
+    if any(isinstance(one, dict) and _is_error(one) for one in (value, read)):
+        return "AT-TOOL-ERROR-TEXT"
+    if isinstance(read, dict):
+        return None
+    return _heading(answer) if len(answer) <= SHORT else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _heading(answer: str) -> str | None:
+    return next((code for code, form in _IS_HEADING.items() if form.match(answer)), None)
+
+
+def _is_error(value: dict[Any, Any]) -> bool:
+    fields = {str(name).lower(): part for name, part in value.items()}
+    named = [fields.get(name) for name in ("error", "errors", "exception", "iserror", "is_error")]
+    if any(part is True or (part and isinstance(part, (str, dict, list))) for part in named):
+        return True
+    status = next((fields[name] for name in ("status", "statuscode", "status_code", "code") if name in fields), None)
+    told = any(isinstance(fields.get(name), str) for name in ("message", "msg", "detail", "title"))
+    is_bad = told and "id" not in fields and _FAILED.fullmatch(str(status)[:40]) is not None
+    return is_bad or fields.get("success") is False or fields.get("ok") is False
 
 
 def repeated(evidence: Evidence) -> Iterator[Mark]:
@@ -164,29 +200,36 @@ def slow(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-TOOL-SLOW", record, None, None, note, tool.name, tool.longest - usual)
 
 
-ONE_ANSWER, GROUPS, OTHERS = 0.3, 4, 5
-"""Share of a tool's rollouts that get one answer, in so many groups, while the tool has so many other answers."""
+ONE_ANSWER, GROUPS, OTHERS, KEPT = 0.3, 4, 5, 8
+"""Share of a tool's rollouts that get one answer, in so many groups, while the tool has so many other answers; answers
+of a step that are compared."""
 
 
 def one_answer(step: Step, history: History) -> Iterator[Hit]:
-    """A tool that answers different questions with one text, though it has had other answers, too."""
-    answered: dict[str, dict[str, list[Record]]] = {}
+    """A tool that answers different questions with one text, though other rollouts get other answers."""
+    answered: dict[str, dict[tuple[str, ...], list[Record]]] = {}
     for record in step.records:
+        told: dict[str, dict[str, None]] = {}
         for trait in record.profile.traits:
             if trait.name in ("tool_answers", "fixed_answers") and " answers " in trait.text:
-                answered.setdefault(trait.text.partition(" answers ")[0], {}).setdefault(trait.text, []).append(record)
-    for tool, by_text in answered.items():
-        own = len(by_text), sum(len(records) for text, records in by_text.items() if "…" in text)
-        known = history.up_to(-1 if step.number is None else step.number, ("answers", tool), own)
-        if max(texts for _, (texts, _) in known) <= OTHERS and sum(quoting for _, (_, quoting) in known) < OTHERS:
-            continue
+                told.setdefault(trait.text.partition(" answers ")[0], {})[trait.text] = None
+        for tool, said in told.items():
+            answered.setdefault(tool, {}).setdefault((*said,), []).append(record)
+    for tool, by_texts in answered.items():
+        often = Counter({texts: len(records) for texts, records in by_texts.items()}).most_common(KEPT)
+        known = history.up_to(-1 if step.number is None else step.number, ("answers", tool), often)
         using = sum(any(used.name == tool for used in record.profile.tools) for record in step.records)
-        for text, records in by_text.items():
-            if len(records) < ONE_ANSWER * using or len({record.group for record in records}) < GROUPS:
+        for text in {text for texts in by_texts for text in texts}:
+            having = [record for texts, records in by_texts.items() if text in texts for record in records]
+            says = any(map(str.isalpha, text.partition(" answers ")[2]))  # a number alone may be any number
+            if not says or len(having) < ONE_ANSWER * using or len({record.group for record in having}) < GROUPS:
                 continue
-            fixed = any(trait.name == "fixed_answers" and trait.text == text for trait in records[0].profile.traits)
-            if fixed and not any(record.has(*STEP_DECIDES) for record in records):
-                yield from (Hit("AT-TOOL-ONE-ANSWER", record, None, note=text, kind=text) for record in records)
+            others = Counter[str]()  # a text with masked parts stands for as many answers as there are rollouts
+            for texts, count in (each for _, counts in known for each in counts if text not in each[0]):
+                others.update({other: count if "…" in other or "#" in other else 1 for other in texts})
+            fixed = any(trait.name == "fixed_answers" and trait.text == text for trait in having[0].profile.traits)
+            if fixed and others.total() > OTHERS and not any(record.has(*STEP_DECIDES) for record in having):
+                yield from (Hit("AT-TOOL-ONE-ANSWER", record, None, note=text, kind=text) for record in having)
 
 
 OF_TRAJECTORY = (outcomes, repeated, not_parsed, skipped)
