@@ -8,14 +8,11 @@ not count, nor does a burst that the backend works off. When it does not keep up
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from autotrace.run.info import plan_of
 from autotrace.run.status import BackendStatus, Status
 
 _log = logging.getLogger("autotrace.ship")
@@ -41,7 +38,6 @@ class Sample(NamedTuple):
     """Traces for this backend so far."""
     taken: int
     """By the backend, so far."""
-    spool_bytes: int
 
     @property
     def waiting(self) -> float:
@@ -52,9 +48,7 @@ class Sample(NamedTuple):
 class Pace:
     """Of one run: ``look`` is called with each new status and completes it."""
 
-    def __init__(self, run_folder: Path) -> None:
-        self._run_folder = run_folder
-        self._spool_limit = plan_of(run_folder).settings.spool_limit
+    def __init__(self) -> None:
         self._samples: dict[str, deque[Sample]] = {}
         """Since the backend took something."""
         self._taken_before: dict[str, int] = {}
@@ -71,54 +65,33 @@ class Pace:
             if taken == self._taken_before.setdefault(name, taken):
                 continue
             samples = self._samples.setdefault(name, deque())
-            samples.append(Sample(now, taken + backend.pending + unread, taken, status.spool_bytes))
+            samples.append(Sample(now, taken + backend.pending + unread, taken))
             while now - samples[0].at > WINDOW:
                 samples.popleft()
             if backend.state == "ok" and status.state == "running":  # a backend that fails says so
-                backend.behind = self._behind(backend, samples, status)
+                backend.behind = _behind(backend, samples)
             if backend.behind and now - self._logged.get(name, -AGAIN) >= AGAIN:
                 self._logged[name] = now
                 _log.warning("%s", backend.behind)
 
-    def _behind(self, backend: BackendStatus, samples: Sequence[Sample], status: Status) -> str | None:
-        first, middle, last = samples[0], samples[len(samples) // 2], samples[-1]
-        seconds = last.at - first.at
-        if seconds < SHORTEST:
-            return None
-        rate_in = max(0.0, (last.made - first.made) / seconds)
-        rate_out = max(0.0, (last.taken - first.taken) / seconds)
-        late = rate_out < KEEPS_UP * rate_in and last.waiting > BACKLOG * rate_in
-        if not late or not 1 <= middle.waiting <= last.waiting - 1:
-            return None
-        full, growth = "", (last.spool_bytes - first.spool_bytes) / seconds
-        if growth > 0:
-            what = "--spool-limit is reached" if self._spool_limit else "the disk of the run folder is full"
-            full = f", and {what} in {duration(self._room(status) / growth)} at this rate"
-        return (
-            f"{backend.name} does not keep up: the run makes {rate_in:.3g} traces a second, {backend.name} takes "
-            f"{rate_out:.3g}, {rate_in - rate_out:.3g} a second wait in the run folder (the run does not){full}; what "
-            f"helps: a part of the run (--sample-rate {max(0.01, rate_out / rate_in):.2f}, --keep), or another backend "
-            "(--backend)"
-        )
 
-    def _room(self, status: Status) -> float:
-        """Bytes that may still be written."""
-        if self._spool_limit:
-            return max(0, self._spool_limit - status.spool_bytes)
-        try:
-            return shutil.disk_usage(self._run_folder).free
-        except OSError:
-            return 0.0
+def _behind(backend: BackendStatus, samples: Sequence[Sample]) -> str | None:
+    first, middle, last = samples[0], samples[len(samples) // 2], samples[-1]
+    seconds = last.at - first.at
+    if seconds < SHORTEST:
+        return None
+    rate_in = max(0.0, (last.made - first.made) / seconds)
+    rate_out = max(0.0, (last.taken - first.taken) / seconds)
+    late = rate_out < KEEPS_UP * rate_in and last.waiting > BACKLOG * rate_in
+    if not late or not 1 <= middle.waiting <= last.waiting - 1:
+        return None
+    return (
+        f"{backend.name} does not keep up: the run makes {rate_in:.3g} traces a second, {backend.name} takes "
+        f"{rate_out:.3g}, {rate_in - rate_out:.3g} a second wait in the run folder (the run does not); what helps: "
+        f"a part of the run (--sample-rate {max(0.01, rate_out / rate_in):.2f}, --keep), or another backend (--backend)"
+    )
 
 
 def warnings(status: Status) -> list[str]:
     """The sentences about backends that do not keep up."""
     return [backend.behind for backend in status.backends.values() if backend.behind]
-
-
-def duration(seconds: float) -> str:
-    """``3 hours``."""
-    for unit, size in (("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} seconds"

@@ -32,7 +32,7 @@ from autotrace.ship.report import StatusFile, chosen_backends, origin_of
 from autotrace.ship.retention import Retention, restore
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.row import ALL
-from autotrace.ship.store.state import Memory, State
+from autotrace.ship.store.state import State
 from autotrace.sinks import registry
 from autotrace.tables.errors import QueryError
 
@@ -64,7 +64,7 @@ class Shipper:
             # backends get what is in the segments all the same
             _log.warning("the tables cannot be read: %s", error)
         self._outbox = Outbox(self._state, self.info)
-        tables = open_tables(self.run_folder, self.info.run_id, Memory(self._state, f"backend:{TABLES}:"))
+        tables = open_tables(self.run_folder, self.info.run_id)
         self._reporting = Reporting(self._state, self.run_folder, self.info, self.info.backends, tables)
         self._alerts = Alerts(self._state, self.info, self.run_folder, self._stop_run)
         self._live = LiveFindings(self._state, self._outbox, self._reporting.add, self._alerts.found)
@@ -83,7 +83,7 @@ class Shipper:
         self._asked_at: float | None = None
         """When the first process was first seen to wait for delivery."""
         self._main = MainProcess(self.info.main_pid, self.info.host)
-        self._status = StatusFile(self._state, self.run_folder, Pace(self.run_folder))
+        self._status = StatusFile(self._state, self.run_folder, Pace())
         with self._state:
             if everything:  # also what the keep-rules left in the run folder
                 self._state.db.execute("UPDATE traces SET kept = ? WHERE complete = 1", (ALL,))

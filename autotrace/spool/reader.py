@@ -196,9 +196,6 @@ class SegmentReader:
                 offset, payload = frame.offset, frame.payload
                 self.offset = frame.end
                 size = len(payload)
-                if not size and frame.end - offset > PREFIX_SIZE:
-                    self.skipped["too large"] += 1
-                    continue
                 try:
                     record = decode(payload)
                 except Undecodable as why:

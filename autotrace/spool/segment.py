@@ -42,23 +42,8 @@ class Torn(Exception):
         """True: a checksum or length is wrong; False: the file simply ends too early."""
 
 
-def _whole(fd: int, begin: int, length: int, checksum: int) -> bool:
-    """Whether ``length`` bytes from ``begin`` on have that checksum; reads a megabyte at a time."""
-    if os.fstat(fd).st_size < begin + length:
-        return False
-    actual, end = 0, begin + length
-    while begin < end:
-        piece = os.pread(fd, min(1 << 20, end - begin), begin)
-        if not piece:
-            return False
-        actual = zlib.crc32(piece, actual)
-        begin += len(piece)
-    return actual == checksum
-
-
 def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Frame]:
-    """Yield complete frames from ``offset`` (0: checks the magic first) until the end of the file; the payload of one
-    that is longer than ``MAX_FRAME`` is left out.
+    """Yield complete frames from ``offset`` (0: checks the magic first) until the end of the file.
 
     Stops without a word at a clean end; raises ``Torn`` at anything else. At most ``limit`` bytes are read,
     frame-aligned."""
@@ -85,14 +70,8 @@ def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Fram
                 raise Torn(offset, damaged=False)
         length, checksum = PREFIX.unpack_from(chunk, at)
         begin = offset + PREFIX_SIZE
-        if not length:  # never written: a hole of the file, or of a disk that lost power
+        if not 0 < length <= MAX_FRAME:  # none is written: a hole of the file, or of a disk that lost power
             raise Torn(offset, damaged=True)
-        if length > MAX_FRAME:  # an older release wrote such frames: pass over one that is whole
-            if not _whole(fd, begin, length, checksum):
-                raise Torn(offset, damaged=True)
-            yield Frame(offset, begin + length, b"")
-            offset = begin + length
-            continue
         payload = chunk[begin - base : begin - base + length]
         if len(payload) < length:
             chunk, base = memoryview(os.pread(fd, max(length, ahead()), begin)), begin

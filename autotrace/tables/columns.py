@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -47,11 +45,6 @@ class Table:
     columns: tuple[Column, ...]
     of: Callable[[Any], Iterable[Any]] = lambda rollout: ()
     """What ``Column.of`` is asked for each row that a ``Rollout`` has."""
-
-    @cached_property
-    def form(self) -> int:
-        """The names and types of its columns as one number."""
-        return zlib.crc32(repr([(column.name, column.type) for column in self.columns]).encode())
 
     def rows(self, rollouts: Iterable[Any]) -> list[Any]:
         """The same of all ``rollouts``."""

@@ -44,10 +44,6 @@ class Added(msgspec.Struct, array_like=True):
     name: str
     rows: int
     bytes: int
-    form: int = 0
-    """``Table.form`` of its columns; 0: not known."""
-    late: bool = True
-    """Rows may be of a later version of their trajectory than the first."""
 
 
 class Commit(msgspec.Struct, omit_defaults=True):
@@ -90,11 +86,6 @@ class Snapshot:
     def batch(self) -> int:
         """The number of the last commit; 0 without one."""
         return self.commits[-1].batch if self.commits else 0
-
-    def form(self, table: str) -> int:
-        """The form that all files of ``table`` have; 0: not known, or of several."""
-        forms = {file.form for file in self.files.get(table, {}).values()}
-        return forms.pop() if len(forms) == 1 else 0
 
     def add(self, commit: Commit) -> None:
         """One more line."""

@@ -96,14 +96,6 @@ class Committed(Source):
         """See ``Source``; oldest first."""
         return [*self._files[table]]
 
-    def form(self, table: str) -> int:
-        """See ``Source``."""
-        return self._snapshot.form(table)
-
-    def late_facts(self) -> Sequence[str]:
-        """See ``Source``."""
-        return [path for path, file in self._files["facts"].items() if file.late]
-
     def size(self) -> int:
         """See ``Source``."""
         return sum(file.bytes for by_path in self._files.values() for file in by_path.values())

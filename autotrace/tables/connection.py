@@ -38,10 +38,10 @@ def connect(files: Sequence[str], size: int, **settings: str) -> duckdb.DuckDBPy
     return connection
 
 
-def read(files: Sequence[str], form: int = 0) -> str:
-    """SQL for the rows of ``files``. All are looked into for their columns, unless they are of one ``form``."""
+def read(files: Sequence[str]) -> str:
+    """SQL for the rows of ``files``, with the columns of all of the files."""
     listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    return f"read_parquet([{listed}], union_by_name = {not form})"
+    return f"read_parquet([{listed}], union_by_name = true)"
 
 
 def first_line(error: Exception) -> str:

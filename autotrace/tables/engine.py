@@ -59,12 +59,12 @@ _KNOWN = {
         f" list(CAST(value AS JSON)) FILTER (name != '{GROUP_FINDINGS}')))"
     ),
 }
-_NEWER = "CASE WHEN late.version > one.version THEN late.{0} ELSE {1} END"
+_NEWER = "CASE WHEN late.version > one.version THEN late.{0} ELSE one.{0} END"
 _LATEST = {
-    "version": "greatest({1}, late.version)",
+    "version": "greatest(one.version, late.version)",
     "findings": (
         "CASE WHEN late.version > one.version AND len(late.findings) > 0"
-        " THEN list_distinct(list_concat({1}, late.findings)) ELSE {1} END"
+        " THEN list_distinct(list_concat(one.findings, late.findings)) ELSE one.findings END"
     ),
     "facts": "late.facts",
 }
@@ -235,17 +235,10 @@ class Views:
     def _files(self) -> list[str]:
         return [file for source in self._sources for name in TABLES for file in source.files(name)]
 
-    def _rows(self, name: str, late: bool = False) -> str:
-        """SQL for all rows of a table in files, or (``late``) in those of ``late_facts``; empty: there are none."""
-        parts = [f"SELECT * FROM {found}" for found in self._forms(name, late)]
-        return f"({' UNION ALL BY NAME '.join(parts)})" if parts else ""
-
-    def _forms(self, name: str, late: bool = False) -> list[str]:
-        """The same for the files of each form."""
-        of_form: dict[int, list[str]] = {}
-        for source in self._sources:
-            of_form.setdefault(source.form(name), []).extend(source.late_facts() if late else source.files(name))
-        return [read(files, form) for form, files in of_form.items() if files]
+    def _rows(self, name: str) -> str:
+        """SQL for all rows of a table in files; empty: there are none."""
+        files = [file for source in self._sources for file in source.files(name)]
+        return read(files) if files else ""
 
     def _present(self, rows: str) -> set[str]:
         """The columns that ``rows`` have: those of an earlier release lack some."""
@@ -253,24 +246,20 @@ class Views:
 
     def _with_facts(self, found: str, columns: Sequence[Column]) -> str:
         """The trajectories ``found`` with the facts that came after they were written."""
-        forms = list(map(self._present, self._forms(TRAJECTORIES.name)))
-        present, in_all = set[str]().union(*forms), set.intersection(*forms)
-        names = [column.name for column in columns if column.name in _KNOWN]
-        at_first = in_all.issuperset(names)  # what was known then is in the row itself
-        rows = self._rows("facts", late=at_first)
+        present = self._present(self._rows(TRAJECTORIES.name))
+        names = [column.name for column in columns if column.name in _KNOWN and column.name in {*present, "facts"}]
+        rows = self._rows("facts")
         if not rows or not names:
             return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
-        later = " WHERE version > 1" if at_first else ""
+        later = "" if "facts" in names else " WHERE version > 1"  # what was known at first is in the row itself
         known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in dict.fromkeys(["version", *names]))
         of = NEWEST["facts"]
         facts = (
             f"SELECT {of}, {known} FROM (SELECT * FROM {rows} AS one{later}"
             f" QUALIFY version = max(version) OVER (PARTITION BY {of})) GROUP BY {of}"
         )
-        written = {name: f"one.{name}" if name in present else "NULL" for name in names}
-        written |= {name: f"coalesce({written[name]}, late.{name})" for name in names if name not in in_all}
         shown = ", ".join(
-            _LATEST.get(column.name, _NEWER).format(column.name, written[column.name]) + f' AS "{column.name}"'
+            _LATEST.get(column.name, _NEWER).format(column.name) + f' AS "{column.name}"'
             if column.name in names
             else of_file(column, present, "one.")
             for column in columns

@@ -42,8 +42,7 @@ def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
     recent = [*islice((commit for commit in reversed(found.commits) if not commit.removes), LATEST)]
     for table, by_path in found.files.items():
         latest = set() if everything else {f"{table}/{of.files[table].name}" for of in recent if table in of.files}
-        leaving = found.superseded or found.form(table) != TABLES[table].form  # rows that do not count, other columns
-        for least, most in ((0, FULL),) if everything and leaving else SIZES[: 1 if everything else 2]:
+        for least, most in ((0, FULL),) if everything and found.superseded else SIZES[: 1 if everything else 2]:
             taken, size = list[str](), 0
             for path, file in by_path.items():
                 if least <= file.bytes < most and size < FULL and path not in latest:
@@ -74,21 +73,14 @@ def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
 class Tables:
     """The tables of one run folder. All methods raise ``PlaceError``; two threads may call them."""
 
-    def __init__(self, run_folder: Path, run_id: str, acknowledged: int = 0) -> None:
+    def __init__(self, run_folder: Path, run_id: str) -> None:
         self.folder = run_folder / FOLDER
         self.run_id = run_id
-        self._acknowledged = acknowledged
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
-        self._given: dict[str, tuple[int, int]] = {}
-        """Trajectories that were committed and may be given once more -> version, batch."""
+        self._given: dict[str, int] = {}
+        """Trajectories that were committed and may be given once more -> version."""
         self._removed: dict[str, float] = {}
-
-    @property
-    def batch(self) -> int:
-        """The number of the last commit."""
-        with self._lock, self._errors():
-            return self._opened().batch
 
     def write(self, trajectories: Sequence[Trajectory]) -> int:
         """Commit ``trajectories``; those that are there in this version are passed over. Returns bytes of the files."""
@@ -101,7 +93,7 @@ class Tables:
     def _written(self, trajectories: Sequence[Trajectory], names: Collection[str]) -> int:
         with self._lock, self._errors():
             self._opened()
-            rollouts = [Rollout(one) for one in trajectories if not self._has(one)]
+            rollouts = [Rollout(one) for one in trajectories if self._given.get(one.trace_id, 0) < one.version]
             try:
                 return self._write(rollouts, names) if rollouts else 0
             finally:
@@ -127,7 +119,7 @@ class Tables:
             name = f"{found.batch + 1:06}.c{SUFFIX}"
             superseded = {} if table == METRICS.name else found.superseded
             rows = (some for path in paths for some in counting(self.folder / path, superseded))
-            added = self._file(table, name, rows, any(found.files[table][path].late for path in paths))
+            added = self._file(table, name, rows)
             self._append(Commit(found.batch + 1, time.time_ns(), {table: added} if added.rows else {}, paths))
             self._removed |= dict.fromkeys(paths, time.monotonic())
             if len(found.commits) > MANY + sum(map(len, found.files.values())):
@@ -151,22 +143,19 @@ class Tables:
                 made[name] = arrow.from_rows(table.columns, rows)
         again = {one.trace_id: one.version for one in rollouts if one.version > 1}
         if TRAJECTORIES.name in names:
-            size = self._commit(made, again, len(rollouts), bool(again))
-        else:
-            size = self._commit(made, {}, 0)
-        self._know(self._opened().batch, {one.trace_id: one.version for one in rollouts})
-        return size
+            return self._commit(made, again, len(rollouts))
+        return self._commit(made, {}, 0)
 
-    def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int, late: bool = True) -> int:
+    def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int) -> int:
         batch = self._opened().batch + 1
         name = f"{batch:06}{SUFFIX}"
-        added = {table: self._file(table, name, [content], late) for table, content in made.items()}
+        added = {table: self._file(table, name, [content]) for table, content in made.items()}
         self._append(Commit(batch, time.time_ns(), added, [], supersedes, count))
         return sum(file.bytes for file in added.values())
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def _file(self, table: str, name: str, rows: Iterable[pa.Table], late: bool) -> Added:
+    def _file(self, table: str, name: str, rows: Iterable[pa.Table]) -> Added:
         """Write ``rows`` to a file, if there are any. It counts once a line names it."""
         folder = self.folder / table
         files.folder(folder)
@@ -178,7 +167,7 @@ class Tables:
         sync(part)
         os.replace(part, folder / name)
         sync(folder)
-        return Added(name, count, (folder / name).stat().st_size, TABLES[table].form, late)
+        return Added(name, count, (folder / name).stat().st_size)
 
     def _append(self, commit: Commit) -> None:
         """The commit."""
@@ -223,37 +212,22 @@ class Tables:
             except FileNotFoundError:
                 text = b""
             found = snapshot(text)
-            self._given.clear()
-            for commit in found.commits:
-                if commit.batch > self._acknowledged:
-                    self._read(commit)
+            self._given = self._latest(found)
             self._sweep(found, LINGERS, begins=True)
             self._snapshot = found
             sync(self.folder)
         return self._snapshot
 
-    def acknowledge(self, batch: int) -> None:
-        """Nobody gives once more what was committed up to ``batch``."""
-        with self._lock:
-            self._acknowledged = batch
-            self._given = {trace_id: given for trace_id, given in self._given.items() if given[1] > batch}
-
-    def _has(self, trajectory: Trajectory) -> bool:
-        version, _ = self._given.get(trajectory.trace_id, (0, 0))
-        return version >= trajectory.version
-
-    def _know(self, batch: int, versions: Mapping[str, int]) -> None:
-        for trace_id, version in versions.items():
-            self._given[trace_id] = max((version, batch), self._given.get(trace_id, (0, 0)))
-
-    def _read(self, commit: Commit) -> None:
-        """Its trajectories may be given once more."""
-        for table in ("trajectories", "facts"):
-            if (added := commit.files.get(table)) is not None:
-                with contextlib.suppress(FileNotFoundError):  # compacted since: another line has its rows
-                    read = pq.read_table(self.folder / table / added.name, columns=["trace_id", "version"])
-                    columns = (column.to_pylist() for column in read.columns)
-                    self._know(commit.batch, dict(sorted(zip(*columns, strict=True))))
+    def _latest(self, found: Snapshot) -> dict[str, int]:
+        """Trace id -> version, in the latest files: who was killed, or told of a failure, gives these once more."""
+        latest: dict[str, int] = {}
+        for table in (TRAJECTORIES.name, "facts"):
+            for path in [*found.files.get(table, ())][-LATEST:]:
+                with contextlib.suppress(FileNotFoundError):
+                    rows = pq.read_table(self.folder / path, columns=["trace_id", "version"])
+                    for trace_id, version in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+                        latest[trace_id] = max(version, latest.get(trace_id, 0))
+        return latest
 
     def _sweep(self, found: Snapshot, lingers: float, begins: bool = False) -> None:
         """Remove what no line names any more, once no reader can be at it; ``begins``: and what none ever did."""

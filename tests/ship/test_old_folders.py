@@ -1,7 +1,6 @@
-"""Run folders written by older code are still read: ``folders/before_layers`` (version 0.1.0, before the state had
-numbered migrations; ``NAME.delivered.jsonl`` is what the code of that time made of them), and
-``folders/COMMIT.tar.xz``, each as that commit left it with ``--backend jsonl``: two groups of two rollouts over two
-turns, with tokens, a tool that fails in half of them, and rewards. Neither has tables.
+"""Run folders without tables or state are read: ``folders/before_layers`` (``NAME.delivered.jsonl`` is what was
+delivered of them) and ``folders/COMMIT.tar.xz``, as two commits left them with ``--backend jsonl``: two groups of two
+rollouts over two turns, with tokens, a tool that fails in half of them, and rewards.
 """
 
 from __future__ import annotations
@@ -23,18 +22,16 @@ KEPT = ("name", "role", "key", "start_ns", "end_ns", "status", "inputs", "output
 __all__ = ["call", "runs"]
 
 
-@pytest.fixture(params=["plain_asyncio", "verl_agent", "verl_agent without state.db", *COMMITS])
+@pytest.fixture(params=["plain_asyncio", "verl_agent", *COMMITS])
 def folder(request: pytest.FixtureRequest, runs: Path) -> Path:
-    """A copy of one of them; one has a ``state.db`` of its time, the others have none."""
-    name, _, without = request.param.partition(" ")
+    """A copy of one of them."""
+    name = request.param
     copied = runs / name
     if name in COMMITS:
         unpacked(name, runs)
         (copied / "trajectories.jsonl").unlink()
     else:
         shutil.copytree(FOLDERS / "before_layers" / name, copied)
-    if without:
-        (copied / "state.db").unlink()
     return copied
 
 
@@ -83,12 +80,7 @@ def test_each_is_shown(call: Call, folder: Path) -> None:
 
 
 def test_all_of_it_can_be_delivered(call: Call, folder: Path) -> None:
-    """Also where the old state says that all was: then to a backend that has nothing of it yet."""
-    if (folder / "state.db").exists():
-        again = call("ship", folder)
-        assert again.exit_code == 0 and f"{len(delivered(folder.name))} delivered, 0 left" in again.output, again.output
-        assert not (folder / "trajectories.jsonl").exists(), "its state says that all of it was delivered"
-        (folder / "state.db").unlink()
+    (folder / "state.db").unlink(missing_ok=True)
     shipped = call("ship", folder)
     assert shipped.exit_code == 0, shipped.output
     now = {trace["trace_id"]: trace for trace in map(json.loads, (folder / "trajectories.jsonl").open())}

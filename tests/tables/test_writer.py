@@ -17,7 +17,7 @@ from autotrace.insight.profile import encode
 from autotrace.insight.settings import Settings
 from autotrace.run import files
 from autotrace.tables import writer
-from autotrace.tables.commits import FILE, FOLDER, Added, Commit, Snapshot, folded, snapshot
+from autotrace.tables.commits import FILE, Added, Commit, Snapshot, folded, snapshot
 from autotrace.tables.committed import Committed
 from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
@@ -206,10 +206,10 @@ def test_many_small_files_become_one_and_readers_of_the_old_ones_go_on(
 
 @pytest.mark.parametrize("size", [20 << 10, 600 << 10, 1_100 << 10, 2_500 << 10, 40 << 20])
 def test_files_stay_few_however_much_a_commit_writes(size: int) -> None:
-    found, again, form = Snapshot(), 0, TABLES["turns"].form
+    found, again = Snapshot(), 0
 
     def commit(name: str, size: int, removes: list[str]) -> None:
-        found.add(Commit(found.batch + 1, 0, {"turns": Added(name, 1, size, form)}, removes))
+        found.add(Commit(found.batch + 1, 0, {"turns": Added(name, 1, size)}, removes))
 
     def merged(everything: bool) -> int:
         chosen = to_merge(found, everything)
@@ -262,24 +262,14 @@ def test_rows_that_do_not_count_leave_with_a_compaction(tmp_path: Path) -> None:
     (path,) = committed(tmp_path).files["trajectories"]
     assert committed(tmp_path).files["trajectories"][path].rows == 4
     assert table(tmp_path, "trajectories").num_rows == 4
-    assert committed(tmp_path).form("trajectories") == TABLES["trajectories"].form != TABLES["turns"].form
 
 
-def test_large_files_stay_as_they_are_unless_their_columns_differ(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_files_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "SIZES", ((0, 1), (1, writer.FULL)))
     for sample in range(3):
         Tables(tmp_path, RUN).write([made(sample=sample)])
     compacted(tmp_path)
     assert {len(of) for of in committed(tmp_path).files.values()} == {3}
-    commits = committed(tmp_path).commits
-    commits[0].files["turns"].form = 1  # an earlier release wrote it
-    (tmp_path / FOLDER / FILE).write_bytes(b"".join(commit.line() for commit in commits))
-    compacted(tmp_path)
-    assert {name: len(of) for name, of in committed(tmp_path).files.items() if len(of) != 3} == {"turns": 1}
-    assert committed(tmp_path).form("turns") == TABLES["turns"].form
-    assert len(trajectories(tmp_path)) == 3
 
 
 def test_a_group(tmp_path: Path) -> None:
@@ -312,10 +302,10 @@ def test_the_lines_of_a_long_run_stay_few(tmp_path: Path, monkeypatch: pytest.Mo
     assert {one.version for one in trajectories(tmp_path).values()} == {2}
     tables.finish()
     last = committed(tmp_path)
-    assert (len(last.commits), last.batch) == (6, tables.batch) and len(last.superseded) == 60
+    assert (len(last.commits), last.batch) == (6, tables._opened().batch) and len(last.superseded) == 60
     again = Tables(tmp_path, RUN)
     again.write([made(sample=60)])
-    assert len(trajectories(tmp_path)) == 61 and again.batch == last.batch + 1
+    assert len(trajectories(tmp_path)) == 61 and again._opened().batch == last.batch + 1
 
 
 def test_lines_that_cannot_be_folded_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +344,7 @@ def test_what_a_reader_may_still_open_outlives_folding_and_a_restart(
         tables.write([made(sample=sample)])
         while tables.compact():
             pass
-    assert len(committed(tmp_path).commits) < tables.batch, "lines were folded"
+    assert len(committed(tmp_path).commits) < tables._opened().batch, "lines were folded"
     Tables(tmp_path, RUN).write([made(sample=40)])
     assert all(Path(path).exists() for path in before)
     assert len(list(reader.rows("spans", ("trace_id",)))) == 30 * len(made().spans)

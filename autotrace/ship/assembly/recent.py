@@ -70,7 +70,7 @@ AHEAD = 48 << 20
 TOKEN_BYTES, SPAN_BYTES, RECORD_BYTES = 16, 4_000, 2
 """What a token id, a call, and a byte of its arguments and results take in memory, about (many small numbers: more)."""
 SOON = 5.0
-"""Seconds in which delivery follows; what is older makes room."""
+"""Seconds without a delivery after which nobody counts as coming for what is kept."""
 
 
 class Assembled(NamedTuple):
@@ -96,66 +96,43 @@ class Assembled(NamedTuple):
         return TOKEN_BYTES * self.tokens + SPAN_BYTES * len(self.spans) + RECORD_BYTES * self.bytes
 
 
-class _Entry(NamedTuple):
-    assembled: Assembled
-    size: int
-    put_at: float
-
-
 class Recent:
-    """Holds ``limit`` bytes at most, about; 0: nothing is kept. What is taken is handed over, not shared."""
+    """Holds about ``limit`` bytes at most; 0: nothing is kept. What is taken is handed over, not shared."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._entries: dict[str, _Entry] = {}
+        self._kept: dict[str, Assembled] = {}
         self._bytes = 0
-        self._usual = 1 << 20
-        """Bytes of one of them, as the latest ones were."""
         self._asked_at = time.monotonic()
-        """When somebody came for one."""
+        """When somebody came for a trace."""
 
-    def room(self) -> int | None:
-        """How many more may be kept, about; None where none are, or nobody comes for them. While it is 0, what is here
-        will soon be taken."""
-        if not self._limit:
-            return None
-        if self._limit - self._bytes < self._usual:
-            self._make_room()
-        if not self._entries:
-            return max(1, self._limit // self._usual)
-        room = max(0, self._limit - self._bytes) // self._usual
-        return None if not room and time.monotonic() - self._asked_at > SOON else room
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be assembled now; False: the traces here will soon be taken."""
+        return self._bytes < self._limit or not self._limit or self._is_left_alone
+
+    @property
+    def _is_left_alone(self) -> bool:
+        return time.monotonic() - self._asked_at > SOON
 
     def put(self, trace_id: str, assembled: Assembled) -> None:
-        """Keep it, if there is room, until it is taken, or dropped because more of it was read."""
+        """Keep ``assembled``, if there is room, until it is taken, or dropped because more of it was read."""
         self.drop(trace_id)
-        if not self._limit or not assembled.lasting:
-            return
-        size = assembled.size
-        self._usual = max(SPAN_BYTES, (3 * self._usual + size) // 4)
-        if self._bytes >= self._limit:
-            self._make_room()
-        if self._bytes < self._limit:
-            self._entries[trace_id] = _Entry(assembled, size, time.monotonic())
-            self._bytes += size
+        if self._bytes >= self._limit and self._is_left_alone:  # nobody comes for what is here
+            self._kept.clear()
+            self._bytes = 0
+        if self._bytes < self._limit and assembled.lasting:
+            self._kept[trace_id] = assembled
+            self._bytes += assembled.size
 
     def take(self, trace_id: str) -> Assembled | None:
-        """What was put, once."""
+        """Return what was put, once."""
         self._asked_at = time.monotonic()
-        entry = self.drop(trace_id)
-        return None if entry is None else entry.assembled
+        return self.drop(trace_id)
 
-    def drop(self, trace_id: str) -> _Entry | None:
-        """Nobody will come for it."""
-        entry = self._entries.pop(trace_id, None)
-        if entry is not None:
-            self._bytes -= entry.size
-        return entry
-
-    def _make_room(self) -> None:
-        """Drop what nobody came for."""
-        before = time.monotonic() - SOON
-        for trace_id, entry in list(self._entries.items()):
-            if entry.put_at > before:
-                break
-            self.drop(trace_id)
+    def drop(self, trace_id: str) -> Assembled | None:
+        """Forget a trace that nobody will come for."""
+        assembled = self._kept.pop(trace_id, None)
+        if assembled is not None:
+            self._bytes -= assembled.size
+        return assembled

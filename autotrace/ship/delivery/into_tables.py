@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +21,6 @@ _log = logging.getLogger("autotrace.ship")
 
 GATHER = 2.0
 """Seconds for which a few trajectories wait for others: each commit is some files."""
-_BATCH = "batch"
-UNDER_WAY = 4
-"""The last commits that may not be acknowledged yet, at most: two parcels may be on their way."""
 
 
 class TablesSink(Sink):
@@ -33,10 +30,9 @@ class TablesSink(Sink):
     needs_calls = False
     """See ``Sink``."""
 
-    def __init__(self, tables: Tables, memory: MutableMapping[str, str]) -> None:
+    def __init__(self, tables: Tables) -> None:
         self.sent = 0
         self._tables = tables
-        self._memory = memory
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Commit ``trajectories``."""
@@ -48,9 +44,6 @@ class TablesSink(Sink):
 
     def _commit(self, write: Callable[[Sequence[Trajectory]], int], trajectories: Sequence[Trajectory]) -> None:
         with _as_sinks_do():
-            batch = self._tables.batch
-            self._memory[_BATCH] = str(batch)
-            self._tables.acknowledge(max(0, batch - UNDER_WAY))
             self.sent += write(trajectories)
             self._tables.compact()
 
@@ -78,10 +71,9 @@ def _as_sinks_do() -> Iterator[None]:
         raise (Refused if error.refused else Unavailable)(str(error)) from error
 
 
-def open_tables(run_folder: Path, run_id: str, memory: MutableMapping[str, str]) -> TablesSink:
+def open_tables(run_folder: Path, run_id: str) -> TablesSink:
     """The tables of a run, for its shipper."""
     arrow_without_pandas("numpy")  # half of pyarrow's own start
     from autotrace.tables.writer import Tables
 
-    acknowledged = max(0, int(memory.get(_BATCH, 0)) - UNDER_WAY)
-    return TablesSink(Tables(run_folder, run_id, acknowledged), memory)
+    return TablesSink(Tables(run_folder, run_id))

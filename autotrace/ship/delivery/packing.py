@@ -161,7 +161,7 @@ class Packer:
         else:
             admitted = self._fits(sink, step, sum(undecided.values()))
         self._state.db.executemany(
-            "INSERT OR REPLACE INTO admitted VALUES (?, ?, ?, ?, NULL, ?)",
+            "INSERT OR REPLACE INTO admitted VALUES (?, ?, ?, ?, ?)",
             ((sink.name, id, group, step, size if admitted else None) for id, size in undecided.items()),
         )
         return admitted

@@ -130,7 +130,7 @@ class Indexer:
     @property
     def has_room(self) -> bool:
         """More traces may be completed before what was completed here is delivered."""
-        return self.loader.recent.room() != 0
+        return self.loader.recent.has_room
 
     @property
     def open_groups(self) -> set[str]:
@@ -305,31 +305,37 @@ class Indexer:
         """Complete the traces that expect nothing more (``over``: all), tell the subscribers, and return how many."""
         if not self.behind:  # else nothing was read since, and silence means nothing
             self._settled_at = time.monotonic()
-        now, ended, room = self._settled_at, self._processes.has_ended, self.loader.recent.room()
-        most = ONCE_PER_ROUND if room is None else min(ONCE_PER_ROUND, room)
-        self._traces.wake(most, over)
+        now, ended = self._settled_at, self._processes.has_ended
+        self._traces.wake(ONCE_PER_ROUND, over)
         verdicts = ((trace, trace.verdict(now, ended, over)) for trace in self._traces.open.values())
-        settled = list(islice((each for each in verdicts if each[1] is not None), most))
-        if settled:
-            self.loader.refresh()
-            with self._state:
-                for trace, verdict in settled:
-                    self._complete(trace, verdict == "final")
-                self._learn()
-        self.behind = 0 < most == sum(trace.row.trace_id not in self._traces.open for trace, _ in settled)
-        return len(settled)
+        settled = list(islice((each for each in verdicts if each[1] is not None), ONCE_PER_ROUND))
+        if not settled or not self.has_room:
+            self.behind = False
+            return 0
+        self.loader.refresh()
+        tried = completed = 0
+        with self._state:
+            for trace, verdict in settled:
+                if not self.has_room:
+                    break
+                tried += 1
+                completed += self._complete(trace, verdict == "final")
+            self._learn()
+        self.behind = completed == tried and (tried < len(settled) or tried == ONCE_PER_ROUND)
+        return tried
 
-    def _complete(self, trace: OpenTrace, final: bool) -> None:
+    def _complete(self, trace: OpenTrace, final: bool) -> bool:
+        """Return False where the file system fails: it is tried again."""
         row = trace.row
         try:
             look = self.loader.look(row, final=final)
-        except OSError:  # the file system fails: it is tried again
+        except OSError:
             trace.touch()
-            return
+            return False
         del self._traces.open[row.trace_id]
         if look is None and not row.name:  # ends of calls whose beginnings were not recorded: there is no trace
             self._state.db.execute("DELETE FROM traces WHERE trace_id = ?", (row.trace_id,))
-            return
+            return True
         row.version += 1
         row.complete = True
         if look is not None:
@@ -345,5 +351,5 @@ class Indexer:
                 subscriber.completed(row)
         if not row.kept:  # it waits for its group, or stays in the spool
             self.loader.recent.drop(row.trace_id)
-        self._traces.completed(trace)
         self._state.put_rows([row])
+        return True

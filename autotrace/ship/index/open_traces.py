@@ -1,9 +1,8 @@
 """A trace of which more may come: which of its calls are open, and when it is complete.
 
 The end of the root ends a trajectory. Calls below it that are still running then are waited for, but not for long; what
-comes later makes a new version of the same trace. Workers that outlive the trajectory that happened to start them
-(thread pools, tasks) go on recording into it for as long as they live, so such late calls are bounded: in number, and
-in how often they make a new version.
+comes later makes a new version of the same trace. In the root's process a call that begins after the end is a trace of
+its own. Late calls of other processes are bounded: in number, and in how often they make a new version.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ CLOCKS_NS = 250_000_000
 """Nanoseconds by which the clocks of two nodes may differ: a call of another node than the root's that seems to begin
 so little after the root's end is not late."""
 MAX_LATE_CALLS = 1000
-"""Calls that began after the root's end and still belong to its trace; more are counted and not delivered."""
+"""Calls that began after the root's end and still belong to its trace. Nothing more is read of a trace that has so
+many; calls that begin are counted."""
 LATE_CALLS_PER_GRACE = 10
-"""So many late calls make the next version wait for ``GRACE`` longer: the whole trace is sent again each time."""
+"""So many late calls make a trace wait for ``GRACE`` longer: the whole trace is sent again each time."""
 
 
 PART_PATIENCE = 3600.0
@@ -68,8 +68,6 @@ class OpenTrace:
     """When the root's end was read (of a trace that was delivered before: when there was more of it)."""
     root_end_ns: int | None = None
     """Wall-clock time of the root's end."""
-    late_writers: set[str] | None = None
-    """Processes that began late calls since this version was opened, if there are any."""
     dirty: bool = True
     is_part: bool = False
     """It belongs to another trajectory, whose id was not read yet."""
@@ -111,7 +109,6 @@ class OpenTrace:
             self.root_host = host
         if self._is_late(at_ns if self.root_host == host else at_ns - CLOCKS_NS):
             self.row.late_spans += 1
-            self.late_writers = {*(self.late_writers or ()), process}
         self.row.spans += 1
         self._count(span, parent, role)
 
@@ -135,12 +132,6 @@ class OpenTrace:
         if span == self.root:
             self.root_ended_at, self.root_end_ns = time.monotonic(), at_ns
 
-    def too_late(self, record: Open | Close, at_ns: int) -> bool:
-        """The record belongs to one of the late calls that are too many."""
-        if self.row.late_spans < MAX_LATE_CALLS or not self._is_late(at_ns):
-            return False
-        return isinstance(record, Open) or record.span not in self.open
-
     def replay(self, process: str, records: Iterable[Record], shift: int) -> None:
         """Take records that were counted already (the shipper was started anew). ``shift``: nanoseconds from the clock
         of ``process`` to the wall clock."""
@@ -157,26 +148,15 @@ class OpenTrace:
 
     def verdict(self, now: float, ended: Callable[[str], bool], over: bool) -> str | None:
         """``complete``, ``final`` (complete, because nothing is waited for any longer), or None: more is to come."""
-        silent = over or now - self.touched > GRACE
+        grace = GRACE * (1 + self.row.late_spans / LATE_CALLS_PER_GRACE)
+        silent = over or now - self.touched > grace
         if self.is_part and not over and now - self.opened_at < PART_PATIENCE:
             return None
         running = any(not ended(process) for process in self.open.values())
-        if silent and self.row.name and not running and (over or not self._spaced_out(now, ended)):
+        if silent and self.row.name and not running:
             return "complete"
         if over:
             return "final"
         if self.root_ended_at is None or not self.row.name:
             return None
-        patience = max(ROOT_GRACE, self._spacing) if self.row.version else ROOT_GRACE
-        return "final" if now - self.root_ended_at > patience else None
-
-    @property
-    def _spacing(self) -> float:
-        """Seconds from one version with late calls to the next."""
-        return GRACE * (1 + self.row.late_spans / LATE_CALLS_PER_GRACE)
-
-    def _spaced_out(self, now: float, ended: Callable[[str], bool]) -> bool:
-        """The next version has to wait: there are more and more late calls, and more may follow."""
-        if not self.row.version or all(map(ended, self.late_writers or ())):
-            return False
-        return now - self.opened_at < self._spacing
+        return "final" if now - self.root_ended_at > max(ROOT_GRACE, grace) else None

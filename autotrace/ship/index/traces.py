@@ -42,8 +42,6 @@ class Traces:
         """Process -> ids of open traces that only its end can complete, and that are not in memory."""
         self._crowded = AWAKE
         """More in memory than this are a reason to look who may sleep."""
-        self._overfull: dict[str, OpenTrace] = {}
-        """Complete ones with too many late calls, as they were when they were completed last."""
         self.last_touched = time.monotonic()
         """When something about one of them was read."""
 
@@ -64,16 +62,12 @@ class Traces:
             trace.replay(origin.process, (self._joins.attached(located.record) for located in records), origin.shift)
         return trace
 
-    def growing(self, trace_id: str, record: Open | Close, at_ns: int) -> OpenTrace | None:
-        """The trace to which a record belongs, made if it is new. None: the record is of one late call too many."""
-        trace, row = self.open.get(trace_id) or self._overfull.get(trace_id), None
-        if trace is None:
-            row = self._state.row(trace_id) or TraceRow(trace_id)
-            if row.late_spans >= MAX_LATE_CALLS:
-                self.reopen(row)
-                trace = self._overfull[trace_id] = self.open.pop(trace_id)
-        too_late = trace is not None and trace.too_late(record, at_ns)
-        return None if too_late else self.touch(trace_id, row)
+    def growing(self, trace_id: str) -> OpenTrace | None:
+        """Return the trace to which a record belongs, made if it is new; None where the trace has too many late
+        calls."""
+        trace = self.open.get(trace_id)
+        row = (self._state.row(trace_id) or TraceRow(trace_id)) if trace is None else trace.row
+        return None if row.late_spans >= MAX_LATE_CALLS else self.touch(trace_id, row)
 
     def touch(self, trace_id: str, row: TraceRow | None = None) -> OpenTrace | None:
         """Something new was read about a trace; None where there is none. ``row``: its line, if that was looked up."""
@@ -86,10 +80,7 @@ class Traces:
                 trace = self.reopen(row)
             else:
                 self._loader.recent.drop(trace_id)
-                overfull = self._overfull.pop(trace_id, None)
                 trace = self.open[trace_id] = OpenTrace(row)
-                if overfull is not None:
-                    trace.open = overfull.open
                 trace.row.complete = False
         trace.touch()
         self.last_touched = trace.touched
@@ -137,11 +128,6 @@ class Traces:
         for ids in holding:
             ids.remove(trace_id)
         return bool(holding)
-
-    def completed(self, trace: OpenTrace) -> None:
-        """It has become a line of the state."""
-        if trace.row.late_spans >= MAX_LATE_CALLS:
-            self._overfull[trace.row.trace_id] = trace
 
 
 _UNREAD = -1
@@ -195,7 +181,7 @@ class Calls:
         begins = isinstance(record, Open) and not record.parent
         if latest is None or begins or latest[0].row.late_spans >= MAX_LATE_CALLS:
             trace_id, record = self._attached(segment, record)
-            latest = self._found(segment, trace_id, record, at)
+            latest = self._found(segment, trace_id, record)
             if latest is None:
                 return
         trace, offsets, kept = latest
@@ -220,12 +206,12 @@ class Calls:
             join = self._joins.root(trace_id, record, segment.target(record.target)[1])
         return (trace_id, record) if join is None else (join.trace_id, self._joins.attached(record))
 
-    def _found(self, segment: Segment, trace_id: str, record: Open | Close, at: int) -> _Latest | None:
+    def _found(self, segment: Segment, trace_id: str, record: Open | Close) -> _Latest | None:
         """The trace ``trace_id``, made if it is new; None where the record is passed over."""
         if len(record.trace) != 16:
             self._processes.skip(segment.process, "invalid record")
             return None
-        trace = self._traces.growing(trace_id, record, at)
+        trace = self._traces.growing(trace_id)
         if trace is None:
             if isinstance(record, Open):
                 self._processes.skip(segment.process, f"late calls beyond the first {MAX_LATE_CALLS} of a trajectory")

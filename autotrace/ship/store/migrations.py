@@ -24,21 +24,12 @@ def migrate(db: sqlite3.Connection) -> None:
     try:
         for statements in STATE[_version(db) :]:  # read again: another process may have migrated
             for statement in statements:
-                _apply(db, statement)
-        db.execute(f"PRAGMA user_version = {len(STATE)}")
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version = {_BEFORE + len(STATE)}")
         db.execute("COMMIT")
     except BaseException:
         roll_back(db)
         raise
-
-
-def _apply(db: sqlite3.Connection, statement: str) -> None:
-    """A column that is there already stays: databases of before 0.1.0 had no version."""
-    try:
-        db.execute(statement)
-    except sqlite3.OperationalError as error:
-        if "duplicate column name" not in str(error):
-            raise
 
 
 def is_older(db: sqlite3.Connection) -> bool:
@@ -55,11 +46,16 @@ def roll_back(db: sqlite3.Connection) -> None:
 
 
 def _version(db: sqlite3.Connection) -> int:
-    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    number = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if number <= _BEFORE and db.execute("SELECT 1 FROM sqlite_master").fetchone():
+        raise sqlite3.DatabaseError(
+            "an autotrace before 0.1.0 wrote it: remove it, and all of the run is delivered again"
+        )
+    version = max(0, number - _BEFORE)
     if version > len(STATE):
         raise NewerDatabase(
-            f"the database was written by a newer version of autotrace (schema version {version}, this autotrace knows "
-            f"{len(STATE)}); upgrade autotrace"
+            f"the database was written by a newer version of autotrace (schema version {number}, this autotrace knows "
+            f"{_BEFORE + len(STATE)}); upgrade autotrace"
         )
     for kind, sql in db.execute("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL"):
         if kind not in ("table", "index") or _COMPUTES.search(sql) or (kind == "index" and sql.count("(") > 1):
@@ -71,61 +67,57 @@ _COMPUTES = re.compile(r"\b(?:AS|CHECK|GENERATED|VIRTUAL|COLLATE|REFERENCES)\b|\
 """What in the definition of a table makes SQLite run something when it is read or written."""
 
 _FIRST = (
-    "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     # How far each segment was read
-    "CREATE TABLE IF NOT EXISTS segments (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, offset INTEGER NOT NULL,"
+    "CREATE TABLE segments (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, offset INTEGER NOT NULL,"
     " header BLOB, sealed TEXT, unusable TEXT)",
-    "CREATE TABLE IF NOT EXISTS defines (segment INTEGER, id INTEGER, key TEXT, name TEXT, role TEXT,"
+    "CREATE TABLE defines (segment INTEGER, id INTEGER, key TEXT, name TEXT, role TEXT,"
     " PRIMARY KEY (segment, id)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS processes (process TEXT PRIMARY KEY, last_ns INTEGER NOT NULL DEFAULT 0, ended TEXT,"
+    "CREATE TABLE processes (process TEXT PRIMARY KEY, last_ns INTEGER NOT NULL DEFAULT 0, ended TEXT,"
     " torn INTEGER NOT NULL DEFAULT 0, skipped TEXT NOT NULL DEFAULT '{}', counters BLOB) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS reports (process TEXT, key TEXT, name TEXT, state TEXT, reason TEXT,"
+    "CREATE TABLE reports (process TEXT, key TEXT, name TEXT, state TEXT, reason TEXT,"
     " PRIMARY KEY (process, key, name)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS binds (id INTEGER PRIMARY KEY, name TEXT, value BLOB, UNIQUE (name, value))",
+    "CREATE TABLE binds (id INTEGER PRIMARY KEY, name TEXT, value BLOB, UNIQUE (name, value))",
     # Traces: where their records lie, one line about each, what became known later. Lines lie in the order in which the
-    # traces began, so those that end together are on the same pages. Earlier states have them by id: for SQL the same.
-    "CREATE TABLE IF NOT EXISTS places (trace_id TEXT NOT NULL, segment INTEGER NOT NULL, offsets BLOB NOT NULL)",
-    "CREATE INDEX IF NOT EXISTS places_of ON places (trace_id)",
-    "CREATE TABLE IF NOT EXISTS traces (trace_id TEXT PRIMARY KEY, name TEXT, role TEXT, status TEXT, step INTEGER,"
+    # traces began, so those that end together are on the same pages.
+    "CREATE TABLE places (trace_id TEXT NOT NULL, segment INTEGER NOT NULL, offsets BLOB NOT NULL)",
+    "CREATE INDEX places_of ON places (trace_id)",
+    "CREATE TABLE traces (trace_id TEXT PRIMARY KEY, name TEXT, role TEXT, status TEXT, step INTEGER,"
     " sample_index TEXT, rollout_n INTEGER, validate INTEGER, uid TEXT, session TEXT, data_source TEXT,"
     " experiment_name TEXT, project_name TEXT, attempt INTEGER, start_ns INTEGER, end_ns INTEGER, turns INTEGER,"
     " tool_calls INTEGER, spans INTEGER, prompt_tokens INTEGER, response_tokens INTEGER, reward REAL, error TEXT,"
-    " facts TEXT, attributes TEXT, times TEXT, group_key TEXT, kept TEXT, complete INTEGER, version INTEGER)",
-    "CREATE INDEX IF NOT EXISTS traces_uid ON traces (uid)",
-    "CREATE INDEX IF NOT EXISTS traces_group ON traces (group_key)",
-    "CREATE INDEX IF NOT EXISTS traces_open ON traces (complete) WHERE complete = 0",
-    "CREATE TABLE IF NOT EXISTS facts (segment INTEGER, offset INTEGER, trace_id TEXT, uid TEXT, session TEXT,"
-    " digest TEXT, output TEXT, name TEXT NOT NULL, value BLOB, at_ns INTEGER, score REAL,"
+    " facts TEXT, attributes TEXT, times TEXT, group_key TEXT, kept TEXT, complete INTEGER, version INTEGER,"
+    " late_spans INTEGER NOT NULL DEFAULT 0, profile TEXT NOT NULL DEFAULT '{}', root_id TEXT NOT NULL DEFAULT '',"
+    " late_names TEXT NOT NULL DEFAULT '[]')",
+    "CREATE INDEX traces_uid ON traces (uid)",
+    "CREATE INDEX traces_group ON traces (group_key)",
+    "CREATE INDEX traces_open ON traces (complete) WHERE complete = 0",
+    "CREATE TABLE facts (segment INTEGER, offset INTEGER, trace_id TEXT, uid TEXT, session TEXT,"
+    " digest TEXT, output TEXT, name TEXT NOT NULL, value BLOB, at_ns INTEGER, score REAL, named TEXT,"
     " PRIMARY KEY (segment, offset)) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS facts_of ON facts (trace_id)",
-    "CREATE INDEX IF NOT EXISTS facts_waiting ON facts (uid) WHERE trace_id IS NULL",
-    "CREATE TABLE IF NOT EXISTS digests (digest TEXT, trace_id TEXT, PRIMARY KEY (digest, trace_id)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS requests (request TEXT PRIMARY KEY, trace_id TEXT, span INTEGER) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS joins (orphan TEXT PRIMARY KEY, trace_id TEXT, span INTEGER) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS joins_of ON joins (trace_id)",
-    "CREATE TABLE IF NOT EXISTS removed (trace_id TEXT PRIMARY KEY) WITHOUT ROWID",
+    "CREATE INDEX facts_of ON facts (trace_id)",
+    "CREATE INDEX facts_waiting ON facts (uid) WHERE trace_id IS NULL",
+    "CREATE INDEX facts_named ON facts (named) WHERE trace_id IS NULL",
+    "CREATE INDEX facts_digest ON facts (digest) WHERE uid IS NULL",
+    "CREATE TABLE digests (digest TEXT, trace_id TEXT, PRIMARY KEY (digest, trace_id)) WITHOUT ROWID",
+    "CREATE INDEX digests_of ON digests (trace_id)",
+    "CREATE TABLE requests (request TEXT PRIMARY KEY, trace_id TEXT, span INTEGER) WITHOUT ROWID",
+    "CREATE TABLE joins (orphan TEXT PRIMARY KEY, trace_id TEXT, span INTEGER) WITHOUT ROWID",
+    "CREATE INDEX joins_of ON joins (trace_id)",
+    "CREATE TABLE removed (trace_id TEXT PRIMARY KEY) WITHOUT ROWID",
     # Delivery
-    "CREATE TABLE IF NOT EXISTS queue (backend TEXT, trace_id TEXT, version INTEGER NOT NULL,"
-    " PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS deliveries (backend TEXT, trace_id TEXT, version INTEGER NOT NULL,"
+    "CREATE TABLE queue (backend TEXT, trace_id TEXT, version INTEGER NOT NULL,"
+    " is_whole INTEGER NOT NULL DEFAULT 1, PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
+    "CREATE TABLE deliveries (backend TEXT, trace_id TEXT, version INTEGER NOT NULL,"
     " delivered_ns INTEGER, page TEXT, rejected TEXT, PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS deliveries_of ON deliveries (trace_id)",
-    "CREATE TABLE IF NOT EXISTS admitted (backend TEXT, trace_id TEXT, group_key TEXT, step INTEGER, month TEXT,"
+    "CREATE INDEX deliveries_of ON deliveries (trace_id)",
+    "CREATE TABLE admitted (backend TEXT, trace_id TEXT, group_key TEXT, step INTEGER,"
     " bytes INTEGER, PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS admitted_groups ON admitted (backend, group_key)",
+    "CREATE INDEX admitted_groups ON admitted (backend, group_key)",
 )
-"""The tables of 0.1.0. Earlier databases made some tables only when they were needed: what is there stays."""
+"""The tables of 0.1.0."""
 
-STATE: tuple[tuple[str, ...], ...] = (
-    (*_FIRST, "ALTER TABLE facts ADD COLUMN score REAL"),
-    ("ALTER TABLE traces ADD COLUMN late_spans INTEGER NOT NULL DEFAULT 0",),
-    ("ALTER TABLE traces ADD COLUMN profile TEXT NOT NULL DEFAULT '{}'",),
-    ("ALTER TABLE facts ADD COLUMN named TEXT", "CREATE INDEX IF NOT EXISTS facts_named ON facts (named)"
-     " WHERE trace_id IS NULL"),
-    ("CREATE INDEX IF NOT EXISTS facts_digest ON facts (digest) WHERE uid IS NULL",),
-    ("ALTER TABLE traces ADD COLUMN root_id TEXT NOT NULL DEFAULT ''",
-     "ALTER TABLE traces ADD COLUMN late_names TEXT NOT NULL DEFAULT '[]'",
-     "ALTER TABLE queue ADD COLUMN is_whole INTEGER NOT NULL DEFAULT 1",
-     "CREATE INDEX IF NOT EXISTS digests_of ON digests (trace_id)"),
-)  # fmt: skip
+STATE: tuple[tuple[str, ...], ...] = (_FIRST,)
 """``state.db`` of a run: the statements that bring it from each version to the next."""
+_BEFORE = 6
+"""``PRAGMA user_version`` of the last state before 0.1.0."""

@@ -72,51 +72,30 @@ def test_what_could_not_be_looked_at_is_not_handed_over(begun: Begun, monkeypatc
     assert grown is not None and [span.role for span in grown.spans] == ["trajectory", "tool"]
 
 
-def test_room_is_as_many_as_fit_and_what_nobody_came_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_is_for_as_many_as_fit_and_what_nobody_came_for_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     kept, size = Recent(1 << 20), assembled().size
     for number in range(100):
         kept.put(str(number), assembled())
-    assert kept.room() == 0
+    assert not kept.has_room
     held = [number for number in range(100) if kept.take(str(number)) is not None]
     assert held == list(range(len(held))) and abs(len(held) * size - (1 << 20)) <= size
-    room = kept.room()
-    assert room is not None and 0 < room <= len(held)
+    assert kept.has_room
     for number in range(100):
         kept.put(str(number), assembled())
-    monkeypatch.setattr(recent, "SOON", -1.0)
-    assert kept.room()
-    assert Recent(0).room() is None
-
-
-def test_what_nobody_comes_for_holds_nothing_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    def room_at_last(kept: Recent) -> bool:
-        monkeypatch.setattr(recent, "SOON", 0.0)  # as if so long had passed
-        return kept.room() != 0
-
-    kept = Recent(1 << 20)  # what is left is less than another one takes, and more than nothing
-    while kept.room():
-        kept.put(str(kept.room()), assembled(8_000))
-    assert room_at_last(kept)
-    kept = Recent(1 << 20)
-    for name in ("large", "larger"):  # than all that may be kept
-        kept.put(name, assembled(400_000))
-        kept.take(name)
-    assert kept.room() == 1
-    kept.put("large", assembled(400_000))
-    assert room_at_last(kept)
+    monkeypatch.setattr(recent, "SOON", -1.0)  # as if so long had passed
+    assert kept.has_room
+    kept.put("new", one := assembled())
+    assert kept.take("new") is one and kept.take("0") is None
+    assert Recent(0).has_room
 
 
 def test_what_nobody_will_come_for_makes_room_at_once() -> None:
     kept = Recent(1 << 20)
     for number in range(100):
         kept.put(str(number), assembled())
-    assert kept.room() == 0
+    assert not kept.has_room
     kept.drop("0")
-    kept.drop("1")
-    assert kept.room() and kept.take("0") is None
-    for number in range(100):
-        kept.drop(str(number))
-    assert kept.take("2") is None and (kept.room() or 0) > 10
+    assert kept.has_room and kept.take("0") is None
 
 
 def test_arguments_and_results_take_room_too(tmp_path: Path) -> None:
@@ -131,5 +110,5 @@ def test_arguments_and_results_take_room_too(tmp_path: Path) -> None:
     reader = of_run(run)
     state = State.of_run(run)
     loader = Loader(state, run, reader.run.info, 8 << 20)
-    looked = [row for row in state.rows() if loader.recent.room() and loader.look(row, final=True)]
+    looked = [row for row in state.rows() if loader.recent.has_room and loader.look(row, final=True)]
     assert 15 <= len(looked) <= 25, "of 200 kB each, which may take twice as much"

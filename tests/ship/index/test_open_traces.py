@@ -99,8 +99,8 @@ def test_late_calls_beyond_the_bound_stay_out_also_for_a_shipper_that_starts_ane
     ship(run, once=True)
 
     late = Process(run, "node-9-dd")
-    for span in spans[1:]:  # of those that count, and of those that do not
-        late.close(trace, span, output=f"{span}")
+    for span in spans:
+        late.close(trace, span, output="late")
     late.close(trace, late.open(trace, "tool", root))
     late.exit()
     status = ship(run, once=True)
@@ -108,7 +108,7 @@ def test_late_calls_beyond_the_bound_stay_out_also_for_a_shipper_that_starts_ane
     reader = of_run(run)
     try:
         shown = reader.load(trace.hex())
-        assert [span.output for span in shown.spans] == [None, None, f"{spans[1]}", f"{spans[2]}"]
+        assert [span.output for span in shown.spans] == [None] * 4, "nothing more is read of it"
         assert reader.select(roots=True)[0].late_spans == 3
     finally:
         reader.close()

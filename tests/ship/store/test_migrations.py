@@ -1,4 +1,4 @@
-"""The state database's versions: old ones are migrated, newer ones refused, a kill in the middle leaves what was."""
+"""The state database's versions: newer ones are refused, a kill in the middle leaves what was."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 from autotrace.run import layout
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
-from autotrace.ship.store.migrations import STATE, NewerDatabase, migrate
-from autotrace.ship.store.row import COLUMNS, TraceRow
+from autotrace.ship.store.migrations import _BEFORE, STATE, NewerDatabase, migrate
+from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import State
 from tests.ship.spools import Process, new_run, trajectory
 from tests.waiting import DEADLINE
 
-OLD = Path(__file__).parents[1] / "folders" / "before_layers" / "verl_agent"
+NEWEST = _BEFORE + len(STATE)
 
 DIES = """
 import os, sqlite3, sys
@@ -39,12 +39,6 @@ migrate(db)
 """
 
 
-def tables(db: sqlite3.Connection) -> dict[str, list[str]]:
-    """Columns by table."""
-    names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
-    return {name: sorted(column[1] for column in db.execute(f"PRAGMA table_info({name})")) for name in names}
-
-
 def content(path: Path) -> list[str]:
     """Everything in a database, as SQL."""
     db = sqlite3.connect(path)
@@ -52,19 +46,6 @@ def content(path: Path) -> list[str]:
         return list(db.iterdump())
     finally:
         db.close()
-
-
-def test_an_old_state_has_the_tables_of_a_new_one(tmp_path: Path) -> None:
-    shutil.copy(OLD / layout.STATE_DB, tmp_path)
-    old, new = State.of_run(tmp_path), State(":memory:")
-    try:
-        assert old.db.execute("PRAGMA user_version").fetchone()[0] == len(STATE)
-        assert tables(old.db) == tables(new.db)
-        assert set(tables(new.db)["traces"]) == set(COLUMNS)
-        assert {row.status for row in old.rows()} == {"OK"} and len(old.rows()) == 3
-    finally:
-        old.close()
-        new.close()
 
 
 def test_lines_of_traces_that_end_together_are_on_the_same_pages(tmp_path: Path) -> None:
@@ -91,7 +72,7 @@ def test_lines_of_traces_that_end_together_are_on_the_same_pages(tmp_path: Path)
 
 def test_a_migration_killed_at_any_statement_leaves_the_old_state(tmp_path: Path) -> None:
     path = tmp_path / layout.STATE_DB
-    shutil.copy(OLD / layout.STATE_DB, path)
+    sqlite3.connect(path).execute("PRAGMA journal_mode=WAL").fetchone()
     statements: list[str] = []
     db = sqlite3.connect(shutil.copy(path, tmp_path / "another"), isolation_level=None)
     db.set_trace_callback(statements.append)
@@ -105,7 +86,7 @@ def test_a_migration_killed_at_any_statement_leaves_the_old_state(tmp_path: Path
         assert content(path) == before
     db = sqlite3.connect(path, isolation_level=None)
     migrate(db)
-    assert db.execute("PRAGMA user_version").fetchone()[0] == len(STATE)
+    assert db.execute("PRAGMA user_version").fetchone()[0] == NEWEST
     db.close()
 
 
@@ -117,7 +98,7 @@ def test_a_newer_state_is_refused_in_a_sentence_and_left_alone(tmp_path: Path) -
     ship(run, once=True)
     db = sqlite3.connect(run / layout.STATE_DB, isolation_level=None)
     db.execute("ALTER TABLE facts ADD COLUMN confidence REAL")
-    db.execute(f"PRAGMA user_version = {len(STATE) + 1}")
+    db.execute(f"PRAGMA user_version = {NEWEST + 1}")
     db.close()
     before = content(run / layout.STATE_DB)
     with pytest.raises(NewerDatabase, match=r"written by a newer version of autotrace .*; upgrade autotrace"):
@@ -143,3 +124,14 @@ def test_the_shipper_process_says_that_a_state_is_newer(tmp_path: Path) -> None:
     assert done.returncode == 1
     log = (run / layout.SHIPPER_LOG).read_text()
     assert "written by a newer version of autotrace" in log and "Traceback" not in log
+
+
+def test_a_state_of_before_the_first_release_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    run = new_run(tmp_path)
+    db = sqlite3.connect(run / layout.STATE_DB, isolation_level=None)
+    db.execute("CREATE TABLE meta (key TEXT)")
+    for number in (0, _BEFORE):
+        db.execute(f"PRAGMA user_version = {number}")
+        with pytest.raises(sqlite3.DatabaseError, match=r"before 0\.1\.0 wrote it: remove it"):
+            State.of_run(run)
+    db.close()
