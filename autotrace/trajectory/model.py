@@ -261,8 +261,6 @@ class Trajectory:
     """Calls that began after the root had ended."""
     version: int = 1
     """Counts up whenever more becomes known about a complete trajectory."""
-    late_names: Sequence[str] = ()
-    """Names of the facts that changed after the trajectory was complete."""
 
     @property
     def root(self) -> Span:

@@ -109,7 +109,6 @@ def test_a_late_fact_is_feedback_and_no_call_is_sent_again(fake: FakeServer) -> 
     assert not fake.feedback
     late = group()
     late[0].facts["trained_in_step"] = 4
-    late[0].late_names = ("reward", "trained_in_step")
     known = [replace(one, spans=[one.root]) for one in late]
     assert not weave.needs_calls
     weave.facts(known)

@@ -100,7 +100,6 @@ class Loader:
         return Trajectory(
             trace_id, self._info.run_id, [root], attributes, msgspec.json.decode(row.facts), profile=row.profile,
             settings=self.about.encoded_settings, late_spans=row.late_spans, version=row.version,
-            late_names=msgspec.json.decode(row.late_names),
         )  # fmt: skip
 
     def look(self, row: TraceRow, *, final: bool) -> Look | None:

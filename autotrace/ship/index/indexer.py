@@ -250,12 +250,9 @@ class Indexer:
             row = self._state.row(trace_id)
             if row is None or not row.complete:  # all that is known is looked up once the trace is complete
                 continue
-            before, now = msgspec.json.decode(row.facts), facts_of(self._state, trace_id)
-            changed = {name for name in before.keys() | now.keys() if before.get(name) != now.get(name)}
-            if changed:
+            if msgspec.json.decode(row.facts) != (now := facts_of(self._state, trace_id)):
                 add_facts(row, now)
                 row.version += 1
-                row.late_names = msgspec.json.encode(sorted({*msgspec.json.decode(row.late_names), *changed})).decode()
                 for subscriber in self._subscribers:
                     subscriber.learned(row)
                 self._state.put_rows([row])
@@ -309,27 +306,22 @@ class Indexer:
         self._traces.wake(ONCE_PER_ROUND, over)
         verdicts = ((trace, trace.verdict(now, ended, over)) for trace in self._traces.open.values())
         settled = list(islice((each for each in verdicts if each[1] is not None), ONCE_PER_ROUND))
-        if not settled or not self.has_room:
-            self.behind = False
-            return 0
-        self.loader.refresh()
-        tried = completed = 0
-        with self._state:
-            for trace, verdict in settled:
-                if not self.has_room:
-                    break
-                tried += 1
-                completed += self._complete(trace, verdict == "final")
-            self._learn()
-        self.behind = completed == tried and (tried < len(settled) or tried == ONCE_PER_ROUND)
-        return tried
+        done: list[bool] = []
+        if settled and self.has_room:
+            self.loader.refresh()
+            with self._state:
+                for trace, verdict in settled:
+                    if self.has_room:
+                        done.append(self._complete(trace, verdict == "final"))
+                self._learn()
+        self.behind = bool(done) and all(done) and (len(done) < len(settled) or len(done) == ONCE_PER_ROUND)
+        return len(done)
 
     def _complete(self, trace: OpenTrace, final: bool) -> bool:
-        """Return False where the file system fails: it is tried again."""
         row = trace.row
         try:
             look = self.loader.look(row, final=final)
-        except OSError:
+        except OSError:  # the file system fails: it is tried again
             trace.touch()
             return False
         del self._traces.open[row.trace_id]

@@ -60,7 +60,7 @@ def begin(row: TraceRow, name: str, role: str, start_ns: int, attributes: dict[s
 def summarise(row: TraceRow, trajectory: Trajectory) -> None:
     """Fill the line about a trajectory, but for its profile."""
     _take(row, Rollout(trajectory), _OF_WHOLE)
-    row.turns, row.root_id, row.late_names = trajectory.turns, trajectory.root.span_id, "[]"
+    row.turns, row.root_id = trajectory.turns, trajectory.root.span_id
     add_facts(row, trajectory.facts)
     row.times = msgspec.json.encode(times(trajectory).measured()).decode()
 

@@ -87,8 +87,7 @@ _FIRST = (
     " experiment_name TEXT, project_name TEXT, attempt INTEGER, start_ns INTEGER, end_ns INTEGER, turns INTEGER,"
     " tool_calls INTEGER, spans INTEGER, prompt_tokens INTEGER, response_tokens INTEGER, reward REAL, error TEXT,"
     " facts TEXT, attributes TEXT, times TEXT, group_key TEXT, kept TEXT, complete INTEGER, version INTEGER,"
-    " late_spans INTEGER NOT NULL DEFAULT 0, profile TEXT NOT NULL DEFAULT '{}', root_id TEXT NOT NULL DEFAULT '',"
-    " late_names TEXT NOT NULL DEFAULT '[]')",
+    " late_spans INTEGER NOT NULL DEFAULT 0, profile TEXT NOT NULL DEFAULT '{}', root_id TEXT NOT NULL DEFAULT '')",
     "CREATE INDEX traces_uid ON traces (uid)",
     "CREATE INDEX traces_group ON traces (group_key)",
     "CREATE INDEX traces_open ON traces (complete) WHERE complete = 0",

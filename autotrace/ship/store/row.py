@@ -65,8 +65,6 @@ class TraceRow(msgspec.Struct):
     """Counts up whenever something is added to a complete trace."""
     root_id: str = ""
     """Span id of the root, once the trace is complete."""
-    late_names: str = "[]"
-    """JSON list: names of the facts that changed after the trace was complete."""
 
     @property
     def group(self) -> str:

@@ -1,4 +1,4 @@
-"""Facts as Weave feedback: the reward always, and every fact that arrived after the root call was sent.
+"""Facts as Weave feedback: the reward always, and every fact once some arrived after the root call was sent.
 
 The server does not promise to drop a second feedback with the same id, so ids are looked up before anything is sent,
 and a value that changed is removed first.
@@ -28,15 +28,14 @@ FINDING = "finding"
 BATCH = 200
 
 
-def wanted(trajectory: Trajectory) -> dict[str, Any]:
-    """Facts to store as feedback."""
+def wanted(trajectory: Trajectory, late: bool) -> dict[str, Any]:
+    """Return the facts to store as feedback. ``late``: the root call does not have all of them."""
     facts: dict[str, Any] = {}
     for name, value in trajectory.facts.items():
         shown = payload.jsonable(value)
         if shown is None or name.partition(".")[0] in DETAILS:
             continue
-        number = isinstance(shown, (int, float))
-        if (name in SCORES and number) or name in trajectory.late_names:
+        if late or (name in SCORES and isinstance(shown, (int, float))):
             facts[name] = shown
     if found := by_weight(marks(trajectory.profile)):
         facts[FINDING] = text(found[0].code)

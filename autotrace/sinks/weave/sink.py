@@ -73,7 +73,7 @@ class WeaveSink(Sink):
 
     def facts(self, trajectories: Sequence[Trajectory]) -> None:
         """See ``Sink``: feedback on the root calls."""
-        self._store_all(trajectories, self._facts)
+        self._store_all(trajectories, partial(self._facts, late=True))
 
     def _store_all(
         self, trajectories: Sequence[Trajectory], store: Callable[[Project, Sequence[Trajectory]], dict[str, str]]
@@ -218,6 +218,6 @@ class WeaveSink(Sink):
 
     # -- facts ------------------------------------------------------------------------------------------------------
 
-    def _facts(self, project: Project, group: Sequence[Trajectory]) -> dict[str, str]:
-        waiting = [(one, name, value) for one in group for name, value in scores.wanted(one).items()]
+    def _facts(self, project: Project, group: Sequence[Trajectory], late: bool = False) -> dict[str, str]:
+        waiting = [(one, name, value) for one in group for name, value in scores.wanted(one, late).items()]
         return scores.send(self._connection, project, waiting) if waiting else {}
