@@ -39,7 +39,7 @@ _MARKS = {
 @click.argument("files", nargs=-1, metavar="[FILES]...", type=click.Path())
 @click.option("--wheel", "archive", metavar="FILE", type=click.Path(path_type=Path),
               help="Check against this wheel or source distribution instead of what is installed.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of lines.")
+@terminal.json_option("Print one JSON object instead of lines.")
 def check(files: tuple[str, ...], archive: Path | None, as_json: bool) -> None:
     """Show where every target of FILES resolves. Without FILES, check the shipped lists and $AUTOTRACE_SPECS.
 

@@ -42,7 +42,7 @@ FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 @click.option("--run", "named", multiple=True, metavar="RUN", help="Runs to read; repeatable; default: the newest.")
 @runs.options
 @click.option("--full", is_flag=True, help="Do not cut texts.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@terminal.json_option("Print one JSON object.")
 def compare(traces: Sequence[str], named: Sequence[str], selection: runs.Selection, full: bool, as_json: bool) -> None:
     """Compare trajectories A, B, ... (ids or their beginnings), or a whole group: [RUN] --step 3 --sample 17.
 

@@ -31,12 +31,7 @@ from autotrace.tables.steps import steps
 )
 @click.option("--code", "codes", multiple=True, metavar="AT-...", callback=lambda _, __, given: _known(given),
               help="Only this finding, with all its places; repeatable.")  # fmt: skip
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help='Print one JSON object a finding; one with "code": null if nothing is found.',
-)
+@terminal.json_option('Print one JSON object a finding; one with "code": null if nothing is found.')
 def diagnose(named: tuple[str, ...], step: int | None, gpus: int | None, codes: Sequence[str], as_json: bool) -> None:
     """Say what is wrong with a run: how many trajectories, since when, where, what may cause it, and what to try.
 

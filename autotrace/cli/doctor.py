@@ -131,7 +131,7 @@ def _other_project() -> Iterator[Finding]:
         yield Finding(
             "fail", "autotrace",
             f"the distribution {other.name} {other.version} in {other.locate_file('')} is another project with our "
-            f"import name: pip uninstall {other.name}, then install {installation.DISTRIBUTION} again",
+            f"import name: pip uninstall {other.name}, then {installation.again()}",
         )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ MAX_MATCH = 200
 @click.option("--count", "-c", "only_count", is_flag=True, help="Print how many places each trajectory has.")
 @click.option("--limit", type=click.IntRange(min=1), default=MOST, metavar="N", show_default=True,
               help="Stop after this many places.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a place.")
+@terminal.json_option("Print one JSON object a place.")
 def grep(
     pattern: str, named: Sequence[str], selection: runs.Selection, roles: Sequence[str], fixed: bool, ignore_case: bool,
     only_count: bool, limit: int, as_json: bool,

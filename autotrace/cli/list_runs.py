@@ -19,7 +19,7 @@ STYLES = {"done": "green", "running": "yellow", "draining": "yellow"}
 
 @click.command(short_help="List the runs of a folder, newest first.")
 @click.argument("folder", required=False, metavar="[DIR]")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@terminal.json_option("Print one JSON object a line.")
 def runs(folder: str | None, as_json: bool) -> None:
     """List the runs in DIR (default: ./autotrace-runs, or $AUTOTRACE_RUN_DIR), newest first."""
     parent = folder or os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR

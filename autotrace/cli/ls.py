@@ -48,7 +48,7 @@ COLUMNS = (*LINE, "is_trajectory")
               help="Also show traces that are not trajectories (always, if the run has no trajectory).")  # fmt: skip
 @click.option("--tree", "as_tree", is_flag=True,
               help=f"Show turns and tool calls, too; at most {TREE_LIMIT} rows without --limit.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@terminal.json_option("Print one JSON object a line.")
 def ls(
     named: tuple[str, ...], selection: runs.Selection, sort: str, reverse: bool, limit: int | None, everything: bool,
     as_tree: bool, as_json: bool,
@@ -68,13 +68,13 @@ def ls(
     for text in [*warnings(reader), *unexamined(reader, selection)]:
         terminal.console(stderr=as_json).print(text, soft_wrap=True)
     if not rows and selection and reader.count(roots=True):
-        raise terminal.fail(nothing(reader, selection))
+        raise terminal.fail(selection.nothing(reader))
     if as_json:
         pages = reader.pages()
         out.file.writelines(terminal.json_line(as_dict(row, pages)) for row in rows)
         return
     if not rows:
-        out.print(Text(nothing(reader, selection)), soft_wrap=True)
+        out.print(Text(selection.nothing(reader)), soft_wrap=True)
         return
     if as_tree:
         out.print(listing.overview(rows, reader))
@@ -189,17 +189,6 @@ def unexamined(reader: Reader, selection: runs.Selection) -> list[Text]:
         return []
     many = terminal.counted(count, "trajectory was", "trajectories were")
     return [line(f"! {many} not examined by this release and its detectors; autotrace diagnose examines all", "yellow")]
-
-
-def nothing(reader: Reader, selection: runs.Selection) -> str:
-    """Why the list is empty."""
-    if not reader.count(roots=True):
-        return "this run has no trajectory; what was bound, called and dropped: autotrace status"
-    steps = [step for step in reader.steps() if step is not None]
-    if selection.step is not None and steps and not reader.count(equals(step=selection.step), roots=True):
-        available = f"step {steps[0]}" if steps[0] == steps[-1] else f"steps {steps[0]} to {steps[-1]}"
-        return f"no trajectory of step {selection.step}; this run has {available}"
-    return "no trajectory matches; without these options autotrace ls lists all trajectories of the run"
 
 
 def as_dict(row: Any, pages: Mapping[tuple[str, str], str]) -> dict[str, object]:

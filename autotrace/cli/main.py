@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import gc
 import importlib
@@ -67,6 +68,16 @@ class Commands(click.Group):
             return None
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; a name that is not a command gets the nearest."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            hint = f"did you mean {near[0]}?" if near else "autotrace --help lists the commands"
+            raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run with nothing that a terminal would obey in what is printed."""
         with escaped():
@@ -116,17 +127,15 @@ def extra_of(library: str) -> str | None:
     """The extra that installs ``library``; None: no extra does."""
     from importlib.metadata import PackageNotFoundError, requires
 
-    from autotrace.config.installation import DISTRIBUTION
-
     try:
-        needed = requires(DISTRIBUTION) or []
+        needed = requires(installation.DISTRIBUTION) or []
     except PackageNotFoundError:  # a source tree
         return None
     extras = (re.search(r"extra == ['\"](\w+)['\"]", line) for line in needed if re.match(rf"{library}\b", line))
     return next((extra[1] for extra in extras if extra is not None and extra[1] != "dev"), None)
 
 
-@click.group(cls=Commands, context_settings={"max_content_width": 110})
+@click.group(cls=Commands, context_settings={"max_content_width": 110, "help_option_names": ["-h", "--help"]})
 @click.version_option(autotrace.__version__, prog_name="autotrace")
 def main() -> None:
     """Read the trajectories of a run that autotrace-run recorded, and see what is wrong with it.

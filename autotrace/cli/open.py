@@ -102,7 +102,7 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
     context.invoke(diagnose, named=(str(folder),))
     worst = Status.read(folder).found.trace_id[:12]
     out.print(Text("\n") + line(f"$ autotrace show {worst} {shown}", "bold"), soft_wrap=True)
-    context.invoke(show, trace=worst, named=(str(folder),))
+    context.invoke(show, words=(worst, str(folder)))
     following = ("steps {}", "ls {} --step 2 --sort reward", "compare {} --step 2 --sample 206", "grep KeyError {}")
     _go_on(context, str(folder), (*following, "view {}"), opens)
 

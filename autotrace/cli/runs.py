@@ -98,6 +98,11 @@ def locate(run: str | None) -> Path:
     return newest
 
 
+def is_run(word: str) -> bool:
+    """Whether ``word`` is a run, and no beginning of a trace id: a path or an address, or a name with a hyphen."""
+    return is_url(word) or is_there(word) or "-" in word
+
+
 def chosen(run: str | None) -> Path:
     """A path that is there. Raises as ``locate``."""
     parent = Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
@@ -147,6 +152,16 @@ class Selection:
         for expression in self.where:
             together &= condition(expression)
         return together
+
+    def nothing(self, reader: Reader) -> str:
+        """Say why no trajectory of ``reader`` matches."""
+        if not reader.count(roots=True):
+            return "this run has no trajectory; what was bound, called and dropped: autotrace status"
+        steps = [step for step in reader.steps() if step is not None]
+        if self.step is not None and steps and not reader.count(equals(step=self.step), roots=True):
+            available = f"step {steps[0]}" if steps[0] == steps[-1] else f"steps {steps[0]} to {steps[-1]}"
+            return f"no trajectory of step {self.step}; this run has {available}"
+        return "no trajectory matches; without these options autotrace ls lists all trajectories of the run"
 
     def __bool__(self) -> bool:
         """Whether anything was said."""

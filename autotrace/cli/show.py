@@ -94,22 +94,25 @@ ROLE_STYLE = {
 IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source", "project_name", "experiment_name")
 
 
-@click.command(no_args_is_help=True, short_help="Show one trajectory as a tree: turns, tokens, times, texts.")
-@click.argument("trace", required=False, metavar="[TRACE]")
-@runs.argument
+@click.command(short_help="Show one trajectory as a tree: turns, tokens, times, texts.")
+@click.argument("words", nargs=-1, metavar="[TRACE] [RUN]...")
 @runs.options
 @click.option("--worst", is_flag=True, help="Show the trajectory with the lowest reward.")
 @click.option("--full", is_flag=True, help="Do not cut texts.")
-@click.option("--json", "as_json", is_flag=True, help="Print the whole trajectory as one JSON object.")
-def show(
-    trace: str | None, named: tuple[str, ...], selection: runs.Selection, worst: bool, full: bool, as_json: bool
-) -> None:
+@terminal.json_option("Print the whole trajectory as one JSON object.")
+def show(words: tuple[str, ...], selection: runs.Selection, worst: bool, full: bool, as_json: bool) -> None:
     """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls).
 
-    Instead of TRACE, choose with --step, --where and so on (the first that matches), or with --worst.
+    Instead of TRACE, choose with --step, --where and so on (the first that matches), or with --worst. Without any of
+    these, show the newest trajectory; a RUN instead of TRACE lists its trajectories.
     """
-    if selection or worst:
-        trace, named = None, named if trace is None else (trace, *named)
+    trace = None if selection or worst else next((word for word in words if not runs.is_run(word)), None)
+    named = [word for word in words if word is not trace]
+    if named and trace is None and not selection and not worst:
+        from autotrace.cli.ls import ls
+
+        click.get_current_context().invoke(ls, named=named, as_json=as_json)
+        return
     reader = runs.reader(named)
     trajectory = reader.one(_first(reader, selection, worst)) if trace is None else reader.load(trace)
     out = terminal.console()
@@ -130,13 +133,16 @@ def show(
 def _first(reader: Reader, selection: runs.Selection, worst: bool) -> Any:
     """The first trajectory that matches, or the worst; the number of the others is said."""
     wanted = selection.condition
-    rows = reader.select(wanted, (*ID, "reward"), sort="reward" if worst else "start", limit=1)
+    chosen = bool(selection) or worst
+    rows = reader.select(wanted, (*ID, "reward"), sort="reward" if worst else "start", descending=not chosen, limit=1)
     if worst and rows:
         if rows[0].reward is None:
             raise NotFound("no trajectory that matches has a reward")
         wanted &= equals(reward=rows[0].reward)
     if not rows:
-        raise NotFound("no trajectory matches; autotrace ls shows what there is")
+        raise NotFound(selection.nothing(reader))
+    if not chosen:
+        return rows[0]
     others = reader.count(wanted) - 1
     if others:
         which = f"have the lowest reward, {rows[0].reward:.4g}" if worst else "match"

@@ -25,16 +25,17 @@ WIDTH = 80
 
 
 @click.command(no_args_is_help=True, short_help="Ask a question in SQL about the trajectories of one or all runs.")
-@click.argument("query", metavar="QUERY")
-@runs.argument
+@click.argument("words", nargs=-1, required=True, metavar="QUERY [RUN]...")
 @click.option("--json", "form", flag_value="json", help="Print one JSON object a row.")
 @click.option("--csv", "form", flag_value="csv", help="Print CSV with a line of names.")
-def sql(query: str, named: tuple[str, ...], form: str | None) -> None:
+def sql(words: tuple[str, ...], form: str | None) -> None:
     """Ask a question in SQL (DuckDB's), also while the run goes on.
 
     The tables are trajectories, chains, turns, spans, facts, tokens and metrics; `autotrace help data` lists their
     columns. They hold the rows of all runs that are named; run_id tells them apart.
     """
+    query = next((word for word in words if " " in word.strip() and not runs.is_there(word)), words[0])
+    named = [word for word in words if word is not query]
     with (
         absent("pandas"),  # pyarrow imports it wherever it is installed
         contextlib.closing(runs.reader(named)) as reader,

@@ -47,7 +47,7 @@ COMMAND = 200
     is_flag=True,
     help="Also show targets whose module was never imported, and those for other releases.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@terminal.json_option("Print one JSON object.")
 def status(named: tuple[str, ...], everything: bool, as_json: bool) -> None:
     """Show what happened to every target of a run, how far delivery is, which calls hang, and what to change."""
     reader = runs.reader_of_one(named)

@@ -34,7 +34,7 @@ EVERY = 2.0
 @click.option("--validate/--train", "validate", default=None, help="Only validation, or only training; default: both.")
 @click.option("--by", type=click.Choice(["data_source"]), help="One line for each data source of a step.")
 @click.option("--follow", is_flag=True, help="Keep running: print a line when a step is over.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@terminal.json_option("Print one JSON object a line.")
 def steps(
     named: tuple[str, ...], step: int | None, validate: bool | None, by: str | None, follow: bool, as_json: bool
 ) -> None:

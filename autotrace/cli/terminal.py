@@ -138,6 +138,12 @@ def fail(message: object, code: int = exit_codes.USAGE) -> click.exceptions.Exit
     return click.exceptions.Exit(code)
 
 
+def json_option(text: str) -> Callable[[Any], Any]:
+    """Return the option ``--json`` of a command; ``text`` says what is printed, and the units follow."""
+    return click.option("--json", "as_json", is_flag=True, help=f"{text} {UNITS}")
+
+
+UNITS = "Units end a name: _s seconds, _ns nanoseconds (start and end: since 1970), _bytes; shares are 0 to 1."
 Item = TypeVar("Item")
 
 QUIET_FOR = 1.0

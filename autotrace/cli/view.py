@@ -18,7 +18,7 @@ from urllib.parse import quote
 import click
 
 from autotrace.cli import runs, terminal
-from autotrace.config.installation import DISTRIBUTION
+from autotrace.config.installation import install
 from autotrace.export.format import ExportError, Staging
 from autotrace.run import files
 from autotrace.ship.readers import opened
@@ -26,7 +26,6 @@ from autotrace.tables.conditions import equals
 from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
 
-INSTALL = f"pip install '{DISTRIBUTION}[view]'"
 PORT = 8642
 """The one that is tried first."""
 BACKLOG = 32
@@ -85,7 +84,7 @@ def _serve(at: str | Path, host: str, port: int | None, page_of: str, no_browser
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn", "anyio"):
             raise
-        raise terminal.fail(f"autotrace view needs {error.name}, which is not installed: {INSTALL}") from None
+        raise terminal.fail(f"autotrace view needs {error.name}, which is not installed: {install('view')}") from None
     sys.setswitchinterval(SWITCH)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of a neighbour's connections it would tell without end
     listening = _socket(host, port)

@@ -32,7 +32,7 @@ MOST = 2048
     "--against", metavar="N | CONDITION",
     help="... with this step, or with the rollouts for which this is true. Default: the step before, or all others.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each comparison.")
+@terminal.json_option("Print one JSON object for each comparison.")
 def why(named: tuple[str, ...], step: int | None, where: str | None, against: str | None, as_json: bool) -> None:
     """Say what tells two sets of rollouts apart: the traits that carry the difference, the earliest cause first.
 

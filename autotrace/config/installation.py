@@ -1,4 +1,5 @@
-"""Whether interpreters of this environment activate by themselves, and what ``PYTHONPATH`` must hold if not."""
+"""Where this installation came from, how to add to it, and whether interpreters activate by themselves (if not, what
+``PYTHONPATH`` must hold)."""
 
 from __future__ import annotations
 
@@ -28,8 +29,69 @@ def replaced() -> str | None:
     others = ", ".join(f"{one.name} {one.version}" for one in others_of_our_name()) or "another package"
     return (
         f"{PACKAGE_PARENT}/autotrace/__init__.py is not that of {DISTRIBUTION}: {others} replaced it; uninstall that "
-        f"package, then pip install --force-reinstall {DISTRIBUTION}"
+        f"package, then {again()}"
     )
+
+
+def again(interpreter: str = "") -> str:
+    """Return the command that installs this package anew, or for another ``interpreter``; a phrase where nobody knows
+    where the package came from."""
+    import shlex
+
+    if (place := origin()) is None:
+        return f"install autotrace for {interpreter}, from its wheel" if interpreter else "install its wheel again"
+    pip = f"{shlex.quote(interpreter)} -m pip install" if interpreter else "pip install --force-reinstall"
+    return f"{pip} {shlex.quote(place)}"
+
+
+def origin() -> str | None:
+    """Return the wheel, the folder or the repository that this installation came from, as pip takes it (PEP 610); None
+    where no record says so, or the file is gone."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        told = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        url, vcs = str(told.get("url", "")), told.get("vcs_info")
+    except (PackageNotFoundError, OSError, ValueError, AttributeError):
+        return None
+    if not url.startswith("file:"):
+        return f"{DISTRIBUTION} @ {vcs['vcs']}+{url}" if vcs else f"{DISTRIBUTION} @ {url}" if url else None
+    path = unquote(urlsplit(url).path)
+    return path if os.path.exists(path) else None
+
+
+def install(extra: str) -> str:
+    """Return the command that installs what ``extra`` needs. Names no distribution that an index could have from
+    anybody: either the place of this installation, or the libraries themselves."""
+    import shlex
+
+    if (place := origin()) is not None:
+        name, at, url = place.partition(" @ ")
+        return f"pip install {shlex.quote(f'{name}[{extra}]{at}{url}')}"
+    return f"pip install {' '.join(map(shlex.quote, requirements(extra)))}"
+
+
+def look_at(folder: str, trace: str = "") -> str:
+    """Return the command that shows ``trace`` of a run folder: the page, if this installation can serve it."""
+    from importlib.util import find_spec
+
+    if find_spec("uvicorn") and find_spec("starlette"):
+        return f"autotrace view {folder}{f' --trace {trace}' if trace else ''}"
+    return f"autotrace show {trace} {folder}" if trace else f"autotrace diagnose {folder}"
+
+
+def requirements(extra: str) -> list[str]:
+    """Return the requirements of ``extra``, as pip takes them; of a source tree without metadata the name alone."""
+    import re
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        lines = [line.partition(";") for line in requires(DISTRIBUTION) or []]
+    except PackageNotFoundError:
+        return [extra]
+    return [line.strip() for line, _, marker in lines if re.search(rf"extra == ['\"]{extra}['\"]", marker)]
 
 
 def others_of_our_name() -> Iterator[Distribution]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from autotrace.config import environment as env
-from autotrace.config.installation import DISTRIBUTION, PTH
+from autotrace.config.installation import PTH, again
 from autotrace.config.plan import Plan
 from autotrace.launch.command import Command
 from autotrace.launch.options import Options
@@ -130,10 +130,7 @@ def untraced(command: Command, environ: Mapping[str, str]) -> str | None:
         return "warning: -E and -I tell Python to ignore its environment, so this command is not traced; leave them out"
     if interpreter is None or _has_pth(interpreter) or activates(interpreter, environ) is not False:
         return None
-    return (
-        f"warning: {interpreter} has no autotrace, so this command is not traced; install {DISTRIBUTION} for that "
-        "interpreter"
-    )
+    return f"warning: {interpreter} has no autotrace, so this command is not traced; {again(interpreter)}"
 
 
 def activates(interpreter: str, environ: Mapping[str, str], timeout: float = TIMEOUT) -> bool | None:

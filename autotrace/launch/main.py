@@ -56,7 +56,12 @@ def _inside_a_run(environ: Mapping[str, str]) -> bool:
 @click.command(
     cls=SettingsCommand,
     ignores=_passes_through,
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False, "max_content_width": 110},
+    context_settings={
+        "ignore_unknown_options": False,
+        "allow_interspersed_args": False,
+        "max_content_width": 110,
+        "help_option_names": ["-h", "--help"],
+    },
     epilog=EPILOG,
     options_metavar="[OPTIONS] [--]",
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from autotrace.config.installation import DISTRIBUTION
+from autotrace.config.installation import install, look_at
 from autotrace.config.originals import time
 from autotrace.config.stderr import put, say
 from autotrace.run import files, layout
@@ -169,7 +169,7 @@ def _findings(run_folder: str, outcome: Outcome, own: Mapping[str, int]) -> list
     folder, trace = _shown(run_folder), str(found.get("trace_id", ""))[:12]
     kinds = "1 finding" if count == 1 else f"{count} findings, the worst"
     example = f", for example {trace}" if trace else ""
-    look = f"autotrace view {folder}{f' --trace {trace}' if trace else ''}"
+    look = look_at(folder, trace)
     return [*ended, f"autotrace: {kinds}: {found.get('worst', '')}{example}; to look at it: {look}"]
 
 
@@ -191,7 +191,8 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
         absent = absences(status.get("absent") or {})
         more = f" and {len(absent) - 1} more (autotrace status {folder})" if len(absent) > 1 else ""
         rest += f"; {absent[0]}{more}" if absent else ""
-        return f"{delivered} -> {_destinations(status)}{rest}; to look at them: autotrace ls {folder}{_others(status)}"
+        saved = f"saved {delivered} to {_destinations(status) or folder}{rest}"
+        return f"{saved}; to look at them: autotrace ls {folder}{_others(status)}"
     why = {
         "blocked": "the backend refuses them",
         "timeout": f"gave up waiting after {outcome.waited:.0f} s",
@@ -252,12 +253,16 @@ def _count(number: int, status: dict[str, Any]) -> str:
 def _destinations(status: dict[str, Any]) -> str:
     """``mlflow (sqlite:////data/mlflow.db)``."""
     backends: dict[str, dict[str, Any]] = status.get("backends", {})
-    return ", ".join(_destination(name, backend) for name, backend in backends.items()) or "its run folder"
+    return ", ".join(_destination(name, backend) for name, backend in backends.items())
 
 
 def _others(status: dict[str, Any]) -> str:
-    """How trajectories get to a backend, where the run has none."""
-    return "" if status.get("backends", True) else f"; to have them in MLflow: pip install '{DISTRIBUTION}[mlflow]'"
+    """The command that opens MLflow's own page, or how trajectories get to MLflow where the run has no backend."""
+    backends = status.get("backends", True)
+    if not backends:
+        return f"; to have them in MLflow: {install('mlflow')}"
+    pages = (each.get("open_with") or "" for each in (backends if isinstance(backends, dict) else {}).values())
+    return "".join(f"; in MLflow: {page}" for page in pages if page.startswith("mlflow "))
 
 
 def _destination(name: str, backend: dict[str, Any]) -> str:

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from autotrace.config import environment as env
+from autotrace.config.installation import look_at
 from autotrace.insight.finding import Finding, Place
 from autotrace.insight.registry import codes
 from autotrace.insight.words import amount, plain
@@ -221,8 +222,8 @@ def wants_slack(url: str) -> bool:
 
 def message(info: RunInfo, run_folder: Path, step: int | None, finding: Finding) -> dict[str, Any]:
     """One finding of one step. Its notes and places say what models wrote: they are told if ``--alert-texts`` asks."""
-    trace = [f"--trace {place.trace_id[:12]}" for place in finding.places[:1]]
-    look = " ".join(["autotrace view", shlex.quote(str(run_folder)), *trace])
+    trace = next((place.trace_id[:12] for place in finding.places), "")
+    look = look_at(shlex.quote(str(run_folder)), trace)
     lines = [
         f"{finding.code}: {finding.title}; {amount(finding)}",
         f"on {info.host}: {look}",

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from autotrace.config.installation import DISTRIBUTION
 from autotrace.run.info import RunInfo
 from autotrace.sinks.protocol import Reporter, Sink
 
@@ -105,8 +104,3 @@ class Backend(ABC):
     def health(self, destination: Destination) -> Health:
         """Ask the backend, with one short request and without writing anything. Never raises."""
         return Health(True, self.summary)
-
-
-def extra(name: str) -> str:
-    """The command that installs what ``autotrace``'s own backend ``name`` needs."""
-    return f"pip install '{DISTRIBUTION}[{name}]'"

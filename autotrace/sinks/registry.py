@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from autotrace.config.installation import DISTRIBUTION
+from autotrace.config.installation import DISTRIBUTION, install
 from autotrace.config.stderr import complain
 from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
@@ -178,7 +178,8 @@ def _loaded(entry: EntryPoint) -> Backend:
 
 
 def _missing(backend: Backend, library: str) -> BackendError:
-    remedy = backend.install or f"install {library}"
+    own = type(backend).__module__.startswith("autotrace.")
+    remedy = install(backend.name) if own else backend.install or f"install {library}"
     return BackendError(
         f"the backend {backend.name} needs {library}, which is not installed beside autotrace: {remedy}"
     )

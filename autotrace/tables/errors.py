@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from autotrace.config.installation import DISTRIBUTION
+from autotrace.config.installation import install
 
 if TYPE_CHECKING:
     from autotrace.tables.columns import Table
@@ -37,7 +37,7 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> QueryError:
 
 def missing(library: str, extra: str | None = None) -> ModuleNotFoundError:
     """A library is not installed."""
-    remedy = f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {library}"
+    remedy = install(extra) if extra else f"pip install {library}"
     return ModuleNotFoundError(f"this needs {library}, which is not installed: {remedy}", name=library)
 
 

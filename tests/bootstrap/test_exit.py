@@ -115,7 +115,7 @@ def test_a_daemon_thread_that_goes_on_recording_does_not_hold_the_exit(place: Pl
     )
     found = place.launch(["python", "-c", code], ["--spec", "spec.yaml", "--drain-timeout", "30"])
     assert found.returncode == 0
-    assert "trajectories -> jsonl" in found.stderr, found.stderr
+    assert "trajectories to jsonl" in found.stderr, found.stderr
 
 
 def test_a_host_that_clears_its_environment_is_waited_for(place: Place) -> None:
@@ -201,7 +201,7 @@ def test_the_command_returns_when_all_is_delivered(place: Place, number: signal.
         seconds = _seconds_at_the_end(place, process)
         assert process.returncode == (-number if number else 0)
         assert process.stderr is not None
-        assert "autotrace: 3 trajectories -> jsonl" in process.stderr.read().splitlines()[-1]
+        assert "autotrace: saved 3 trajectories to jsonl" in process.stderr.read().splitlines()[-1]
     assert seconds < 2 * bare + 2.5, "what was recorded was delivered, and then something was waited for"
 
 
@@ -245,7 +245,7 @@ def test_a_wait_for_a_backend_that_starts_is_said_with_its_reason_from_the_first
     words = ["--spec", "spec.yaml", "--backend", "mlflow"]  # into a database that MLflow has yet to create
     found = place.launch(["python", "agent.py", "3", "ends"], words)
     waits = [line for line in found.stderr.splitlines() if line.startswith("autotrace: delivering")]
-    assert waits and found.stderr.splitlines()[-1].startswith("autotrace: 3 trajectories -> jsonl"), found.stderr
+    assert waits and found.stderr.splitlines()[-1].startswith("autotrace: saved 3 trajectories to jsonl"), found.stderr
     assert [line for line in waits if not re.search(r" s\): \w", line)] == []
 
 
@@ -301,17 +301,17 @@ def test_what_was_not_recorded_is_said_first_even_by_quiet_runs(place: Place, op
         (
             "done",
             {"trajectories": 8, "traces": 9, "backends": {"mlflow": {"place": "sqlite:////x.db"}}},
-            "autotrace: 8 trajectories -> mlflow (sqlite:////x.db); to look at them: autotrace ls R",
+            "autotrace: saved 8 trajectories to mlflow (sqlite:////x.db); to look at them: autotrace ls R",
         ),
         (
             "done",
             {"traces": 1, "backends": {"jsonl": {}}},
-            "autotrace: 1 trace -> jsonl; to look at them: autotrace ls R",
+            "autotrace: saved 1 trace to jsonl; to look at them: autotrace ls R",
         ),
         (
             "done",
             {"trajectories": 18, "traces": 19, "kept_here": 14, "backends": {"jsonl": {}}},
-            "autotrace: 4 of 18 trajectories -> jsonl; 14 stay in the run folder (--keep); "
+            "autotrace: saved 4 of 18 trajectories to jsonl; 14 stay in the run folder (--keep); "
             "to look at them: autotrace ls R",
         ),
         ("done", {}, "autotrace: nothing was recorded; why: autotrace status R"),
@@ -320,7 +320,7 @@ def test_what_was_not_recorded_is_said_first_even_by_quiet_runs(place: Place, op
             {"trajectories": 372, "drops": {"drop:tokens": 1311, "drop:memory_limit": 128, "fault:x": 1}},
             "autotrace: 1,311 calls without token lists: more waited to be written than a process may hold; "
             "128 trajectories not recorded: more waited to be written than a process may hold; "
-            "372 trajectories -> its run folder; to look at them: autotrace ls R",
+            "saved 372 trajectories to R; to look at them: autotrace ls R",
         ),
         (
             "blocked",
@@ -356,7 +356,7 @@ def test_the_worst_finding_is_named_before_the_last_line_with_what_opens_it() ->
         "autotrace: 5 findings, the worst: AT-RETOKENIZED (34% of the trajectories), for example abababababab; "
         "to look at it: autotrace view R --trace abababababab"
     )
-    assert last.startswith("autotrace: 9 trajectories -> ")
+    assert last.startswith("autotrace: saved 9 trajectories to ")
     one = summary("R", Outcome("done", {"trajectories": 9, "found": {**found, "findings": 1}}))
     assert one.startswith("autotrace: 1 finding: AT-RETOKENIZED (34% of the trajectories), for example ")
     status = {"trajectories": 9, "found": found, "drops": {"drop:tokens": 3}}
@@ -367,7 +367,7 @@ def test_the_worst_finding_is_named_before_the_last_line_with_what_opens_it() ->
 def test_that_nothing_was_found_is_said_too() -> None:
     status = {"trajectories": 960, "found": {"findings": 0, "examined": 960}}
     first, last = summary("R", Outcome("done", status)).splitlines()
-    assert first == "autotrace: 960 trajectories, no problems found" and "960 trajectories -> " in last
+    assert first == "autotrace: 960 trajectories, no problems found" and "960 trajectories to " in last
     assert len(summary("R", Outcome("done", {"traces": 3, "found": {"examined": 0}})).splitlines()) == 1
 
 
@@ -418,7 +418,7 @@ def test_a_path_that_is_absent_in_every_call_is_said_in_the_last_line(place: Pla
     (second,) = set(place.runs()) - {first}  # both may have begun in one second: names do not order them
     said = "path absent in 30 of 30 calls: facts.reward: result.reward (mine.yaml:4) and 1 more (autotrace status "
     assert said in wrong.stderr.splitlines()[-1]
-    assert "30 trajectories -> jsonl" in right.stderr and "path absent" not in right.stderr
+    assert "30 trajectories to jsonl" in right.stderr and "path absent" not in right.stderr
     status = place.run(["autotrace", "status", str(first)]).stdout
     assert "! path absent in 30 of 30 calls: facts.reward: result.reward (mine.yaml:4)" in status
     assert "! path absent in 30 of 30 calls: facts.seconds: result.seconds (mine.yaml:5)" in status

@@ -102,7 +102,7 @@ def test_a_worker_that_was_started_elsewhere(agent: Place) -> None:
     with serving() as url:
         done = agent.launch(["python", "prog.py", url], ["--spec", "rollouts.yaml"])
     dropped = "1 call of {} outside of a trajectory was not recorded"
-    (ending,) = [line for line in done.stderr.splitlines() if "2 trajectories -> jsonl" in line]
+    (ending,) = [line for line in done.stderr.splitlines() if "2 trajectories to jsonl" in line]
     assert ending.startswith("autotrace: " + "; ".join(map(dropped.format, ("httpx", "openai"))))
     (run,) = agent.runs()
     for command in ("ls", "diagnose", "status"):
@@ -118,7 +118,7 @@ def test_a_worker_that_was_started_elsewhere(agent: Place) -> None:
 def test_where_other_calls_were_recorded(agent: Place) -> None:
     with serving() as url:
         done = agent.launch(["python", "agent.py", url, "score"], ["--spec", "mine.yaml"])
-    assert "2 trajectories -> jsonl" in done.stderr
+    assert "2 trajectories to jsonl" in done.stderr
     assert "`- {target: agent.solve, role: trajectory}`" in status(agent)[1]
 
 
@@ -127,7 +127,7 @@ def test_without_a_root_in_a_list(agent: Place, options: tuple[str, ...]) -> Non
     agent.write("others.yaml", "- agent.nothing\n")
     with serving() as url:
         done = agent.launch(["python", "agent.py", url], options)
-    assert done.stdout == "It is 4.\nIt is 4.\n" and "2 trajectories -> jsonl" in done.stderr
+    assert done.stdout == "It is 4.\nIt is 4.\n" and "2 trajectories to jsonl" in done.stderr
     shown, advice = status(agent)
     assert "called outside" not in shown and "outside" not in advice
     (run,) = agent.runs()
@@ -167,6 +167,6 @@ def test_what_is_advised_works(agent: Place) -> None:
     agent.write("advised.yaml", "- {target: agent.solve, role: trajectory}\n")
     with serving() as url:
         done = agent.launch(["python", "agent.py", url], ["--spec", "advised.yaml"])
-    assert "2 trajectories -> jsonl" in done.stderr
+    assert "2 trajectories to jsonl" in done.stderr
     shown, advice = status(agent)
     assert "outside" not in shown and advice == ""

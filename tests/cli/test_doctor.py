@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.config.installation import again
 from autotrace.launch.checks import activates
 from tests.cli.conftest import Call
 from tests.places import Place, installation, place  # noqa: F401 - fixtures
@@ -62,7 +63,7 @@ def test_the_other_project_of_our_name_is_a_failure(
     result = call("doctor")
     assert result.exit_code == 1
     assert f"the distribution autotrace 0.0.1 in {other.parent} is another project" in result.output
-    assert "pip uninstall autotrace, then install autotrace-rl again" in result.output
+    assert f"pip uninstall autotrace, then {again()}" in result.output
 
 
 @pytest.mark.parametrize(

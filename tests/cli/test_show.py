@@ -98,11 +98,19 @@ def test_the_first_that_matches_is_shown(call: Call, run: Path) -> None:
     assert row["trace_id"] in shown.output and shown.stderr == ""
     several = call("show", run.name, "--step", "2")
     assert "the first of 3 trajectories that match" in several.stderr
-    nothing = call("show", "--where", "reward > 7")
-    assert (nothing.exit_code, nothing.output) == (
-        2, "autotrace: no trajectory matches; autotrace ls shows what there is\n",
-    )  # fmt: skip
+    for absent in (["--where", "reward > 7"], ["--step", "99"]):
+        nothing = call("show", *absent)
+        assert (nothing.exit_code, nothing.output) == (2, call("ls", *absent).output)
+    assert "no trajectory of step 99; this run has steps" in nothing.output
     assert "ab: no such folder, and no such run" in call("show", "ab", run.name, "--step", "2").output
+
+
+def test_without_a_trajectory_the_newest_is_shown_and_a_run_is_listed(call: Call, run: Path) -> None:
+    newest = max(map(json.loads, call("ls", "--json").output.splitlines()), key=lambda row: row["start_ns"])
+    assert newest["trace_id"] in call("show").output
+    listed = call("ls", run).output
+    assert call("show", run).output == call("show", run.name).output == listed
+    assert call("show", run, newest["trace_id"]).output == call("show", newest["trace_id"], run).output
 
 
 def test_no_word_of_a_segment_is_obeyed_by_the_terminal(call: Call, runs: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from autotrace.config.installation import install
 from tests.cli.conftest import Call
 from tests.ship.spools import new_run
 from tests.view.conftest import listing
@@ -97,7 +98,7 @@ def test_without_its_extra_it_says_what_to_install(run: Path, call: Call, monkey
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     done = call("view", run, "--no-browser")
     assert done.exit_code == 2
-    assert "autotrace view needs uvicorn" in done.output and "pip install 'autotrace-rl[view]'" in done.output
+    assert "autotrace view needs uvicorn" in done.output and install("view") in done.output
 
 
 @pytest.mark.parametrize(

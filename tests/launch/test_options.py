@@ -106,7 +106,7 @@ def test_a_traced_process_imports_no_click(place: Place) -> None:
     bare = place.run(["python", "-c", code])
     done = place.launch(["python", "-c", code], ["--spec", "spec.yaml"])
     assert json.loads(done.stdout) == json.loads(bare.stdout) == []
-    assert "autotrace: 1 trajectory -> jsonl" in done.stderr
+    assert "autotrace: saved 1 trajectory to jsonl" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -371,7 +371,7 @@ def test_without_stop_the_run_ends_with_the_process(project: Place) -> None:
     done = project.run(["python", "program.py"])
     assert done.returncode == 7
     (run,) = project.runs()
-    assert re.search(rf"autotrace: 1 trajectory -> jsonl \(.*{run.name}.*autotrace ls", done.stderr)
+    assert re.search(rf"autotrace: saved 1 trajectory to jsonl \(.*{run.name}.*autotrace ls", done.stderr)
     assert spans(run) == [["Agent.answer", "look_up"]]
 
 

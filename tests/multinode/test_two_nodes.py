@@ -196,7 +196,7 @@ def test_a_submitted_job_needs_one_variable(cluster: Cluster) -> None:
     done = cluster.node1.run([*words, *env, "--", *driver], cluster.environ)
     assert done.returncode == 0 and "all answers right" in done.stdout, done.stdout + done.stderr
     (folder,) = set(cluster.node1.runs.iterdir()) - before
-    assert "8 trajectories -> jsonl" in done.stdout, "the job's first process waits for delivery"
+    assert "8 trajectories to jsonl" in done.stdout, "the job's first process waits for delivery"
     lines = (folder / "trajectories.jsonl").read_text().splitlines()
     found = [Trajectory(json.loads(line)) for line in lines]
     assert len({each.name for each in found}) == len(found) == 8

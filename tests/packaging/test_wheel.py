@@ -41,6 +41,12 @@ def environment(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: p
     return folder / "bin"
 
 
+@pytest.fixture(scope="module")
+def source(environment: Path, wheel: Path) -> Path:
+    """What ``environment`` was installed from: hints of what to install name that, and no name that an index has."""
+    return wheel if "wheel" in environment.parent.name else ROOT
+
+
 def test_the_wheel_holds_activation_files_and_lists(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
 
@@ -77,7 +83,7 @@ def test_nothing_else_lands_in_site_packages(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"autotrace", "autotrace.pth", "autotrace.start"}
 
 
-def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, tmp_path: Path) -> None:
+def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, source: Path, tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text("def step(x):\n    return x + 1\n")
     (tmp_path / "main.py").write_text(f"import work\n{SHOW}\nprint(work.step(1))\n")
     (tmp_path / "mine.yaml").write_text("- target: work.step\n  role: trajectory\n")
@@ -93,8 +99,8 @@ def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, tmp_path
     launched = run("autotrace-run", "--spec", "mine.yaml", "--", "python", "main.py")
     assert (launched.returncode, launched.stdout) == (0, "True\n2\n"), launched.stderr
     said = launched.stderr.splitlines()[-1]
-    assert said.startswith("autotrace: 1 trajectory -> its run folder; to look at them: autotrace ls autotrace-runs/")
-    assert said.endswith("; to have them in MLflow: pip install 'autotrace-rl[mlflow]'")
+    assert said.startswith("autotrace: saved 1 trajectory to autotrace-runs/")
+    assert said.endswith(f"; to have them in MLflow: pip install '{source}[mlflow]'")
     (folder,) = (tmp_path / "autotrace-runs").iterdir()
     assert list((folder / "tables").rglob("*.parquet"))
     until(lambda: not list((folder / "spool").iterdir()))  # when the shipper has ended
@@ -117,7 +123,7 @@ def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, tmp_path
         assert (refused.returncode, refused.stdout) == (2, "")
         assert refused.stderr == (
             f"autotrace: {by} names an MLflow store: the backend mlflow needs mlflow, which is not installed beside "
-            "autotrace: pip install 'autotrace-rl[mlflow]', or choose --backend jsonl\n"
+            f"autotrace: pip install '{source}[mlflow]', or choose --backend jsonl\n"
         )
     assert run("autotrace-run", "--backend", "jsonl", "--", "python", "main.py").stdout == "True\n2\n"
 
@@ -142,7 +148,7 @@ def test_the_pages_are_there_without_the_repository(environment: Path, tmp_path:
     assert (wrong.returncode, wrong.stderr) == (2, "autotrace: there is no page 'cluster'; did you mean clusters?\n")
 
 
-def test_commands_without_the_libraries_of_extras(environment: Path, tmp_path: Path) -> None:
+def test_commands_without_the_libraries_of_extras(environment: Path, source: Path, tmp_path: Path) -> None:
     """What a command lacks is one sentence with what installs it, and the others do without."""
     (tmp_path / "work.py").write_text("def step(x):\n    return x + 1\n\nstep(1)\n")
     (tmp_path / "mine.yaml").write_text("- target: work.step\n  role: trajectory\n")
@@ -156,7 +162,7 @@ def test_commands_without_the_libraries_of_extras(environment: Path, tmp_path: P
 
     assert run("python", "-c", "import starlette").returncode != 0
     assert (
-        "1 trajectory -> jsonl"
+        "saved 1 trajectory to jsonl"
         in run("autotrace-run", "--backend", "jsonl", "--spec", "mine.yaml", "python", "work.py").stderr
     )
     for command in ("ls", "status", "diagnose", "steps", "export", "runs"):
@@ -166,10 +172,10 @@ def test_commands_without_the_libraries_of_extras(environment: Path, tmp_path: P
         assert run("autotrace", *words).returncode == 0, words
     done = run("autotrace", "view", "--no-browser")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert "pip install 'autotrace-rl[view]'" in done.stderr
+    assert f"pip install '{source}[view]'" in done.stderr
     done = run("autotrace", "mcp")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert "pip install 'autotrace-rl[mcp]'" in done.stderr
+    assert f"pip install '{source}[mcp]'" in done.stderr
 
 
 def test_the_demo_needs_nothing_else(environment: Path, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class TestInheritedRun:
         assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
         (new,) = set(place.runs()) - {finished}
         assert f"run folder {new.resolve()}; the inherited run {finished.name} is over" in done.stderr
-        assert "autotrace: 1 trajectory -> jsonl" in done.stderr
+        assert "autotrace: saved 1 trajectory to jsonl" in done.stderr
         assert sorted(finished.rglob("*")) == before
 
     def test_children_join_the_new_one(self, place: Place, inherited: dict[str, str]) -> None:
@@ -52,7 +52,7 @@ class TestInheritedRun:
             ["python", "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STEP!r}])"]
         )
         done = place.launch(inner, ["--spec", "spec.yaml"], inherited)
-        assert "autotrace: 1 trajectory -> jsonl" in done.stderr
+        assert "autotrace: saved 1 trajectory to jsonl" in done.stderr
         assert len(place.runs()) == 2
 
     def test_one_of_which_nothing_is_certain_is_joined(self, tmp_path: Path) -> None:

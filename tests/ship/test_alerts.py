@@ -269,7 +269,7 @@ def test_a_finding_ends_the_run_and_says_why(place: Place, way: list[str]) -> No
     done = place.launch(way, options=["--spec", "traced.yaml", "--stop-on", "AT-ROLLOUT-FAILED"])
     assert done.returncode == -signal.SIGTERM and done.stdout == "solved\n", (done.returncode, done.stdout, done.stderr)
     assert "autotrace: --stop-on asked the command to end: AT-ROLLOUT-FAILED" in done.stderr
-    assert "4 trajectories -> " in done.stderr, "delivered"
+    assert "4 trajectories to " in done.stderr, "delivered"
     (status,) = place.cwd.glob("autotrace-runs/*/status.json")
     assert json.loads(status.read_text())["found"]["ended_run"] == "AT-ROLLOUT-FAILED"
 

@@ -64,7 +64,7 @@ def test_a_program_runs_with_it_and_trackio_has_its_trajectories(environ: dict[s
     launch = [sys.executable, "-m", "autotrace.launch.main", "--backend", "trackio", "--project", "own"]
     words = ["--experiment", "first", "--spec", "mine.yaml", "--", sys.executable, "main.py"]
     done = ran([*launch, *words], environ, tmp_path)
-    assert "2 trajectories -> trackio" in done.stderr
+    assert "2 trajectories to trackio" in done.stderr
 
     traces = stored("own", "first", environ, tmp_path)
     assert sorted(trace["spans"][0]["input"]["question"] for trace in traces) == ["sea", "sun"]

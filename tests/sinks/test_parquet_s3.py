@@ -160,7 +160,7 @@ def test_runs_at_once_go_to_one_bucket(server: str, use: Use, place: Place) -> N
     with ThreadPoolExecutor() as threads:
         ended = list(threads.map(lambda _: place.launch(program, options), range(2)))
     assert [done.returncode for done in ended] == [0, 0], ended[0].stderr
-    assert all("1 trajectory -> jsonl" in done.stderr for done in ended), ended[0].stderr
+    assert all("1 trajectory to jsonl" in done.stderr for done in ended), ended[0].stderr
     assert all("parquet (s3://lake)" in done.stderr for done in ended), ended[0].stderr
     found = {path.split("/")[2] for path in client.glob("lake/*/*/tables/trajectories/*.parquet")}
     assert found == {run.name for run in place.runs()} and len(found) == 2

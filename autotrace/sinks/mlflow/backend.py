@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
-from autotrace.sinks.backend import Backend, Destination, Health, extra
+from autotrace.sinks.backend import Backend, Destination, Health
 from autotrace.sinks.mlflow import uri as uris
 from autotrace.sinks.protocol import Reporter, Sink
 
@@ -19,7 +19,6 @@ class MlflowBackend(Backend):
     name = "mlflow"
     summary = "an SQL store or a tracking server"
     requires = ("mlflow", "httpx")
-    install = extra("mlflow")
     distributions = ("mlflow",)
     run_bind = "mlflow"
 

@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from autotrace.config import environment as env
+from autotrace.config.installation import install
 from autotrace.redact.masking import masked_uri
 from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, registry
-from autotrace.sinks.backend import extra
 from autotrace.sinks.mlflow.info import Issue, describe, linked, shown_codes, trace_id_of
 from autotrace.sinks.mlflow.sending import Encoded, Sender, Store, StoreError
 from autotrace.sinks.mlflow.spans import encode
@@ -237,7 +237,7 @@ def _store(uri: str) -> Store:
 
         return SqlStore(uri)
     except ImportError as error:
-        raise Refused(f"the backend mlflow needs {error.name}: {extra('mlflow')}") from error
+        raise Refused(f"the backend mlflow needs {error.name}: {install('mlflow')}") from error
 
 
 def _with_password(uri: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from autotrace.run.info import RunInfo
-from autotrace.sinks.backend import Backend, Destination, Health, extra
+from autotrace.sinks.backend import Backend, Destination, Health
 from autotrace.sinks.protocol import Sink
 
 
@@ -16,7 +16,6 @@ class OtlpBackend(Backend):
     name = "otlp"
     summary = "any OpenTelemetry receiver"
     requires = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http", "requests")
-    install = extra("otlp")
 
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
         """See ``Backend``."""

@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from autotrace.run.info import RunInfo
-from autotrace.sinks.backend import Backend, Destination, Health, extra
+from autotrace.sinks.backend import Backend, Destination, Health
 from autotrace.sinks.protocol import Sink
 
 
@@ -16,7 +16,6 @@ class WeaveBackend(Backend):
     name = "weave"
     summary = "W&B Weave"
     requires = ("httpx",)
-    install = extra("weave")
     distributions = ("weave",)
     run_bind = "wandb"
 

@@ -48,7 +48,7 @@ def test_a_trajectory_is_delivered_while_a_worker_that_it_started_lives(tmp_path
         _, stderr = process.communicate(timeout=DEADLINE)
     finally:
         process.kill()
-    assert "trajectories -> jsonl" in stderr, stderr
+    assert "trajectories to jsonl" in stderr, stderr
     first, second = rollouts()["first"], rollouts()["second"]
     assert first[0]["status"] == "OK" and first[0]["output"] == "FIRST" and len(second) == 1
     ended = first[0]["end_ns"]
