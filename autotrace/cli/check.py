@@ -44,7 +44,7 @@ def check(files: tuple[str, ...], archive: Path | None, as_json: bool) -> None:
     """Show where every target of FILES resolves. Without FILES, check the shipped lists and $AUTOTRACE_SPECS.
 
     Source text is read, and nothing is imported. Exit code 1: a target that is not optional does not resolve or
-    cannot be wrapped; 2: a mistake in a spec file.
+    cannot be wrapped, or a key names no argument; 2: a spec file cannot be read.
     """
     # where a list lies, the program often does
     folders = [folder for name in files for folder in folders_of(os.path.dirname(os.path.abspath(name)))]
@@ -118,16 +118,10 @@ def _print_one(out: Console, judged: Verdict) -> None:
     out.print(text, soft_wrap=True)
     if judged.reason and judged.state != verdict.SKIPPED:
         out.print(Text(f"        line {line}: {terminal.safe(judged.reason)}", style=style), soft_wrap=True)
-    for note in judged.notes:
-        where = f"note, line {_line_of(judged, note)}"
-        out.print(Text(f"        {where}: {terminal.safe(note)}", style="yellow"), soft_wrap=True)
-
-
-def _line_of(judged: Verdict, note: str) -> str:
-    """The line that ``note`` is about: that of a path (``attributes.step: ...``), else of the entry."""
-    key = note.partition(":")[0]
-    places = (place for name, place in judged.target.places.items() if name == key or name.startswith(f"{key}."))
-    return next(places, judged.target.where).rpartition(":")[2]
+    for kind, said, style in [("note", judged.notes, "yellow"), ("mistake", judged.mistakes, "red")]:
+        for sentence in said:
+            where = f"{kind}, line {judged.place(sentence).rpartition(':')[2]}"
+            out.print(Text(f"        {where}: {terminal.safe(sentence)}", style=style), soft_wrap=True)
 
 
 def _described(judged: Verdict) -> str:
@@ -157,6 +151,7 @@ def _print_json(verdicts: Sequence[Verdict]) -> None:
             "optional": judged.target.optional,
             "reason": judged.reason,
             "notes": list(judged.notes),
+            "mistakes": list(judged.mistakes),
             "functions": judged.count if judged.state == verdict.RESOLVES else 0,
             "kind": function.kind if function else None,
             "binding": function.binding if function else None,

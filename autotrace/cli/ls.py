@@ -20,6 +20,7 @@ from autotrace.ship import pace
 from autotrace.tables import hung
 from autotrace.tables.columns import id_of
 from autotrace.tables.conditions import Condition, equals
+from autotrace.tables.errors import unknown
 from autotrace.tables.reader import LINE, SORTS, Reader
 from autotrace.tables.trajectories import HEADED
 from autotrace.tables.words import OF_FINDINGS
@@ -37,7 +38,7 @@ COLUMNS = (*LINE, "is_trajectory")
 @runs.options
 @click.option(
     "--sort",
-    type=click.Choice(list(SORTS)),
+    callback=lambda _, __, name: _column(name),
     default="start",
     metavar="COLUMN",
     help="Sort by a column of --where, largest first (start: earliest first). duration also splits the time up.",
@@ -86,6 +87,13 @@ def ls(
         out.print(Text(f"{limit} of {terminal.counted(count, 'trajectory')}", style="dim"))
     for text in [*remarkable(reader, wanted, roots), *destinations(reader)]:
         out.print(text, soft_wrap=True)
+
+
+def _column(name: str) -> str:
+    """A column that rows can be sorted by. Raises ``click.BadParameter`` with the nearest."""
+    if name not in SORTS:
+        raise click.BadParameter(str(unknown("column", name, SORTS)))
+    return name
 
 
 def warnings(reader: Reader) -> Iterator[Text]:

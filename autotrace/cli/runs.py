@@ -100,7 +100,7 @@ def locate(run: str | None) -> Path:
 
 def is_run(word: str) -> bool:
     """Whether ``word`` is a run, and no beginning of a trace id: a path or an address, or a name with a hyphen."""
-    return is_url(word) or is_there(word) or "-" in word
+    return is_url(word) or is_there(word) or ("-" in word and " " not in word)
 
 
 def chosen(run: str | None) -> Path:

@@ -34,7 +34,7 @@ def sql(words: tuple[str, ...], form: str | None) -> None:
     The tables are trajectories, chains, turns, spans, facts, tokens and metrics; `autotrace help data` lists their
     columns. They hold the rows of all runs that are named; run_id tells them apart.
     """
-    query = next((word for word in words if " " in word.strip() and not runs.is_there(word)), words[0])
+    query = next((word for word in words if " " in word.strip() and not runs.is_run(word)), words[0])
     named = [word for word in words if word is not query]
     with (
         absent("pandas"),  # pyarrow imports it wherever it is installed

@@ -72,13 +72,13 @@ def _complaints(plan: Plan, command: Command, environ: Mapping[str, str], folder
     deadline = time.thread_time() + SECONDS
     lines = 0
     for target in own:
-        if lines == MOST or time.thread_time() > deadline:
+        if lines >= MOST or time.thread_time() > deadline:
             yield "autotrace check says the rest"
             return
         judged = verdict.judge(plan, resolver, expected={target.key}, only=[target], most=1)[0]
-        if judged.failed:
+        for where, complaint in judged.complaints:
             lines += 1
-            yield f"{target.where}: {judged.name} will not be traced: {judged.reason}"
+            yield f"{where}: {complaint}"
 
 
 def _folder(path: str) -> str:

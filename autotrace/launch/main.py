@@ -83,21 +83,21 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
 
     # Imported only now: a switched off or nested launch pays for none of it.
     from autotrace.launch import run_setup
-    from autotrace.launch.checks import never_bound, switched_off, untraced
+    from autotrace.launch.checks import switched_off, untraced
     from autotrace.launch.supervise import supervise
 
     try:
         options = Options.from_context(ctx)
         if dead := refuse_dead_keys(command):
             raise run_setup.RunSetupError(dead)
-        run = run_setup.make(options, command, os.getpid(), environ)
+        run = run_setup.make(options, program, os.getpid(), environ)
     except run_setup.RunSetupError as error:
         _fail(str(error), exit_codes.USAGE)
     environ = {**with_activation(environ), **run.variables}
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
     off = switched_off(command, options, run.variables[env.TRACE_BACKENDS].split(","))
-    for line in [*unknown_variables(environ), *off, *never_bound(run.plan, program, environ)]:
+    for line in [*unknown_variables(environ), *off, *run.complaints]:
         complain(line)
     if program.is_python and (warning := untraced(program, environ)):
         complain(warning)

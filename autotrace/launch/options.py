@@ -146,6 +146,7 @@ SETTINGS = (
             goes=DELIVERY, type=types.flag, metavar="1"),
     Setting("--stop-on", "End the command with SIGTERM when one of these findings is made; implies --supervise.",
             goes=DELIVERY, type=types.findings, metavar="CODE,..."),
+    Setting("--strict", "Refuse to start if an entry of your specs names something that does not exist.", is_flag=True),
     Setting("--supervise", "Stay as the parent that forwards signals, instead of becoming the command.", is_flag=True),
     Setting("--quiet", "Print nothing on success.", is_flag=True),
 )  # fmt: skip
@@ -200,6 +201,7 @@ class Options:
     """Seconds."""
     content: str = "full"
     alert: str | None = None
+    strict: bool = False
     supervise: bool = False
     quiet: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)

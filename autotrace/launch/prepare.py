@@ -13,7 +13,7 @@ from autotrace.config import environment as env
 from autotrace.config.installation import with_activation
 from autotrace.config.stderr import complain
 from autotrace.launch import run_setup
-from autotrace.launch.checks import never_bound, switched_off
+from autotrace.launch.checks import switched_off
 from autotrace.launch.command import Command
 from autotrace.launch.option_types import OptionError
 from autotrace.launch.options import Options, unknown_variables
@@ -31,15 +31,15 @@ def main() -> None:
     earlier, environ = without_run(environ)
     try:
         options = Options.from_settings(request["settings"])
-        run = run_setup.make(options, request["command"], request["pid"], environ)
+        program = Command(tuple(request["command"]), sys.executable)
+        run = run_setup.make(options, program, request["pid"], environ, request["folders"])
     except (OptionError, run_setup.RunSetupError) as error:
         json.dump({"error": str(error)}, sys.stdout)
         return
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
-    program = Command(tuple(request["command"]), sys.executable)
     off = switched_off(request["command"], options, run.variables[env.TRACE_BACKENDS].split(","))
-    for line in [*unknown_variables(environ), *off, *never_bound(run.plan, program, environ, request["folders"])]:
+    for line in [*unknown_variables(environ), *off, *run.complaints]:
         complain(line)
     activation = {name: value for name, value in with_activation(environ).items() if environ.get(name) != value}
     json.dump({"variables": {**activation, **run.variables}}, sys.stdout)

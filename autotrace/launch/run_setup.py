@@ -19,7 +19,8 @@ import autotrace
 from autotrace.config import environment as env
 from autotrace.config.plan import Plan, Settings
 from autotrace.config.stderr import complain
-from autotrace.launch.checks import missing
+from autotrace.launch.checks import missing, never_bound
+from autotrace.launch.command import Command
 from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_command, masked_uri
 from autotrace.run import files, layout, remote_node, shipper_process
@@ -47,13 +48,21 @@ class Run:
     plan: Plan
     variables: Mapping[str, str]
     """What its processes need in their environment."""
+    complaints: Sequence[str]
+    """A sentence for each entry of the user's that will not be recorded."""
 
 
-def make(options: Options, command: Sequence[str], main_pid: int, environ: Mapping[str, str]) -> Run:
-    """Make a run for ``command``. Raises ``RunSetupError``; then nothing was started and no folder is left."""
+def make(
+    options: Options, program: Command, main_pid: int, environ: Mapping[str, str], folders: Sequence[str] = ()
+) -> Run:
+    """Make a run for ``program``, which looks for modules in ``folders`` too. Raises ``RunSetupError``; then nothing
+    was started and no folder is left."""
     from autotrace.spec.compiler import watched_modules
 
-    plan = _plan(options)
+    command, plan = program.argv, _plan(options)
+    complaints = never_bound(plan, program, environ, folders)
+    if options.strict and complaints:
+        raise RunSetupError("\n".join([*complaints, "--strict: not started"]))
     backends = checked_backends(options)
     uri = absolute_uri(options.tracking_uri, backends)
     hook = options.settings.get("redact_hook")
@@ -86,7 +95,7 @@ def make(options: Options, command: Sequence[str], main_pid: int, environ: Mappi
     secret = {env.TRACKING_URI: uri, env.ALERT: options.alert}
     given = {name: value for name, value in secret.items() if value is not None}
     shipper_process.start(folder, {**environ, **variables, **given})
-    return Run(folder, plan, variables)
+    return Run(folder, plan, variables, complaints)
 
 
 def absolute_uri(uri: str | None, backends: Sequence[Backend]) -> str | None:

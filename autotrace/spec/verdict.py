@@ -39,14 +39,29 @@ class Verdict:
     count: int = 1
     """Functions; more than 1 for globs."""
     notes: tuple[str, ...] = ()
-    """What looks wrong although the target resolves."""
+    """Facts about the function that surprise people."""
+    mistakes: tuple[str, ...] = ()
+    """Keys of the user's entry that name nothing, although the target resolves."""
     library_absent: bool = False
     """Skipped because nothing of its library is there."""
 
     @property
     def failed(self) -> bool:
-        """Whether the user asked for something that will not be traced."""
-        return self.state in (MISSING, REFUSED) and not self.target.optional
+        """Whether the user asked for something that will not be recorded."""
+        return bool(self.complaints)
+
+    @property
+    def complaints(self) -> list[tuple[str, str]]:
+        """Place and sentence of everything that the user asked for and will not get."""
+        if self.state in (MISSING, REFUSED) and not self.target.optional:
+            return [(self.target.where, f"{self.name} will not be traced: {self.reason}")]
+        return [(self.place(mistake), f"{self.name}: {mistake}") for mistake in self.mistakes]
+
+    def place(self, said: str) -> str:
+        """Where in the spec ``said`` points: its path (``attributes.step: ...``), else the entry."""
+        key = said.partition(":")[0]
+        places = (where for name, where in self.target.places.items() if name == key or name.startswith(f"{key}."))
+        return next(places, self.target.where)
 
 
 def judge(
@@ -130,8 +145,10 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool, most: int |
     if reason is not None:
         return Verdict(target, REFUSED, name, reason, description)
     # a shipped list names the arguments of several releases, only some of which each has
-    notes = tuple(_notes(target, description)) if own and description is not None else ()
-    return Verdict(target, RESOLVES, name, description=description, notes=notes)
+    if not own or description is None:
+        return Verdict(target, RESOLVES, name, description=description)
+    notes, mistakes = tuple(_notes(target, description)), tuple(_mistakes(target, description))
+    return Verdict(target, RESOLVES, name, description=description, notes=notes, mistakes=mistakes)
 
 
 def _notes(target: Target, function: Description) -> Iterator[str]:
@@ -141,6 +158,9 @@ def _notes(target: Target, function: Description) -> Iterator[str]:
         yield "it is abstract, what runs are its overrides: add `subclasses: true`"
     if function.kind == "property":
         yield "a property: each read of it is recorded as one call"
+
+
+def _mistakes(target: Target, function: Description) -> Iterator[str]:
     if target.chains and not any("row" in names.roots(path) for _, given in _given_paths(target) for path in given):
         yield "chains: nothing is read of them; write `tokens: {prompt: row.prompt_ids, response: row.response_ids}`"
     if any(name.startswith("**") for name in function.arguments):

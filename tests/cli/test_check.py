@@ -70,7 +70,7 @@ def test_a_note_about_a_path_names_its_line(tmp_path: Path) -> None:
         "- target: shlex.quote\n  role: tool\n  attributes:\n    a: s\n    b: nothere.x\n  capture: {exclude: [ss]}\n"
     )
     printed = CliRunner().invoke(main, ["check", str(tmp_path / "lines.yaml")]).output
-    assert "note, line 5: attributes.b: no argument `nothere`" in printed
+    assert "mistake, line 5: attributes.b: no argument `nothere`" in printed
 
 
 def test_a_function_that_is_used_in_a_with_is_called_so() -> None:
@@ -143,6 +143,7 @@ def test_json_says_everything() -> None:
         "optional": False,
         "reason": "",
         "notes": [],
+        "mistakes": [],
         "functions": 1,
         "kind": "async function",
         "binding": "",

@@ -54,7 +54,7 @@ def test_every_column_of_a_condition_can_be_sorted_by(call: Call, run: Path) -> 
     ordered = [row["rollout_n"] for row in rows(call("ls", "--json", "--sort", "rollout_n", "--train").stdout)]
     assert ordered == [1, 1, 0, 0]
     assert [row["step"] for row in rows(call("ls", "--json", "--sort", "advantage").stdout)][-1] is not None
-    assert "'rewrad' is not one of" in call("ls", "--sort", "rewrad").output
+    assert "there is no column rewrad; did you mean reward?" in call("ls", "--sort", "rewrad").output
 
 
 def test_ties_for_the_best_and_the_worst_are_said(call: Call, runs: Path) -> None:

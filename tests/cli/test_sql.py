@@ -36,6 +36,11 @@ def test_all_runs_of_a_folder_or_the_one_that_is_named(call: Call, run: Path, ru
     assert counts == {"newest": "1", "all": "6", "named": "5"}
 
 
+def test_the_run_may_come_before_the_question(call: Call, run: Path) -> None:
+    query = "SELECT count(*) AS n FROM trajectories"
+    assert call("sql", run.name, query, "--csv").output == call("sql", query, run.name, "--csv").output == "n\n5\n"
+
+
 def test_mistakes_end_with_one_line(call: Call, run: Path, runs: Path) -> None:
     for words, says in (
         (["SELECT nope FROM trajectories"], "autotrace: there is no column nope; did you mean notes?"),

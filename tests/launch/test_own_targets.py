@@ -33,6 +33,21 @@ def test_each_is_a_line_with_its_place_and_what_is_near(program: Place) -> None:
     assert lines[1].startswith("autotrace: own.yaml:4: no_such_package.run will not be traced: no module")
 
 
+def test_a_key_that_names_no_argument_is_said_and_strict_does_not_start(program: Place) -> None:
+    program.write("own.yaml", "- target: agent.Agent.solve\n  attributes: {step: slef.stpe}\n")
+    said = "own.yaml:2: agent.Agent.solve: attributes.step: no argument `slef`; did you mean `self`?"
+    ran = program.launch(["python", "agent.py"], ["--spec", "own.yaml"])
+    assert (ran.returncode, ran.stdout) == (0, "solved 1\n") and f"autotrace: {said}" in ran.stderr
+    checked = program.run([str(program.bin / "autotrace"), "check", "own.yaml"])
+    assert checked.returncode == 1 and "mistake, line 2: attributes.step: no argument `slef`" in checked.stdout
+    runs = program.runs()
+    refused = program.launch(["python", "agent.py"], ["--spec", "own.yaml", "--strict"])
+    assert (refused.returncode, refused.stdout) == (2, "") and said in refused.stderr
+    assert "--strict" in refused.stderr and program.runs() == runs
+    program.write("own.yaml", "- agent.Agent.solve\n")
+    assert program.launch(["python", "agent.py"], ["--spec", "own.yaml", "--strict"]).stdout == "solved 1\n"
+
+
 def test_what_is_optional_or_there_or_of_the_program_itself_is_not_named(program: Place) -> None:
     program.write(
         "own.yaml",

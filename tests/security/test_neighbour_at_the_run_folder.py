@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.launch import run_setup
+from autotrace.launch.command import Command
 from autotrace.launch.options import Options
 from autotrace.run import files, layout, remote_node
 from tests.places import Place
@@ -62,7 +63,8 @@ def test_a_plan_that_somebody_swapped_is_not_taken(place: Place) -> None:
 
 
 def test_another_node_takes_the_plan_that_travelled(tmp_path: Path) -> None:
-    run = run_setup.make(Options.from_settings({"backend": "jsonl", "run_dir": str(tmp_path / "runs")}), ["x"], 0, {})
+    options = Options.from_settings({"backend": "jsonl", "run_dir": str(tmp_path / "runs")})
+    run = run_setup.make(options, Command(("x",), "x"), 0, {})
     text = Path(run.variables["AUTOTRACE_PLAN"]).read_text()
     environ = {**run.variables, "AUTOTRACE_PLAN_DATA": remote_node.packed_plan(text)}
     Path(run.variables["AUTOTRACE_PLAN"]).write_text(text.replace('"redact_hook":null', '"redact_hook":"his:hook"'))
@@ -104,7 +106,7 @@ def test_a_folder_of_another_user_in_tmp_is_refused(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(os, "lstat", his)
     options = Options.from_settings({"backend": "jsonl", "run_dir": str(runs)})
     with pytest.raises(run_setup.RunSetupError, match=f"{runs} belongs to another user.*--run-dir"):
-        run_setup.make(options, ["x"], 1, {})
+        run_setup.make(options, Command(("x",), "x"), 1, {})
     assert not list(runs.glob("*/run.json"))
 
 
@@ -124,7 +126,7 @@ def test_a_link_of_another_user_in_tmp_is_refused(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "lstat", his)
     with pytest.raises(run_setup.RunSetupError, match=f"{link} is a link of another user.*--run-dir"):
-        run_setup.make(options, ["x"], 1, {})
+        run_setup.make(options, Command(("x",), "x"), 1, {})
     assert not list(mine.glob("*/run.json"))
 
 

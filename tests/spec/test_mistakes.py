@@ -451,14 +451,14 @@ def test_an_abstract_method_needs_subclasses(project: Path) -> None:
 
 
 def test_chains_of_which_nothing_is_read_are_noted(project: Path) -> None:
-    (note,) = verdict_of("- {target: my.agents.Agent.run, chains: result, facts: {reward: result.reward}}\n").notes
+    (note,) = verdict_of("- {target: my.agents.Agent.run, chains: result, facts: {reward: result.reward}}\n").mistakes
     assert note.startswith("chains: nothing is read of them; write `tokens: {prompt: row.prompt_ids,")
-    assert verdict_of("- {target: my.agents.Agent.run, chains: result, facts: {reward: row.reward}}\n").notes == ()
+    assert verdict_of("- {target: my.agents.Agent.run, chains: result, facts: {reward: row.reward}}\n").mistakes == ()
 
 
 def test_an_argument_that_does_not_exist_is_noted(project: Path) -> None:
     (tokens, capture) = verdict_of(
         "- {target: my.agents.Agent.run, tokens: {prompt: mesages}, capture: {include: [mesages]}}\n"
-    ).notes
+    ).mistakes
     assert tokens == "tokens.prompt: no argument `mesages`; did you mean `messages`?"
     assert capture == "capture: no argument `mesages`; did you mean `messages`?"
