@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from autotrace.run import files, layout
-from autotrace.run.drain import shipper_alive
 from autotrace.run.losses import with_full_disk
 
 
@@ -78,7 +77,7 @@ class Status(msgspec.Struct):
     """See the fields. Times are nanoseconds since the epoch."""
 
     state: str
-    """running | draining | done | blocked"""
+    """running | draining | done | blocked | stopped (no process goes on)"""
     run_id: str
     pid: int = 0
     """The shipper's."""
@@ -138,8 +137,3 @@ class Status(msgspec.Struct):
         status = msgspec.json.decode(files.read(run_folder, layout.STATUS_JSON), type=cls)
         status.drops = with_full_disk(str(run_folder), status.drops)
         return status
-
-    def state_now(self, run_folder: str | Path) -> str:
-        """``state``, unless nobody is there any more to go on: ``stopped``."""
-        over = self.state not in ("running", "draining") or self.living or shipper_alive(str(run_folder))
-        return self.state if over else "stopped"

@@ -19,6 +19,7 @@ from autotrace.run.info import RunInfo, not_readable
 from autotrace.run.status import Status
 from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.index import facts
+from autotrace.ship.index.processes import status_now
 from autotrace.ship.store.delivery_queue import TABLES as IN_TABLES
 from autotrace.ship.store.delivery_queue import not_in_tables
 from autotrace.ship.store.migrations import NewerDatabase
@@ -239,9 +240,9 @@ class Live(Committed):
 
     @property
     def living(self) -> bool:
-        """The run goes on, as far as its shipper says: also where no backend takes anything from it."""
+        """The run goes on: also where no backend takes anything from it."""
         try:
-            state = Status.read(self.path).state
+            state = status_now(Status.read(self.path), self.path).state
         except (OSError, ValueError, msgspec.MsgspecError):
             return False
         return state == "running" or (state == "blocked" and shipper_alive(str(self.path)) is True)
@@ -270,27 +271,25 @@ class Live(Committed):
         try:
             status = Status.read(self.path)
         except (OSError, ValueError, msgspec.MsgspecError):
-            from autotrace.ship.report import status_of
-
-            status = status_of(self._state, self.info, self.path, "running")
+            status = self._computed()
         if self.problem:
             status.notes.append(self.problem)
         if self.problem == ENDED_EARLY:
-            from autotrace.ship.report import status_of
-
-            now = status_of(self._state, self.info, self.path, "running")
-            for name in ("open", "traces", "trajectories", "pending"):
+            now = self._computed()
+            for name in ("open", "traces", "trajectories", "pending", "died"):
                 setattr(status, name, getattr(now, name))
-        return status
+        return status_now(status, self.path)
+
+    def _computed(self) -> Status:
+        from autotrace.ship.report import status_of
+
+        return status_of(self._state, self.info, self.path, "running")
 
     def deliveries(self, trace_id: str) -> Mapping[str, Delivery]:
         """See ``Source``."""
-        rows = self._state.db.execute("SELECT * FROM deliveries WHERE trace_id = ?", (trace_id,))
-        return {
-            row["backend"]: (row["delivered_ns"], row["page"], row["rejected"])
-            for row in rows
-            if row["backend"] != IN_TABLES
-        }
+        sql = "SELECT * FROM deliveries WHERE trace_id = ? AND backend != ?"
+        rows = self._state.db.execute(sql, (trace_id, IN_TABLES))
+        return {row["backend"]: (row["delivered_ns"], row["page"], row["rejected"]) for row in rows}
 
     def pages(self) -> Mapping[str, str]:
         """See ``Source``."""

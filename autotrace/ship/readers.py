@@ -16,6 +16,7 @@ from autotrace.run import layout
 from autotrace.run.drain import left
 from autotrace.run.info import RunInfo, find_runs, not_readable
 from autotrace.run.status import Status
+from autotrace.ship.index.processes import status_now
 from autotrace.ship.live import Live
 from autotrace.tables.committed import remote_runs, table_folders
 from autotrace.tables.errors import QueryError
@@ -104,8 +105,8 @@ def listed(places: Iterable[Place]) -> list[dict[str, Any]]:
             "command": " ".join(info.command) or str(path),
         }  # fmt: skip
         with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
-            status = Status.read(path)
-            told |= {"state": status.state_now(path), "trajectories": status.trajectories}
+            status = status_now(Status.read(path), path)
+            told |= {"state": status.state, "trajectories": status.trajectories}
             told["left"] = left({"pending": status.pending, "open": status.open})
         found.append(told)
     return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)

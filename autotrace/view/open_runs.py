@@ -81,7 +81,7 @@ class OpenRun:
         living = status.living > 0 or (is_run(self.place.path) and shipper_alive(str(self.place.path)) is True)
         return {
             "run": self.name, "created": info.created, "command": " ".join(info.command), "version": version,
-            "state": status.state_now(self.place.path), "live": living, "trajectories": status.trajectories,
+            "state": status.state, "live": living, "trajectories": status.trajectories,
             "open": status.open, "losses": losses(status.drops), "warnings": pace.warnings(status),
             "notes": [*status.notes, *_oddities(status)], "error": status.error,
         }  # fmt: skip

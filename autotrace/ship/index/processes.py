@@ -3,6 +3,7 @@ each segment was left, what its targets are called, whose it is."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from autotrace.run.drain import shipper_alive
+from autotrace.run.status import Status
 from autotrace.ship.store.state import State
-from autotrace.spool.reader import Located, SegmentFile, SegmentReader, size_of, writer_alive
+from autotrace.spool.reader import Located, SegmentFile, SegmentReader, segments, size_of, writer_alive
 from autotrace.spool.records import ENDED, EXEC, Counters, Define, Header, Report
 from autotrace.trajectory.jsonable import text
 
@@ -24,6 +27,21 @@ _AT_ONCE = -1.0
 _GONE = "its segments are gone"
 _ROTATION_GRACE = 5.0
 """Seconds in which the next segment follows a seal with the reason ``rotate``."""
+_RECENT_NS = 60 * 10**9
+"""A shipper of another host, whose locks may not show here, has written its status within this time."""
+_GOES_ON = ("running", "draining")
+
+
+def status_now(status: Status, run_folder: str | Path) -> Status:
+    """Correct the last ``status`` of a run without a shipper: the locks of segments show which processes live, and a
+    run without a living process is ``stopped``."""
+    elsewhere = status.host != os.uname().nodename and time.time_ns() - status.updated_ns < _RECENT_NS
+    if (status.living or status.state in _GOES_ON) and not elsewhere and not shipper_alive(str(run_folder)):
+        files = [file for file in segments(run_folder) if file.size]
+        status.living = len({file.process for file in files if writer_alive(run_folder, file.name)})
+        if not status.living and status.state in _GOES_ON:
+            status.state = "stopped"
+    return status
 
 
 @dataclass
