@@ -15,7 +15,7 @@ import msgspec
 
 from autotrace.run import files
 from autotrace.tables.errors import QueryError
-from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.jsonable import EXPANDS, expands, jsonable
 
 Row = dict[str, Any]
 LONGEST = 64 << 20
@@ -61,15 +61,11 @@ class Opened:
         return value if isinstance(value, dict) else {}
 
 
-_PARTS = {b"{": 500, b"[": 120, b",": 64}
-"""Mark in JSON -> bytes that what it begins takes here at most, twice: read, and made plain."""
-
-
 def decoded(data: bytes) -> Any:
     """JSON as plain values, also with ``NaN``, which JSON does not have and others write. Raises ``ValueError``,
     ``RecursionError``."""
-    if sum(size * data.count(mark) for mark, size in _PARTS.items()) > 8 * LONGEST + 16 * len(data):
-        raise ValueError("its values would take far more memory than its bytes")
+    if expands(data):
+        raise ValueError(EXPANDS)
     try:
         value = msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError):

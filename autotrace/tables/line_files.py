@@ -20,7 +20,7 @@ from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.rebuild import as_error, connected
 from autotrace.tables.sources import Source, Steps, stored_info, within
 from autotrace.trajectory.deferred import DeferrableField
-from autotrace.trajectory.jsonable import integer
+from autotrace.trajectory.jsonable import EXPANDS, expands, integer
 from autotrace.trajectory.model import Span, Trajectory
 
 FILE = "trajectories.jsonl"
@@ -131,6 +131,8 @@ def _read(path: Path) -> Iterator[tuple[int, Trajectory]]:
                 raise QueryError(f"{path} cannot be read: it is no regular file, or mostly a hole")
             at = 0
             for number, line in enumerate(file, 1):
+                if expands(line):
+                    raise QueryError(f"{path}, line {number} cannot be read: {EXPANDS}")
                 if line.endswith(b"\n") and line.strip():
                     one = _trajectory(line)
                     if one is None:

@@ -52,6 +52,19 @@ def loaded(written: str, otherwise: Any = None) -> Any:
         return otherwise
 
 
+SLACK, A_BYTE = 128 << 20, 24
+"""Bytes that the values of JSON may take here: so many, and so many for each byte of JSON."""
+_PARTS = {b"{": 500, b"[": 120, b",": 64}
+"""Mark in JSON -> bytes that what the mark begins takes here at most, twice: read, and made plain."""
+EXPANDS = "its values would take far more memory than its bytes"
+
+
+def expands(data: bytes) -> bool:
+    """Whether the values of ``data``, which is JSON, may take more than ``SLACK`` and ``A_BYTE`` allow."""
+    allowed = SLACK + A_BYTE * len(data)
+    return len(data) * max(_PARTS.values()) > allowed < sum(size * data.count(mark) for mark, size in _PARTS.items())
+
+
 def known(values: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of ``values`` that are not None."""
     return {name: value for name, value in values.items() if value is not None}
