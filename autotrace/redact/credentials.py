@@ -60,10 +60,10 @@ _HOOK = re.compile(any_of(HOOKS))
 _SCHEME = re.compile(SCHEME)
 _PLACES = [(place, re.compile(place.pattern), place.signs()) for place in PLACES]
 _WORD_BEGINS = re.compile(r"\b(?=\w)")
-_LIKE_S_AND_K = ("\u017f", "\u212a")
-"""What a pattern that ignores case takes for an ``s`` and a ``k``."""
-RUN, _FOLDED = "run", "folded"
-"""Signs (see ``signs``): characters of a token, ``SHORTEST`` of them or more; one of ``_LIKE_S_AND_K``."""
+_FOLDED = (("\u017f", "s"), ("\u212a", "k"), ("\u0131", "i"), ("\u0130", "i"))
+"""Letters beyond ASCII that a pattern that ignores case takes for letters of ASCII."""
+RUN = "run"
+"""A sign (see ``signs``): characters of a token, ``SHORTEST`` of them or more."""
 ORDINARY: frozenset[str] = frozenset()
 """``signs`` of a text in which no rule can find anything."""
 
@@ -104,7 +104,7 @@ def without_credentials(
     for place, pattern, needed in _PLACES:
         if needed.isdisjoint(known) or place.sign not in plain or not _is_near(place, plain, known):
             continue
-        if place.reach is None or _has_folded(text):
+        if place.reach is None:
             text = pattern.sub(lambda match: match["head"] + mask, text)
         else:
             having = [name for name in names if name in place.needles]
@@ -168,10 +168,6 @@ def _without_passwords(text: str, pattern: re.Pattern[str], starts: list[int], r
     return "".join((*pieces, text[written:])) if written else text
 
 
-def _has_folded(text: str) -> bool:
-    return not text.isascii() and any(letter in text for letter in _LIKE_S_AND_K)
-
-
 def signs(text: str) -> frozenset[str]:
     """What stands in ``text`` that all credentials have or stand behind; where there is nothing, no rule can find
     anything. Each has at most ``SHORTEST`` characters, so the signs of a text are those of its parts and of what is as
@@ -186,8 +182,6 @@ def signs(text: str) -> frozenset[str]:
             for sign in others:
                 if sign in lower:
                     having.append(sign)
-    if _has_folded(text):
-        having.append(_FOLDED)
     return frozenset(having) if having else ORDINARY
 
 
@@ -212,17 +206,17 @@ def signs_of_lines(texts: Sequence[str]) -> list[frozenset[str]]:
             line = bisect.bisect_right(ends, at)
             having.setdefault(line, set()).add(sign)
             at = find(sign, ends[line])
-    if _has_folded(whole):
-        for line, text in enumerate(texts):
-            if _has_folded(text):
-                having.setdefault(line, set()).add(_FOLDED)
     return [frozenset(having[line]) if line in having else ORDINARY for line in range(len(texts))]
 
 
 def _plain(text: str) -> str:
     """``text`` in ASCII, a character for a character. (To ask ``bytes`` for what they contain takes five times as
     long as to ask a string.)"""
-    return text if text.isascii() else text.encode("ascii", "replace").decode("ascii")
+    if text.isascii():
+        return text
+    for letter, plain in _FOLDED:
+        text = text.replace(letter, plain)
+    return text.encode("ascii", "replace").decode("ascii")
 
 
 def _without_private_keys(text: str, mask: str) -> str:

@@ -44,7 +44,7 @@ def by_all_rules(text: str) -> str:
     text = credentials._without_members(text, REDACTED)
     text = credentials._SCHEME.sub(lambda match: match["scheme"] + REDACTED, text)
     for place, pattern, _ in credentials._PLACES:
-        if any(needle in text for needles in place.needles.values() for needle in needles):
+        if any(needle in credentials._plain(text) for needles in place.needles.values() for needle in needles):
             text = pattern.sub(lambda match: match["head"] + REDACTED, text)
     return text
 
@@ -68,6 +68,25 @@ def test_the_signs_of_a_text_are_those_of_its_parts_and_of_where_they_meet(text:
     assert redactor.cleaned(text, known) == redactor.text(text)
     if known is not None:
         assert signs(text) <= known
+
+
+FOLDED = [("s", "\u017f"), ("k", "\u212a"), ("i", "\u0131"), ("i", "\u0130")]
+"""Letters of ASCII, and others that a pattern that ignores case takes for them."""
+
+
+@pytest.mark.parametrize(("letter", "other"), FOLDED)
+def test_letters_that_fold_to_ascii_are_that_letter(letter: str, other: str) -> None:
+    for text in [
+        f"{word} {value}" for word in (*WORDS, *EXAMPLES) for value in ("is abc123xy", "hunter2", "= a1B2c3D4")
+    ]:
+        folded = text.replace(letter, other)
+        assert without_credentials(folded) == by_all_rules(folded)
+        assert signs(folded) == signs(text.replace(letter.upper(), letter))
+    assert without_credentials("the \u017fecret is abc123xy") == f"the \u017fecret is {REDACTED}"
+    assert (
+        without_credentials("CREATE USER x \u0131dentified by 'hunter2'")
+        == f"CREATE USER x \u0131dentified by '{REDACTED}'"
+    )
 
 
 @settings(max_examples=700, deadline=None)
