@@ -27,16 +27,24 @@ MOST = 10
 
 _TRACE = re.compile(r"(?:\.rollout\.trace|trainer\.rollout_trace)\.backend=['\"]?(\w+)")
 """How a command line names the backend of veRL's own trace."""
+_NO_TRACE = ("null", "none")
 
 
 def switched_off(words: Sequence[str], options: Options, known: Sequence[str]) -> list[str]:
     """Return a line if ``words`` name a backend for veRL's own trace that gets nothing in this run: autotrace switches
     that trace off for each ``known`` backend, and delivers to the backends of ``options``. A run for which the user
-    chose no backend delivers to the backend that veRL's configuration names."""
+    chose no backend delivers to the backend that veRL's configuration names. A backend that is not ``known`` is left to
+    veRL, whose V1 trainer never calls it (``agent_loop_tq.py`` of 0.9.1: ``TODO add trace support``)."""
+    chosen = options.backends
+    named = dict.fromkeys(name for word in words for name in _TRACE.findall(word) if name.lower() not in _NO_TRACE)
+    if unknown := [name for name in named if name not in known]:
+        return [
+            f"veRL's V1 trainer (its default) records nothing into {name}, and autotrace has no backend {name}; there "
+            f"are {', '.join(known)}, and autotrace help backends shows how to add one"
+            for name in unknown
+        ]
     if options.origins.get("backends") == "default":
         return []
-    chosen = options.backends
-    named = dict.fromkeys(name for word in words for name in _TRACE.findall(word) if name in known)
     return [
         f"veRL's own trace into {name} is switched off, and this run delivers to {', '.join(chosen) or 'no backend'}; "
         f"to have the trajectories in {name} too, add --backend {name}"

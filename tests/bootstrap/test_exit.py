@@ -305,6 +305,15 @@ def test_what_was_not_recorded_is_said_first_even_by_quiet_runs(place: Place, op
         ),
         (
             "done",
+            {
+                "trajectories": 8,
+                "backends": {"mlflow": {"place": "sqlite:////x.db", "open_with": "mlflow ui -p 1"}},
+            },
+            "autotrace: saved 8 trajectories to mlflow (sqlite:////x.db); to look at them: autotrace ls R; "
+            "in MLflow: mlflow ui --port 1",
+        ),
+        (
+            "done",
             {"traces": 1, "backends": {"jsonl": {}}},
             "autotrace: saved 1 trace to jsonl; to look at them: autotrace ls R",
         ),

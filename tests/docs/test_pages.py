@@ -100,9 +100,15 @@ def test_every_option_has_a_row() -> None:
     assert named == {option for setting in SETTINGS for option in setting.opts}
 
 
-def test_every_command_stands_in_the_readme() -> None:
-    named = set(re.findall(r"\bautotrace ([a-z]+)", TEXTS["README.md"]))
-    assert not set(main.list_commands(click.Context(main))) - named, "each needs a line under `## The commands`"
+def test_every_command_is_on_the_page_of_commands() -> None:
+    named = set(re.findall(r"\bautotrace ([a-z]+)", TEXTS["commands.md"]))
+    assert not set(main.list_commands(click.Context(main))) - named, "each needs a line at the top of docs/commands.md"
+
+
+def test_counts_in_the_readme_are_those_of_its_lists() -> None:
+    readme = " ".join(TEXTS["README.md"].split())
+    (trainers,) = re.findall(r"Trainers and agents\.\*\* veRL, ([^;]+);", readme)
+    assert f"veRL (both trainers) and {len(re.split(', | and ', trainers))} more" in readme
 
 
 def test_the_readme_fits_a_screen_and_a_half_and_begins_with_a_picture() -> None:

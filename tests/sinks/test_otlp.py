@@ -155,6 +155,24 @@ def test_headers_and_compression_are_standard_variables(receiver: Receiver, monk
     assert receiver.resources[0]["service.name"] == "mine"
 
 
+def test_agent_lens_gets_its_address_its_key_and_its_project(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe of docs/backends.md. Agent Lens drops spans whose resource names no project."""
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{receiver.url}/agents/otel/v1/traces")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "wandb-api-key=canary")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "wandb.entity=me,wandb.project=rl")
+    OtlpSink(info()).deliver(group())
+    assert {(path, headers["wandb-api-key"]) for path, _, headers in receiver.requests} == {
+        ("/agents/otel/v1/traces", "canary")
+    }
+    assert all((each["wandb.entity"], each["wandb.project"]) == ("me", "rl") for each in receiver.resources)
+    assert {"gen_ai.operation.name", "gen_ai.conversation.id"} <= set().union(
+        *map(attributes_of, receiver.spans.values())
+    )
+
+
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 def test_trouble_on_their_side_is_unavailable_at_once(receiver: Receiver, status: int) -> None:
     receiver.answers.append((status, {"Retry-After": "9"}, b""))
