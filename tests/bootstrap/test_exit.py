@@ -310,7 +310,7 @@ def test_what_was_not_recorded_is_said_first_even_by_quiet_runs(place: Place, op
                 "backends": {"mlflow": {"place": "sqlite:////x.db", "open_with": "mlflow ui -p 1"}},
             },
             "autotrace: saved 8 trajectories to mlflow (sqlite:////x.db); to look at them: autotrace ls R; "
-            "in MLflow: mlflow ui --port 1",
+            "in MLflow: mlflow ui -p 1",
         ),
         (
             "done",
