@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from math import inf
 from typing import Any
 
@@ -29,17 +28,14 @@ NAMES = {
     "root, not sampled": "root that is not sampled",
     "call that is off": "call that is off",
 }
-_OLD = sys.version_info < (3, 12)
-"""Below Python 3.12, to set a context variable takes 0.12 us more than at the commit before: the variable's old mapping
-is held meanwhile, or a garbage collection in that moment could end the process (``autotrace/record/garbage.py``)."""
-LIMIT = 1.2 if _OLD else 1.1
+LIMIT = 1.1
 """Times what the commit before costs."""
 LIMITS = {
-    "method": 1.3 if _OLD else 1.25,
-    "item": 1.25 if _OLD else 0.8,
+    "method": 1.25,
+    "item": 0.8,
     "40 messages": 0.9,
     "200 nested messages": 0.16,
-    "root, not sampled": 0.3 if _OLD else 0.23,
+    "root, not sampled": 0.23,
 }
 """The same, of rows that have limits of their own: more is recorded of a method than at the commit before, which read
 no name of a tool's object; the others became cheaper, and stay so (a root that is not sampled took 4.6 us)."""

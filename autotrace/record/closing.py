@@ -336,9 +336,7 @@ def leave(call: OpenCall) -> None:
     while now is not call and now is not None:
         now = now.above
     if now is call:
-        if current.set(call.above) is None:  # a collection runs (``record.garbage``): calls pass over this one
-            call.recorded = False
-            return
+        current.set(call.above)
         call.above = None
         if type(call) is RetainingCall and call.refused is not None:
             token, call.refused = call.refused, None

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from autotrace.record import garbage
 from autotrace.record.origin import is_hosts
 
 if TYPE_CHECKING:
@@ -150,7 +149,7 @@ CLOSED = -1
 """Epoch of a call that is closed: closing it again does nothing. (The adapter of an engine may have learnt that the
 request was aborted; an exception of the host's may arrive when the call was closed already.)"""
 
-current: ContextVar[OpenCall | None] = garbage.variable("autotrace_span", default=None)
+current: ContextVar[OpenCall | None] = ContextVar("autotrace_span", default=None)
 
 of_the_parent: Callable[[], OpenCall | None] | None = None
 """Returns the call that is current where the running greenlet was made; set by the adapter of greenlet."""

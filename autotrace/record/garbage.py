@@ -2,64 +2,88 @@
 
 Below Python 3.12 a collection starts inside an allocation, and ``ContextVar.set`` allocates while the call walks the
 context's mapping. If a finalizer then sets a variable too, the new mapping replaces the old mapping, Python frees the
-old mapping under the walk, and the process dies. Two rules prevent that:
-
-- While recording sets a variable, recording holds the old mapping: a copy of the context refers to the mapping.
-- Inside a collection recording sets no variable, because the interrupted ``set`` may be asyncio's or the host's. Calls
-  that begin there are recorded below the current call, and are not current themselves.
+old mapping under the walk, and the process dies. ``copy_context`` and ``reset`` have the same fault. So autotrace holds
+the mapping from the start of each collection to the stop. A mapping that finalizers replaced is held longer, because
+the interrupted call goes on to walk the mapping after the stop. A call in C makes fewer than ``MOST`` allocations, and
+so starts fewer collections.
 
 On every Python, a call in a finalizer that a collection runs opens no trajectory: whose call the finalizer interrupts
 is chance.
 
-``gc.callbacks`` has one entry of autotrace. The entry calls functions in C only: a signal handler that raised inside
-Python code there would lose its exception, because Python only prints the exceptions of such callbacks.
+``gc.callbacks`` has two entries of autotrace, the first and the last, so the callbacks of the host run in between. The
+entries call functions in C only: a signal handler that raised inside Python code there would lose its exception,
+because Python only prints the exceptions of such callbacks.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from contextvars import Context, ContextVar, Token, copy_context
+from collections import deque
+from contextvars import Context, copy_context
 from functools import partial
-from itertools import repeat, starmap
+from itertools import compress, repeat, starmap
+from operator import is_not, not_
 from typing import Any
 
 from autotrace.config.originals import thread
 from autotrace.record import faults
 
 get_ident = thread.get_ident
+MOST = 64
+"""Mappings that are held after their collection. A ``set`` makes 48 objects at most: 33 where a node of the mapping gets
+a seventeenth entry, and two for each level."""
 
 
-class _Collecting(list[int]):
+class _First(list[int]):
     """The number of the thread that collects; empty while no thread collects. ``gc`` reads the attributes ``start`` and
     ``stop``."""
 
     __slots__ = ()
     start: Any
+    stop = None
+
+
+class _Last(list[Any]):
+    """The mapping of the thread that collects."""
+
+    __slots__ = ()
+    start = None
     stop: Any
 
 
-collecting = _Collecting()
-_Collecting.start = property(partial(next, map(collecting.append, starmap(get_ident, repeat(())))))
+collecting, _mapping = _First(), _Last()
+_replaced: deque[Any] = deque(maxlen=MOST)
+_started: Any = map(collecting.append, starmap(get_ident, repeat(())))
 _run: Any = Context().run
 # To enter a context makes each variable forget the value that it keeps beside the mapping. Such a value may be freed if
 # an interrupted ``set`` undoes what a finalizer set.
-_Collecting.stop = property(partial(_run, list.clear))
-_callback = partial(getattr, collecting)
+_stopped: Any = map(_run, repeat(list.clear), repeat(collecting))
+if sys.version_info < (3, 12):
+    _now = map(gc.get_referents, starmap(copy_context, repeat(())))  # a list of one mapping
+    _differs: Any = map(map, repeat(is_not), repeat(_mapping), _now)
+    _started = zip(_started, map(_mapping.extend, _now))
+    _held = map(_replaced.extend, map(compress, repeat(_mapping), _differs))
+    _stopped = zip(_held, starmap(_mapping.clear, repeat(())), _stopped)
+_First.start = property(partial(next, _started))
+_Last.stop = property(partial(next, _stopped))
+_first, _last = partial(getattr, collecting), partial(getattr, _mapping)
 
 
 def watch() -> None:
-    """Hear of each collection from now on, before the callbacks of the host do. Idempotent."""
-    if not any(one is _callback for one in gc.callbacks):  # the host may have cleared the list
-        gc.callbacks.insert(0, _callback)
+    """Hear of each collection from now on: of its start before the callbacks of the host do, of its stop after them.
+    Idempotent."""
+    if not any(one is _first for one in gc.callbacks):  # the host may have cleared the list
+        gc.callbacks[:] = [_first, *gc.callbacks, _last]
 
 
 def unwatch() -> None:
     """Hear of no collection any more. Below Python 3.12 nothing changes: generators that were recorded may still be
     suspended, and a collection may close them."""
     if sys.version_info >= (3, 12):
-        gc.callbacks[:] = [one for one in gc.callbacks if one is not _callback]
+        gc.callbacks[:] = [one for one in gc.callbacks if one is not _first and one is not _last]
         collecting.clear()
+    release()
 
 
 def is_collecting() -> bool:
@@ -70,42 +94,14 @@ def is_collecting() -> bool:
 def refuses() -> bool:
     """Whether a trajectory may not begin now, because a collection runs in this thread; counts."""
     if not is_collecting():
+        release()
         return False
     faults.count("drop:finalizer")
     return True
 
 
-class _Variable:
-    """A context variable for Python 3.10 and 3.11, with the methods of ``ContextVar`` that recording uses."""
-
-    __slots__ = ("get", "reset", "set")
-
-    def __init__(self, name: str, **default: Any) -> None:
-        variable: ContextVar[Any] = ContextVar(name, **default)
-        assign, restore = variable.set, variable.reset
-
-        def set(value: Any) -> Token[Any] | None:
-            if collecting and get_ident() in collecting:
-                return None
-            Context()  # is dropped at once, and ``copy_context`` takes its memory: no collection starts in there
-            held = copy_context()  # noqa: F841 - refers to the mapping that ``assign`` walks
-            return assign(value)
-
-        def reset(token: Token[Any] | None) -> None:
-            if token is None:
-                return
-            if collecting and get_ident() in collecting:
-                raise ValueError("a garbage collection runs in this thread")
-            Context()
-            held = copy_context()  # noqa: F841 - as above
-            restore(token)
-
-        self.get = variable.get
-        self.set = set
-        self.reset = reset
-
-
-def variable(name: str, **default: Any) -> Any:
-    """A context variable. Inside a collection, below Python 3.12, ``set`` does nothing and returns None, and ``reset``
-    raises ``ValueError`` as in a foreign context; ``reset(None)`` does nothing."""
-    return ContextVar(name, **default) if sys.version_info >= (3, 12) else _Variable(name, **default)
+def release() -> None:
+    """Let go of replaced mappings, unless a thread collects: no code in Python runs while a call walks a mapping, but
+    that of a collection. One step in C looks and lets go."""
+    if _replaced:
+        deque(starmap(_replaced.clear, compress([()], map(not_, [collecting]))), 0)

@@ -12,10 +12,9 @@ from contextvars import ContextVar
 from typing import Any
 
 from autotrace.config.scalars import fraction
-from autotrace.record import garbage
 from autotrace.record.fields import ABSENT, Path, peek
 
-refused: ContextVar[frozenset[str]] = garbage.variable("autotrace_refused", default=frozenset())
+refused: ContextVar[frozenset[str]] = ContextVar("autotrace_refused", default=frozenset())
 """Groups (``uid``, or else the sample index) that the batch being worked on has and did not choose. A task that
 outlives its batch decides nothing about the groups of another batch."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any
 
-from autotrace.record import closing, garbage
+from autotrace.record import closing
 from autotrace.record.context import CLOSED, OpenCall
 from autotrace.record.origin import is_hosts
 from autotrace.record.snapshot import Limits, snapshot
@@ -43,7 +43,7 @@ class Given(Yielded):
         return self._read()
 
 
-_block: ContextVar[None] = garbage.variable("autotrace_with")
+_block: ContextVar[None] = ContextVar("autotrace_with")
 """Set from the beginning of a body to its end; its token alone tells whether both are in the same context."""
 
 
