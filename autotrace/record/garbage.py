@@ -31,8 +31,8 @@ from autotrace.record import faults
 
 get_ident = thread.get_ident
 MOST = 64
-"""Mappings that are held after their collection. A ``set`` makes 48 objects at most: 33 where a node of the mapping gets
-a seventeenth entry, and two for each level."""
+"""Mappings that are held after their collection. A ``set`` makes 48 objects at most: 33 where a node of the mapping
+gets a seventeenth entry, and two for each level."""
 
 
 class _First(list[int]):
@@ -62,9 +62,9 @@ _stopped: Any = map(_run, repeat(list.clear), repeat(collecting))
 if sys.version_info < (3, 12):
     _now = map(gc.get_referents, starmap(copy_context, repeat(())))  # a list of one mapping
     _differs: Any = map(map, repeat(is_not), repeat(_mapping), _now)
-    _started = zip(_started, map(_mapping.extend, _now))
+    _started = zip(_started, map(_mapping.extend, _now), strict=False)
     _held = map(_replaced.extend, map(compress, repeat(_mapping), _differs))
-    _stopped = zip(_held, starmap(_mapping.clear, repeat(())), _stopped)
+    _stopped = zip(_held, starmap(_mapping.clear, repeat(())), _stopped, strict=False)
 _First.start = property(partial(next, _started))
 _Last.stop = property(partial(next, _stopped))
 _first, _last = partial(getattr, collecting), partial(getattr, _mapping)
