@@ -42,9 +42,8 @@ def not_executed(evidence: Evidence) -> tuple[int, str] | None:
         if len(asked) > 1 and tree.before[following.number] == call.number:
             messages = asked_messages(following.span, whole=True)
             places = [place for place, one in enumerate(messages) if one.get("role") == "assistant"]
-            told = (
-                [one for one in messages[places[-1] + 1 :] if one.get("role") in ("tool", "function")] if places else []
-            )
+            later = messages[places[-1] + 1 :] if places else []
+            told = [one for one in later if one.get("role") in ("tool", "function")]
             executed = sum(tool.turn == call.number for tool in evidence.tools)
             if told and len(told) < len(asked) and executed < len(asked):
                 return call.number, f"{len(told)} of {len(asked)} calls were executed: {', '.join(asked)}"
@@ -59,7 +58,8 @@ def history_lost(evidence: Evidence) -> tuple[int, str] | None:
         after = asked_messages(following.span, whole=True)
         if not before or not after or tree.before[following.number] != call.number:
             continue
-        if len(after) <= len(before):
+        roles = [one.get("role") for one in after]
+        if len(after) <= len(before) or ("assistant" in roles and "assistant" not in roles[len(before) :]):
             if len(before) == 1:  # a prompt that is one text may hold the whole history
                 continue
             return following.number, "messages"

@@ -27,7 +27,7 @@ from autotrace.insight.skeletons import SKELETON, content_of, digest_of, first_p
 from autotrace.trajectory.jsonable import loaded, text
 from autotrace.trajectory.model import OK
 from autotrace.trajectory.span_text import answered_words, thoughts
-from autotrace.trajectory.token_ids import piece, unpacked
+from autotrace.trajectory.token_ids import piece, tokens, unpacked
 from autotrace.trajectory.tool_calls import BESIDE_NAME, ToolCall
 
 MOST, LONGEST = 48, 160
@@ -113,12 +113,13 @@ def tools_offered(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Position.PROMPT)
 def first_tokens(evidence: Evidence) -> Iterator[Shown]:
-    """The tokens with which the first prompt begins; two equal ones are two BOS tokens."""
-    ids = unpacked(piece(evidence.turns[0].span.packed_prompt or b"", 0, 6)) if evidence.turns else []
-    if ids:
-        yield f"the first prompt begins with the tokens {' '.join(map(str, ids))}", None
-        if len(ids) > 1 and ids[0] == ids[1]:
-            yield f"the first prompt begins with token {ids[0]} twice", None
+    """The tokens with which the first prompt begins, and ends; two equal ones at the beginning are two BOS tokens."""
+    prompt = (evidence.turns[0].span.packed_prompt or b"") if evidence.turns else b""
+    for where, at in (("begins", 0), ("ends", max(0, tokens(prompt) - 6))):
+        if ids := unpacked(piece(prompt, at, at + 6)):
+            yield f"the first prompt {where} with the tokens {' '.join(map(str, ids))}", None
+            if not at and len(ids) > 1 and ids[0] == ids[1]:
+                yield f"the first prompt begins with token {ids[0]} twice", None
 
 
 @trait(Position.SAMPLING)
@@ -289,7 +290,6 @@ def place(evidence: Evidence) -> Iterator[Shown]:
     if root.host:
         yield f"the host is {root.host}", None
         yield f"the process is {root.pid} on {root.host}", None
-    for server in sorted({str(call.figures["server"])[:80] for call in evidence.turns if call.figures.get("server")})[
-        :4
-    ]:
+    servers = {str(call.figures["server"])[:80] for call in evidence.turns if call.figures.get("server")}
+    for server in sorted(servers)[:4]:
         yield f"the engine is {server}", None

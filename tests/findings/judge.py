@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,11 +194,12 @@ def main() -> int:
     """``make findings``: play both modes, print the table; 1 if less than 95 % is found, or something false."""
     import tempfile
 
-    from tests.findings import hangs  # which imports this module
+    from tests.findings import hangs, named  # which import this module
 
     modes, names = ("v0", "v1"), sys.argv[1:]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made, contextlib.ExitStack() as playing:
         verdicts: list[Verdict] = []
+        agents = playing.enter_context(ThreadPoolExecutor(1)).submit(_agents, Path(made, "agents"), names)
         hanging = None if names else playing.enter_context(hangs.played(Path(made, "hangs")))
         for mode in modes:
             play(mode, Path(made, mode), names)
@@ -205,11 +207,24 @@ def main() -> int:
                 verdicts += judge(mode, Path(made, mode))
         if hanging is not None:
             verdicts += hangs.judge(*hanging)
-    print(table(verdicts))
+        reported = agents.result()
+    print(table(verdicts), named.table(reported), sep="\n\n")
     planted = [verdict for verdict in verdicts if verdict.scenario.code]
-    good = sum(verdict.is_good for verdict in planted)
-    false = any(verdict.false for verdict in verdicts if not verdict.scenario.code)
-    return int(false or good < 0.95 * len(planted))
+    good = sum(verdict.is_good for verdict in planted) + sum(one.is_named for one in reported)
+    false = any(verdict.false for verdict in verdicts if not verdict.scenario.code) or any(
+        one.false for one in reported
+    )
+    return int(false or good < 0.95 * (len(planted) + len(reported)))
+
+
+def _agents(folder: Path, names: Sequence[str]) -> list[Any]:
+    """The faults of agents of people's own, at the same time as veRL's loops."""
+    from tests.findings import named
+
+    if names and not named.FAULTS.keys() & set(names):
+        return []
+    named.play(folder, names)
+    return named.judge(folder)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.findings import hangs
+from tests.findings import hangs, named
 from tests.findings.judge import judge, play, table
 
 pytestmark = pytest.mark.timeout(900)
@@ -52,3 +52,17 @@ def test_what_hangs_is_named_while_it_does_and_what_was_killed_afterwards(tmp_pa
     with hangs.played(tmp_path / "played") as (process, run):
         verdicts = hangs.judge(process, run, now_ns=time.time_ns() + 3600 * 10**9)
     assert all(verdict.is_good for verdict in verdicts), table(verdicts)
+
+
+REPORTED = [
+    "no session", "outage", "call in the thinking", "first call only", "wall clock", "made-up answer",
+    "prompts share a group", "no tools", "question dropped", "thinking without an end", "nested header",
+    "mask off by one", "text of the harness", "pad rows", "batch: one sample", "batch: cut",
+]  # fmt: skip
+
+
+def test_faults_that_people_reported_are_named_in_words_and_nothing_is_said_of_their_twins(tmp_path: Path) -> None:
+    named.play(tmp_path, REPORTED)
+    verdicts = named.judge(tmp_path)
+    assert len(verdicts) == len(REPORTED)
+    assert all(verdict.is_good for verdict in verdicts), named.table(verdicts)
