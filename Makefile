@@ -37,7 +37,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 # then, and 1.8 s otherwise
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: findings help demo test test-all e2e-environment bench-environment size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
+.PHONY: findings peers help demo test test-all e2e-environment bench-environment size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
     scale verl-releases docs pages pythons stress compilers security view screenshots recording check-js
 .DEFAULT_GOAL := help
@@ -190,8 +190,12 @@ security: environment ## what a sender of a folder, a neighbour, the network can
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/security
 
 # FINDINGS="one turn" plays single scenarios
-findings: environment ## faults planted in veRL's own agent loops: what is found, where, and what is false
+findings: environment ## faults planted in veRL's loops and in other agents: what is found, where, and what is false
 	$(VENV)/bin/python -m tests.findings.judge $(FINDINGS)
+
+peers: environment ## what rldoctor, rlprobe and autotrace say about the same faults, into docs/findings.md
+	$(VENV)/bin/python -m tools.peers
+	$(VENV)/bin/python -m tools.pages
 
 # in the development environment, or in one for each of PYTHONS if that is given; HOSTILE="timeouts memory" for some of the rows
 hostile: environment ## programs that do what RL code does every day, bare and traced (PYTHONS=... for other Pythons)

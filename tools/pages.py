@@ -11,7 +11,7 @@ from autotrace.insight import registry
 from autotrace.insight.needs import needs
 from autotrace.tables import schema
 from autotrace.tables.words import NAMES
-from tools import libraries, spec_reference
+from tools import libraries, peers, spec_reference
 
 ROOT = Path(__file__).parents[1]
 FAMILIES = {
@@ -50,6 +50,7 @@ def made(page: str, text: str) -> str:
         said = f"## What it needs\n\n{read[0].upper()}{read[1:]}.\n\n"
         return re.sub(r"(?s)(## What it needs\n.*?)?(?=## Where to look)", lambda _: said, text, count=1)
     if page == "docs/findings.md":
+        text = re.sub(r"(?s)(?<=<!-- peers -->\n\n).*?(?=\n## )", lambda _: peers.table(), text)
         return re.sub(r"(?s)(?<=## All of them\n\n).*?(?=\n## )", lambda _: findings(), text)
     if page == "docs/commands.md":
         rest = re.compile(r"(?m)^\| .* \| as in \[Data\]\(data\.md#columns\) \|$")

@@ -131,13 +131,15 @@ def changes(by_step: Mapping[int, Sequence[Row]]) -> list[Change]:
     splits = sorted(_splits(series, large, 0, count)) if large else []
     edges = [0, *(at for at, _ in splits), count]
     means = [series.mean(begin, end) for begin, end in pairwise(edges)]
-    found = []
-    for place, (at, chance) in enumerate(splits):
-        before, after = means[place], means[place + 1]
-        is_new = after > max(means[: place + 1]) + large and _is_abrupt(series, at)
+    found: list[Change] = []
+    for (at, chance), (before, after), first, end in zip(splits, pairwise(means), edges, edges[2:], strict=False):
+        is_new = after > max(means[: edges.index(at)]) + large and _is_abrupt(series, at)
         if after < before or is_new:  # a reward that comes back is no news, and one that rises slowly is learning
-            last, since = series.numbers[edges[place + 2] - 1], series.numbers[edges[place]]
-            found.append(Change(series.numbers[at], last, since, after, before, chance))
+            found.append(
+                Change(series.numbers[at], series.numbers[end - 1], series.numbers[first], after, before, chance)
+            )
+        elif found and abs(after - found[-1].mean) < abs(after - found[-1].mean_before):
+            found[-1].last = series.numbers[end - 1]  # the reward did not come back
     return found
 
 

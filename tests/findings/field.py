@@ -71,21 +71,21 @@ class Change:
     clue: str
 
 
-def played(change: Change | None, seed: int = 0) -> list[Step]:
+def played(change: Change | None, seed: int = 0, steps: int = STEPS, changed: int = CHANGED) -> list[Step]:
     """The steps of a run; without a change a clean one."""
     luck = random.Random(seed)
-    steps = []
-    for number in range(STEPS):
+    made = []
+    for number in range(steps):
         records = []
         for prompt in range(PROMPTS):
             city = CITIES[(prompt + number) % len(CITIES)]
             for attempt in range(N):
                 play = Play(number, city, number * 1000 + prompt * N + attempt, luck)
-                if change is not None and number >= CHANGED:
+                if change is not None and number >= changed:
                     change.planted(play)
                 records.append(_record(play, prompt))
-        steps.append(Step(number, records, Settings()))
-    return steps
+        made.append(Step(number, records, Settings()))
+    return made
 
 
 def _record(play: Play, prompt: int) -> Record:

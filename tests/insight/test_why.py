@@ -47,6 +47,13 @@ def test_the_planted_change_is_the_first_cause(change: Change) -> None:
     assert dropped[0].answer is not None and change.clue in dropped[0].answer.causes[0].words
 
 
+@pytest.mark.parametrize("name", ["no session", "out of time", "refuses"])
+def test_a_long_run_is_compared_over_all_steps_after_the_change(name: str) -> None:
+    change = next(change for change in DROPS if change.name == name)
+    first = next(explained(played(change, steps=40, changed=30)).answers())
+    assert first.step == 30 and change.clue in first.causes[0].words and first.rollouts > 200, list(words(first))
+
+
 @pytest.mark.parametrize("change", UNEXPLAINED, ids=lambda change: change.name)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_drop_without_a_recorded_cause_is_not_explained(change: Change, seed: int) -> None:
