@@ -214,6 +214,56 @@ SUITES = (
         ),
         arguments=("tests/client", "tests/server", "tests/shared"),
     ),
+    Suite(
+        "openai",
+        "3.57.0",
+        needs=(
+            "pytest", "pytest-asyncio", "pytest-xdist", "websockets", "dirty-equals", "time-machine", "rich",
+            "nest-asyncio", "inline-snapshot", "importlib-metadata", "trio", "httpx-aiohttp",
+        ),
+        # the other files test wires, certificates and the repository's own tools for a quarter of an hour
+        arguments=(
+            "-n", "0", "tests/test_utils", "tests/lib/chat", "tests/lib/streaming",
+            # the source distribution lacks the answers of this file
+            "--ignore=tests/lib/chat/test_completions_streaming.py",
+            *(f"tests/test_{name}.py" for name in (
+                "client", "streaming", "models", "transform", "qs", "required_args", "response", "legacy_response",
+                "extract_files", "files", "module_client", "lazy_imports",
+            )),
+            *(f"tests/lib/test_{name}.py" for name in ("azure", "assistants", "audio", "pydantic", "streaming_deltas")),
+        ),
+        # 3,000 models of pydantic and typed dicts
+        exclude=("openai.types.**",),
+    ),
+    Suite(
+        "langchain-core",
+        "1.8.3",
+        needs=(
+            "pytest>=9,<10", "freezegun", "pytest-mock", "syrupy>=5,<6", "pytest-asyncio>=1.3,<2", "grandalf",
+            "responses", "pytest-socket", "pytest-xdist<4", "blockbuster>=1.5.18,<1.6", "numpy",
+            "langchain-tests>=1.1.9", "pytest-benchmark", "pytest-codspeed",
+        ),
+        arguments=(
+            "--disable-socket", "--allow-unix-socket", "--benchmark-skip",
+            # limits of 50 ms to 1 s, which a busy machine exceeds without autotrace too
+            "--ignore-glob=*/chat_models/test_benchmark.py", "--ignore-glob=*/chat_models/test_rate_limiting.py",
+            *(f"tests/unit_tests/{name}" for name in (
+                "runnables", "output_parsers", "callbacks", "tracers", "language_models", "test_tools.py",
+            )),
+        ),
+    ),
+    Suite(
+        "datasets",
+        "5.2.0",
+        needs=("pytest", "transformers"),
+        # the source distribution lacks the helpers of the other files, and the fixtures of 45 tests in these files
+        arguments=tuple(
+            f"tests/test_{name}.py" for name in (
+                "buckets", "data_files", "dataset_list", "experimental", "filelock", "fingerprint_tokenizer_stability",
+                "info", "info_utils", "metadata_util", "sharding_utils", "splits", "tqdm", "version",
+            )
+        ),
+    ),
 )  # fmt: skip
 
 EACH_KIND = [suite.package for suite in SUITES if suite.package not in ("httpx", "networkx")]
