@@ -55,10 +55,9 @@ class _Last(list[Any]):
 collecting, _mapping = _First(), _Last()
 _replaced: deque[Any] = deque(maxlen=MOST)
 _started: Any = map(collecting.append, starmap(get_ident, repeat(())))
-_run: Any = Context().run
 # To enter a context makes each variable forget the value that it keeps beside the mapping. Such a value may be freed if
 # an interrupted ``set`` undoes what a finalizer set.
-_stopped: Any = map(_run, repeat(list.clear), repeat(collecting))
+_stopped: Any = map(Context().run, repeat(list.clear), repeat(collecting))
 if sys.version_info < (3, 12):
     _now = map(gc.get_referents, starmap(copy_context, repeat(())))  # a list of one mapping
     _differs: Any = map(map, repeat(is_not), repeat(_mapping), _now)

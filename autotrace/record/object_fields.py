@@ -245,4 +245,4 @@ def is_plain(value: Any) -> bool:
     kind = type(value)
     if kind is list or kind is tuple:
         kind = type(value[0]) if value else str
-    return id(kind) not in _BUILTIN and (layouts.get(id(kind)) or layout_of(kind)).fields is None
+    return id(kind) not in _BUILTIN and layout_of(kind).fields is None

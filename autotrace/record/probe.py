@@ -12,7 +12,7 @@ from autotrace.record import errors, faults, fields, formulas
 from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT, is_late, last_word
 from autotrace.record.follower import Follower
-from autotrace.record.object_fields import ANSWERING, is_plain, qualified_name
+from autotrace.record.object_fields import ANSWERING, is_plain, layouts, qualified_name
 from autotrace.record.pickled import captured
 from autotrace.record.sampling import Decision
 from autotrace.record.slots import slotted
@@ -281,7 +281,8 @@ class Probe:
         if type(result) is str and len(result) <= SHORT:
             return result
         try:
-            if self.role in ANSWERING and is_plain(result):
+            layout = layouts.get(id(type(result)))
+            if (layout is None or layout.fields is None) and self.role in ANSWERING and is_plain(result):
                 copied = walked(result, type(result), self.limits, self.dropped, opens=True)
                 if self.asks_model and copied == {"…": qualified_name(type(result))}:
                     faults.count("drop:answer")
