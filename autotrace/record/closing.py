@@ -342,6 +342,6 @@ def leave(call: OpenCall) -> None:
             token, call.refused = call.refused, None
             try:
                 sampling.refused.reset(token)
-            except ValueError as error:  # chosen in another context, which is over
+            except (LookupError, ValueError) as error:  # chosen in another context, which is over
                 if origin.is_hosts(error):
                     raise

@@ -227,6 +227,6 @@ def made_current(call: OpenCall | None) -> Iterator[None]:
     finally:
         try:
             current.reset(token)
-        except ValueError as error:  # left in another context than entered: nothing to restore there
+        except (LookupError, ValueError) as error:  # left in another context than entered: nothing to restore there
             if is_hosts(error):
                 raise

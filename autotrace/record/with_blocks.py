@@ -76,7 +76,7 @@ def resumed(call: OpenCall, block: Token[None] | None) -> None:
         return
     try:
         _block.reset(block)
-    except ValueError as error:  # in another task or thread: that which entered the body will not hear of its end
+    except (LookupError, ValueError) as error:  # in another task or thread, which does not hear of the end
         if is_hosts(error):
             raise
         call.recorded = False
