@@ -28,6 +28,7 @@ from autotrace.run.status import Found
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.reporting import Report
 from autotrace.ship.index import facts
+from autotrace.ship.index.indexer import Subscriber
 from autotrace.ship.index.summary import record
 from autotrace.ship.store.row import LOCAL, TraceRow
 from autotrace.ship.store.state import State
@@ -48,7 +49,7 @@ _OF_ROLES = f"role IN ({', '.join('?' * len(ROLES))})"
 _KEY = "found:"
 
 
-class LiveFindings:
+class LiveFindings(Subscriber):
     """Of one run. The indexer tells it what is complete; ``settle`` looks at the steps whose turn it is."""
 
     def __init__(
@@ -96,9 +97,6 @@ class LiveFindings:
     def learned(self, row: TraceRow) -> None:
         """Facts of a complete trace changed: its step is looked at again."""
         self.completed(row)
-
-    def bound(self, name: str, value: Mapping[str, object]) -> None:
-        """See ``index.indexer.Subscriber``: what was reported about the run is given to ``settle``."""
 
     def recorded(self, step: int) -> None:
         """Numbers about a step were stored: it is looked at again."""

@@ -2,8 +2,9 @@
 that was lost is made again of the tables then (``restore``).
 
 A segment goes when its writer will not append to it, all of it was read, each trajectory in it is in the tables, and
-no backend waits for one. At the end of the run all such segments go. While the run goes on, a segment stays as long as
-facts about its trajectories are likely: they are read from segments in a tenth of the time that the tables take.
+no backend waits for one. At the end of the run all such segments go. While the run goes on, a segment stays for
+``HOLD`` seconds: late calls and the trainer's values of tokens make a trajectory anew, which takes ten times as long
+from the tables.
 ``--spool-limit`` removes them earlier, oldest first, and ``--keep-spool`` keeps them."""
 
 from __future__ import annotations
@@ -99,18 +100,17 @@ _log = logging.getLogger("autotrace.ship")
 
 REMOVED = "removed"
 """The seal of a removed segment in the state: it counts as sealed, and its traces are read from the tables."""
-HOLD, STEPS = 600.0, 2
-"""Seconds since a trajectory was delivered, and newer training steps, after which facts about it are rare."""
+HOLD = 600.0
+"""Seconds since a segment was written after which little comes about its trajectories."""
 EVERY = 60.0
 """Seconds between two looks without ``--spool-limit``."""
-_SETTLED = """
-SELECT {segment}, max(ifnull(t.complete AND t.kept IS NOT NULL AND d.version >= t.version AND d.rejected IS NULL
-    AND NOT EXISTS (SELECT 1 FROM queue WHERE queue.trace_id = t.trace_id), {unknown}) = 0), max(d.delivered_ns),
-    max(t.step)
-FROM {rows} LEFT JOIN traces t USING (trace_id) LEFT JOIN deliveries d ON d.trace_id = t.trace_id AND d.backend = ?
-WHERE {of} GROUP BY {segment}
+_AWAITED = """
+SELECT {segment} FROM {rows} LEFT JOIN traces t USING (trace_id)
+LEFT JOIN deliveries d ON d.trace_id = t.trace_id AND d.backend = ?
+WHERE {of} AND ifnull(t.complete AND t.kept IS NOT NULL AND d.version >= t.version AND d.rejected IS NULL
+    AND NOT EXISTS (SELECT 1 FROM queue WHERE queue.trace_id = t.trace_id), {unknown}) = 0 GROUP BY {segment}
 """
-"""Segment, whether something waits for it, the last delivery of its trajectories, and their latest step."""
+"""Segments that something waits for."""
 
 
 class Retention:
@@ -144,28 +144,22 @@ class Retention:
         return total - left
 
     def _removable(self, found: list[SegmentFile], over: bool) -> Iterator[tuple[SegmentFile, int, bool]]:
-        """Segments that nothing waits for, the oldest first, and whether no facts are likely to come."""
+        """Segments that nothing waits for, the oldest first, and whether little more is likely to come."""
         db = self._state.db
         ended = {row[0] for row in db.execute("SELECT process FROM processes WHERE ended IS NOT NULL")}
-        newest = self._state.count("SELECT max(step) FROM traces")
         since = time.time_ns() - int(HOLD * 1e9)
-        awaited, young = set(), set()
-        records = _SETTLED.format(segment="places.segment", rows="places", unknown=1, of="1")
+        records = _AWAITED.format(segment="places.segment", rows="places", unknown=1, of="1")
         # the trainer's values of tokens are in the segments of the trainer
-        columns = _SETTLED.format(segment="f.segment", rows="facts f", unknown=int(over), of="f.name = ?")
+        columns = _AWAITED.format(segment="f.segment", rows="facts f", unknown=int(over), of="f.name = ?")
         known = [*db.execute(records, (TABLES,)), *db.execute(columns, (TABLES, token_facts.TOKEN_FACTS))]
-        for segment, waits, delivered_ns, step in known:
-            if waits:
-                awaited.add(segment)
-            if (delivered_ns or 0) > since or (step is not None and step > newest - STEPS):
-                young.add(segment)
+        awaited = {segment for (segment,) in known}
         rows = self._state.segments()
         for file in sorted(found, key=lambda file: file.changed_ns):
             row = rows.get(file.name)
             if row is None or row["id"] in awaited or row["header"] is None or self._has_news(file):
                 continue
             if file.process in ended or (row["sealed"] is not None and row["offset"] >= file.size):
-                yield file, row["id"], row["id"] not in young
+                yield file, row["id"], file.changed_ns < since
 
     def _remove(self, file: SegmentFile, id: int, first: bool) -> bool:
         db = self._state.db

@@ -96,6 +96,12 @@ class Committed(Source):
         """See ``Source``; oldest first."""
         return [*self._files[table]]
 
+    def late_facts(self) -> Sequence[str]:
+        """See ``Source``: what is committed with its trajectories is in their rows."""
+        at_first = {commit.files["facts"].name for commit in self._snapshot.commits
+                    if {TRAJECTORIES.name, "facts"} <= commit.files.keys()}  # fmt: skip
+        return [path for path, file in self._files["facts"].items() if file.name not in at_first]
+
     def size(self) -> int:
         """See ``Source``."""
         return sum(file.bytes for by_path in self._files.values() for file in by_path.values())

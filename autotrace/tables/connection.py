@@ -38,10 +38,11 @@ def connect(files: Sequence[str], size: int, **settings: str) -> duckdb.DuckDBPy
     return connection
 
 
-def read(files: Sequence[str]) -> str:
-    """SQL for the rows of ``files``, with the columns of all of the files."""
+def read(files: Sequence[str], several_runs: bool = False) -> str:
+    """Return SQL for the rows of ``files``, with the columns of the first file. Files of ``several_runs``, which
+    several releases may have written, are all looked into for their columns."""
     listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    return f"read_parquet([{listed}], union_by_name = true)"
+    return f"read_parquet([{listed}], union_by_name = {several_runs})"
 
 
 def first_line(error: Exception) -> str:

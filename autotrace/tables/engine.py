@@ -235,10 +235,10 @@ class Views:
     def _files(self) -> list[str]:
         return [file for source in self._sources for name in TABLES for file in source.files(name)]
 
-    def _rows(self, name: str) -> str:
-        """SQL for all rows of a table in files; empty: there are none."""
-        files = [file for source in self._sources for file in source.files(name)]
-        return read(files) if files else ""
+    def _rows(self, name: str, late: bool = False) -> str:
+        """SQL for all rows of a table in files, or (``late``) in those of ``late_facts``; empty: there are none."""
+        files = [file for source in self._sources for file in (source.late_facts() if late else source.files(name))]
+        return read(files, len(self._sources) > 1) if files else ""
 
     def _present(self, rows: str) -> set[str]:
         """The columns that ``rows`` have: those of an earlier release lack some."""
@@ -248,10 +248,11 @@ class Views:
         """The trajectories ``found`` with the facts that came after they were written."""
         present = self._present(self._rows(TRAJECTORIES.name))
         names = [column.name for column in columns if column.name in _KNOWN and column.name in {*present, "facts"}]
-        rows = self._rows("facts")
+        at_first = "facts" not in names  # what was known then is in the row itself
+        rows = self._rows("facts", late=at_first)
         if not rows or not names:
             return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
-        later = "" if "facts" in names else " WHERE version > 1"  # what was known at first is in the row itself
+        later = " WHERE version > 1" if at_first else ""
         known = ", ".join(f"{_KNOWN[name]} AS {name}" for name in dict.fromkeys(["version", *names]))
         of = NEWEST["facts"]
         facts = (

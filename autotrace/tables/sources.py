@@ -41,6 +41,10 @@ class Source:
         """The Parquet files of ``table`` that count. What is not in them comes from ``lines`` and ``load``."""
         return ()
 
+    def late_facts(self) -> Sequence[str]:
+        """The files of ``facts`` that may tell more than the rows of their trajectories."""
+        return self.files("facts")
+
     def look_again(self) -> bool:
         """Whether other files count by now. Raises ``OSError``, ``QueryError``."""
         return False

@@ -289,24 +289,6 @@ def test_a_fact_is_taken_back_from_a_rollout_that_answered_the_same_as_one_read_
     ]
 
 
-def test_a_state_from_before_facts_had_scores_goes_on(run: Path) -> None:
-    process = Process(run)
-    trace = trajectory(process, uid="u", reward=None)
-    process.exit()
-    shipped(run)
-    with State.of_run(run) as state:
-        state.db.execute("DROP INDEX facts_named")
-        for table, column in (("facts", "score"), ("facts", "named"), ("traces", "late_spans"), ("traces", "profile")):
-            state.db.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        state.put_meta("schema", "1")
-        state.db.execute("PRAGMA user_version = 0")
-    state.close()
-    late = Process(run, "node-9-dd")
-    late.fact("reward", 1.5, key={"uid": "u", "session_id": 0})
-    late.exit()
-    assert shipped(run)[trace.hex()]["facts"] == {"reward": 1.5}
-
-
 def test_a_fact_after_delivery_replaces_what_was_delivered(run: Path) -> None:
     process = Process(run)
     traces = [trajectory(process, uid=f"u{n}", reward=None) for n in range(3)]

@@ -185,7 +185,7 @@ class Loader:
             trace_id, self._info.run_id, spans, attributes, notes=list(assembled.notes),
             tokenizer=None if before is None else before.tokenizer,
         )  # fmt: skip
-        row = row or self._state.described(trace_id)
+        row = row or self._state.row(trace_id) or TraceRow(trace_id)
         config = self.about.config
         for name, given in (("project_name", self._info.project), ("experiment_name", self._info.experiment)):
             if given:

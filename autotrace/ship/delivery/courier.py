@@ -26,8 +26,6 @@ GATHERED_BATCH = 200
 """``FIRST_BATCH`` of a backend to which each delivery is a cost of its own."""
 TRIES = 4
 """In the foreground: failed tries in a row after which a backend is given up."""
-AT_ONCE = 4_000
-"""Traces looked up at once: to find the oldest, the whole queue is sorted."""
 
 
 class Courier:
@@ -43,8 +41,6 @@ class Courier:
         self.failures = 0
         """In a row."""
         self.batch = GATHERED_BATCH if gather else FIRST_BATCH
-        self.upcoming: deque[str] = deque()
-        """Traces to be delivered next."""
         self._carrier = carrier
         self._not_before = 0.0
         self._gather = gather
@@ -72,13 +68,9 @@ class Courier:
 
     def next(self, queue: DeliveryQueue, coming: bool) -> Wanted:
         """What to send now. ``coming``: there will be more to deliver, for which a few may wait."""
-        if not self.upcoming or (self._gather and len(self.upcoming) < self.batch):
-            under_way = {trace_id for wanted, _ in self._running for trace_id, _ in wanted}
-            found = queue.next(self.name, AT_ONCE, under_way, self.after)
-            self.upcoming = deque(trace_id for trace_id, _ in found)
-        if coming and self._gather and self.waits(len(self.upcoming)):
-            return ()
-        return queue.current(self.name, [self.upcoming.popleft() for _ in range(min(self.batch, len(self.upcoming)))])
+        under_way = {trace_id for wanted, _ in self._running for trace_id, _ in wanted}
+        found = queue.next(self.name, self.batch, under_way, self.after)
+        return () if coming and self._gather and self.waits(len(found)) else found
 
     def waits(self, count: int) -> bool:
         """``count`` trajectories are too few for a parcel and have not waited long; more are to come."""
@@ -100,8 +92,6 @@ class Courier:
             return None
         wanted, future = self._running.popleft()
         receipt = future.result()
-        settled = {entry[0] for entry in (*receipt.delivered, *receipt.rejected, *receipt.left_out)}
-        self.upcoming.extendleft(trace_id for trace_id, _ in reversed(wanted) if trace_id not in settled)
         if receipt.problem is not None:
             self._failed(receipt.problem, receipt.given)
         elif receipt.delivered or receipt.rejected:

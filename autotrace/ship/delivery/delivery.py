@@ -144,7 +144,7 @@ class Delivery:
 
     def unfinished(self) -> list[Courier]:
         """Return the couriers with queued trajectories, except couriers that wait for another courier."""
-        return [courier for courier in self if courier.busy or self._queue.waits(courier.name, courier.after)]
+        return [courier for courier in self if courier.busy or self._queue.next(courier.name, 1, (), courier.after)]
 
     def notes(self) -> list[str]:
         """Notes for the user: why texts could not be decoded."""

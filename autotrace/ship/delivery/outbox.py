@@ -14,6 +14,7 @@ from typing import Any
 from autotrace.config.scalars import fraction
 from autotrace.config.written import KeepRules
 from autotrace.run.info import RunInfo
+from autotrace.ship.index.indexer import Subscriber
 from autotrace.ship.store.delivery_queue import TABLES, DeliveryQueue
 from autotrace.ship.store.row import ALL, LOCAL, TraceRow
 from autotrace.ship.store.state import State
@@ -24,7 +25,7 @@ QUIET = 2.0
 """Seconds without news of a group, and without an open trajectory in it, after which it is decided on."""
 
 
-class Outbox:
+class Outbox(Subscriber):
     """What of one run is to be delivered, and to which backends. The indexer calls it with what is complete.
 
     A tail sampling decision is stored with each row, so it stands after a restart, and what comes later follows it.
@@ -80,9 +81,6 @@ class Outbox:
         """Something was reported about the run after its start. Inside the transaction that stores it."""
         for backend in registry.linked_by(name, self._backends):  # with the link to the trainer's run
             self.queue.add_again(backend, rejected=False)
-
-    def recorded(self, step: int) -> None:
-        """See ``index.indexer.Subscriber``: no trajectory changes by it."""
 
     def settle(self, open_groups: Collection[str], over: bool) -> int:
         """Decide on the groups that have ended; how many there were. ``over``: the run has ended."""

@@ -16,8 +16,8 @@ import msgspec
 
 from autotrace.run.info import RunInfo
 from autotrace.ship.index import facts
+from autotrace.ship.index.indexer import Subscriber
 from autotrace.ship.store.delivery_queue import TABLES
-from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import Memory, State
 from autotrace.sinks import registry
 from autotrace.sinks.protocol import Refused, Reporter, Unavailable
@@ -88,7 +88,7 @@ class _Post:
             self.reporter.close()
 
 
-class Reporting:
+class Reporting(Subscriber):
     """Of one run, and a subscriber of its indexer. What was not taken when the shipper ends is sent by the next one of
     the run."""
 
@@ -134,15 +134,6 @@ class Reporting:
             post.waiting[_place(report)] = report
             with self._state:
                 self._state.put_meta(_key(post, report), msgspec.json.encode(report).decode())
-
-    def completed(self, row: TraceRow) -> None:
-        """See ``index.indexer.Subscriber``: trajectories are the couriers'."""
-
-    def learned(self, row: TraceRow) -> None:
-        """See ``index.indexer.Subscriber``: facts are the couriers'."""
-
-    def bound(self, name: str, value: Mapping[str, object]) -> None:
-        """See ``index.indexer.Subscriber``: the shipper hands it on by ``bind``."""
 
     def recorded(self, step: int) -> None:
         """Something about a step was recorded."""

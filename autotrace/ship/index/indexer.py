@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -52,8 +52,8 @@ ONCE_PER_ROUND = 256
 _CONFIG_KEYS = ("project_name", "experiment_name")
 
 
-class Subscriber(Protocol):
-    """Receive what the indexer finds, inside the transaction that stores it."""
+class Subscriber:
+    """Receives what the indexer finds, inside the transaction that stores it."""
 
     def completed(self, row: TraceRow) -> None:
         """Version ``row.version`` of a trace is complete; ``row`` is stored after this."""

@@ -5,7 +5,6 @@ A row leaves the queue only after the backend acknowledged, or rejected, that ve
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Collection, Iterable, Sequence
 
@@ -76,30 +75,14 @@ class DeliveryQueue:
         self._db.execute(f"DELETE FROM queue WHERE backend NOT IN ({marks})", list(backends))
 
     def next(self, backend: str, limit: int, without: Collection[str] = (), after: str = "") -> list[tuple[str, int]]:
-        """Return the trace ids and versions to deliver next, oldest end first; ``without`` the traces under way, and
-        without traces that ``after``, another destination, still waits for."""
+        """Return the trace ids and versions to deliver next, in the order in which they were queued; ``without`` the
+        traces under way, and without traces that ``after``, another destination, still waits for."""
         rows = self._db.execute(
-            "SELECT q.trace_id, q.version FROM queue q JOIN traces t USING (trace_id) WHERE q.backend = ? "
-            "AND NOT EXISTS (SELECT 1 FROM queue e WHERE e.backend = ? AND e.trace_id = q.trace_id) "
-            "ORDER BY t.end_ns",
-            (backend, after),
-        )
-        wanted = ((row[0], row[1]) for row in rows if row[0] not in without)
-        return list(itertools.islice(wanted, limit))
-
-    def waits(self, backend: str, after: str) -> bool:
-        """Whether ``next`` has something: asked often, it sorts nothing."""
-        sql = (
-            "SELECT 1 FROM queue q WHERE backend = ? AND NOT EXISTS"
-            " (SELECT 1 FROM queue e WHERE e.backend = ? AND e.trace_id = q.trace_id)"
-        )
-        return self._db.execute(sql, (backend, after)).fetchone() is not None
-
-    def current(self, backend: str, trace_ids: Iterable[str]) -> list[tuple[str, int]]:
-        """Those of ``trace_ids`` that still wait, with the version that does."""
-        sql = "SELECT trace_id, version FROM queue WHERE backend = ? AND trace_id = ?"
-        rows = (self._db.execute(sql, (backend, trace_id)).fetchone() for trace_id in trace_ids)
-        return [(row[0], row[1]) for row in rows if row is not None]
+            "SELECT trace_id, version FROM queue q WHERE backend = ? AND NOT EXISTS (SELECT 1 FROM queue e WHERE"
+            " e.backend = ? AND e.trace_id = q.trace_id) ORDER BY rowid LIMIT ?",
+            (backend, after, limit + len(without)),
+        ).fetchall()
+        return [(row[0], row[1]) for row in rows if row[0] not in without][:limit]
 
     def acknowledged(self, backend: str, delivered: Iterable[tuple[str, int, str | None]]) -> None:
         """``backend`` has these: (trace id, version, page)."""

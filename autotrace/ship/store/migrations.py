@@ -106,7 +106,8 @@ _FIRST = (
     "CREATE TABLE removed (trace_id TEXT PRIMARY KEY) WITHOUT ROWID",
     # Delivery
     "CREATE TABLE queue (backend TEXT, trace_id TEXT, version INTEGER NOT NULL,"
-    " is_whole INTEGER NOT NULL DEFAULT 1, PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
+    " is_whole INTEGER NOT NULL DEFAULT 1, UNIQUE (backend, trace_id))",
+    "CREATE INDEX queue_of ON queue (backend)",  # in the order of insertion
     "CREATE TABLE deliveries (backend TEXT, trace_id TEXT, version INTEGER NOT NULL,"
     " delivered_ns INTEGER, page TEXT, rejected TEXT, PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
     "CREATE INDEX deliveries_of ON deliveries (trace_id)",

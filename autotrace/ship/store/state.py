@@ -207,13 +207,6 @@ class State:
         row = self.db.execute(f"SELECT {_ROW} FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
         return None if row is None else TraceRow.of(row)
 
-    def described(self, trace_id: str) -> TraceRow:
-        """Of the line about a trace what a backend shows of it; as a new one where there is none."""
-        row = self.db.execute(
-            "SELECT attempt, late_spans, profile, version FROM traces WHERE trace_id = ?", (trace_id,)
-        ).fetchone()
-        return TraceRow(trace_id) if row is None else TraceRow(trace_id, **dict(row))
-
     def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[TraceRow]:
         """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""
         return [TraceRow.of(row) for row in self.db.execute(f"SELECT {_ROW} FROM traces WHERE {where}", values)]
