@@ -7,6 +7,9 @@ import re
 import sys
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from autotrace.cli.diagnose import diagnose
 from autotrace.insight import registry
 from autotrace.insight.needs import needs
 from autotrace.tables import schema
@@ -20,8 +23,9 @@ FAMILIES = {
     "rewards": "Rewards",
     "ending": "How it ended",
     "engine": "Engine against trainer", "mismatch": "Log-probabilities against the engine's",
-    "tools": "Tools", "time": "Time", "trainer": "The trainer's own", "scalars": "Curves of the trainer's metrics",
-    "text": "Text",
+    "tools": "Tools",
+    "proofs": "Conversations", "time": "Time", "trainer": "The trainer's own",
+    "scalars": "Curves of the trainer's metrics", "text": "Text",
 }  # fmt: skip
 
 
@@ -37,6 +41,12 @@ def findings() -> str:
         ]
         lines.append("")
     return "\n".join(lines)
+
+
+def sample(code: str) -> str:
+    """One finding as ``autotrace diagnose`` prints it for the recorded run of ``autotrace demo``."""
+    shown = CliRunner().invoke(diagnose, [str(ROOT / "examples/recorded_run/run")]).stdout
+    return next(entry for entry in shown.split("\n\n") if code in entry.splitlines()[0]).strip()
 
 
 def made(page: str, text: str) -> str:
@@ -58,6 +68,7 @@ def made(page: str, text: str) -> str:
         others = [f"`{name}`" for name in NAMES if f"`{name}`" not in " ".join(rows)]
         return rest.sub(f"| {', '.join(others)} | as in [Data](data.md#columns) |", text)
     if page == "README.md":
+        text = re.sub(r"(?s)(?<=in that run:\n\n```\n).*?(?=\n```)", lambda _: sample("AT-TOOL-RAISES"), text, count=1)
         text = re.sub(r"\d+(?= \[findings\]| findings with)", str(len(registry.codes())), text)
         counts = [int(found) for found in re.findall(r"(?m)^\| `[^|]* \| .*?\((\d+)\) \|", libraries.page())]
         return re.sub(r"\d+ libraries in \d+", f"{len(counts)} libraries in {sum(counts)}", text)

@@ -17,7 +17,7 @@ from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding, Place
 from autotrace.insight.needs import checked, sentence
-from autotrace.insight.words import amount, lines, percent, where
+from autotrace.insight.words import amount, facts, percent, prose, verdict, where
 from autotrace.run.losses import losses
 from autotrace.run.status import Status
 from autotrace.tables.steps import steps
@@ -40,7 +40,7 @@ def diagnose(named: tuple[str, ...], step: int | None, gpus: int | None, codes: 
     out = terminal.console()
     with contextlib.closing(runs.reader_of_one(named)) as reader:
         status = reader.run.status()
-        gaps = losses(status.drops) + incomplete(status, reader.run.living)
+        gaps = incomplete(status, reader.run.living)
         for gap in gaps:
             terminal.console(stderr=as_json).print(line(f"! {gap}", "bold red"), soft_wrap=True)
         diagnosis = Diagnosis(codes)
@@ -65,12 +65,12 @@ def diagnose(named: tuple[str, ...], step: int | None, gpus: int | None, codes: 
     out.file.writelines(map(terminal.json_line, [finding.as_dict() for finding in found] or [nothing]))
 
 
-NOTHING, PROSE = "no problems found", ("what", "fix")
+NOTHING = "no problems found"
 
 
 def incomplete(status: Status, living: bool) -> list[str]:
-    """What was recorded, or should have been, and cannot be judged, beside what processes dropped."""
-    said = []
+    """What processes dropped, and what was recorded, or should have been, and cannot be judged."""
+    said = losses(status.drops)
     if status.torn:
         said.append(f"{status.torn:,} bytes at the ends of files are not complete records")
     said += [f"{count:,} records could not be used: {reason}" for reason, count in status.skipped.items()]
@@ -93,40 +93,30 @@ def print_findings(
 ) -> None:
     """What the command prints."""
     whole = f"{counted(diagnosis.trajectories, 'trajectory')} in {counted(len(diagnosis.numbers), 'step')}"
-    checks = sentence(registry.codes(), diagnosis.present)
     without = diagnosis.without_turns
     if without and without < diagnosis.trajectories:
-        some = counted(without, "trajectory", "trajectories")
-        out.print(line(f"! {some} of {diagnosis.trajectories:,} without an LLM call", "yellow"))
+        out.print(line(f"! {without:,} of {whole} without an LLM call", "yellow"), soft_wrap=True)
     if not found:
-        of = "what was recorded of " if has_gaps else ""
-        said = f"{NOTHING} in {of}{whole} by {checks}" if diagnosis.trajectories else "this run has no trajectory"
-        if diagnosis.trajectories and without == diagnosis.trajectories:
-            said = f"{whole} without an LLM call, so little can be checked: {checks}"
-        out.print(line(said), soft_wrap=True)
+        out.print(line(verdict(diagnosis, has_gaps)), soft_wrap=True)
         return
     heads = [finding for finding in found if not finding.under]
-    out.print(
-        line(f"{whole}: {counted(len(found), 'finding')}; start with 1, {heads[0].code}: {heads[0].title}"),
-        soft_wrap=True,
-    )
+    first = next((f": autotrace show {place.trace_id[:12]}" for place in heads[0].places), "")
+    start = f"start with {heads[0].code}, {percent(heads[0].cost)} of the run{first}"
+    out.print(line(f"{whole}: {counted(len(found), 'finding')}; {start}"), soft_wrap=True)
     below = {head.code: [one for one in found if one.under == head.code] for head in heads}
     for number, finding in enumerate(heads, 1):
         out.print(Text(""))
         head = line(f"{number}. {finding.code}", "bold red") + line(f"  {finding.title}", "bold")
         out.print(head, soft_wrap=not out.is_terminal)
-        facts = [each for each in lines(finding) if each[0] not in PROSE]
-        prose = [each for each in lines(finding) if each[0] in PROSE]
-        for name, words in facts[:1]:
-            _print(out, name, line(f"{words}{cost(finding, diagnosis, gpus)}"))
-        for one in below[finding.code]:
-            _print(out, "follows", line(f"{one.code}  {one.title}: {amount(one)}"))
-        for name, words in facts[1:]:
+        (affects, much), *rest = facts(finding)
+        follows = [("follows", f"{one.code}  {one.title}: {amount(one)}") for one in below[finding.code]]
+        for name, words in ((affects, f"{much}{cost(finding, diagnosis, gpus)}"), *follows, *rest):
             _print(out, name, line(words))
         for place in finding.places:
             _print(out, "e.g.", _place(place))
-        for name, words in prose:
+        for name, words in prose(finding):
             _print(out, name, line(words))
+    checks = sentence(registry.codes(), diagnosis.present)
     out.print(line(f"\n{checks}".strip(), "dim"), soft_wrap=True)
 
 

@@ -12,10 +12,10 @@ import click
 from rich.text import Text
 
 from autotrace.cli import listing, runs, terminal
+from autotrace.cli.diagnose import incomplete
 from autotrace.cli.listing import Cells
 from autotrace.cli.terminal import line, safe
 from autotrace.insight.profile import Profile, codes, decode
-from autotrace.run.losses import losses
 from autotrace.ship import pace
 from autotrace.tables import hung
 from autotrace.tables.columns import id_of
@@ -101,7 +101,7 @@ def warnings(reader: Reader) -> Iterator[Text]:
     for source in reader.sources:
         status = source.status()
         of = f"{status.run_id}: " if len(reader.sources) > 1 else ""
-        yield from (line(f"! {of}{loss}", "bold red") for loss in losses(status.drops))
+        yield from (line(f"! {of}{gap}", "bold red") for gap in incomplete(status, source.living))
         yield from (line(f"! {of}{behind}", "yellow") for behind in pace.warnings(status))
     if len(reader.sources) == 1:
         yield from (line(f"! {sentence}", "yellow") for sentence in hung.sentences(hung.hanging(reader)))

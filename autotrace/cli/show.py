@@ -239,7 +239,7 @@ def _tokens(span: Span) -> str:
     if not distances:
         return counts
     mean, at = sum(distances.values()) / len(distances), max(distances, key=lambda at: distances[at])
-    return f"{counts}  mismatch {mean:.2g} a token, at most {distances[at]:.2g} at token {at}".strip()
+    return f"{counts}  mean |Δ logprob| {mean:.2g}, max {distances[at]:.2g} at token {at}".strip()
 
 
 def _texts(span: Span) -> list[tuple[str, Any, str]]:

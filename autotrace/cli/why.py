@@ -15,7 +15,7 @@ from autotrace.insight.contrast import compare
 from autotrace.insight.finding import Answer
 from autotrace.insight.records import Record
 from autotrace.insight.rollouts import Rollouts, Row
-from autotrace.insight.why import Why, answered, words
+from autotrace.insight.why import Why, words
 from autotrace.tables.conditions import Condition, condition
 from autotrace.tables.reader import Reader
 from autotrace.tables.steps import steps
@@ -153,8 +153,7 @@ def _answer(title: str, other: str, sets: tuple[list[Row], list[Row]], table: Ro
             f"{title}: one of the two sets has no rollout; autotrace ls, with --where, shows what there is"
         )
     rewards = [{row.reward for row in rows} for rows in sets]
-    found = compare(*sets, table.traits, chosen_by_reward=not rewards[0] & rewards[1])
-    answer = answered(title, other, found)
-    if found.mean is not None and found.mean_before is not None:
-        answer.title += f": mean reward {found.mean:.4g} and {found.mean_before:.4g}"
+    answer = compare(*sets, table.traits, not rewards[0] & rewards[1], title, other)
+    if answer.mean is not None and answer.mean_before is not None:
+        answer.title += f": mean reward {answer.mean:.4g} and {answer.mean_before:.4g}"
     return answer

@@ -1,15 +1,77 @@
-"""Read how a rollout went on: calls that an answer asks for, calls that are executed, history that is kept."""
+"""Read how a rollout went on: calls that an answer asks for, calls that are executed, history that is kept; and texts
+without the numbers, ids and quoted names that differ from rollout to rollout."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import re
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from autotrace.insight.evidence import MARKERS, Evidence, marked
-from autotrace.insight.skeletons import content_of
+from autotrace.insight.evidence import MARKERS, Evidence, LLMCall, is_chat, marked
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.model import Span
-from autotrace.trajectory.span_text import answer, asked_messages, thoughts
+from autotrace.trajectory.span_text import answer, answered_words, asked_messages, thoughts
+from autotrace.trajectory.tool_calls import arguments_text
+
+LOOKED_AT, SKELETON, DIGESTED = 400, 100, 1000
+"""Characters of a text that are masked, that are kept of the masked text, and that its digest reads at each end."""
+_TOKEN, _DIGIT, _QUOTED = re.compile(r"[\w.:/@-]+"), re.compile(r"\d"), re.compile(r"(?<!\w)'[^'\n]{1,80}'(?!\w)")
+_WORD = re.compile(r"\w{3,}")
+
+
+def masked(text: str, given: str = "") -> str:
+    """``text`` with numbers, ids, quoted names and the words of ``given`` replaced, cut to ``SKELETON`` characters."""
+    return _masked(text[:LOOKED_AT], given[:LOOKED_AT])
+
+
+@functools.lru_cache(maxsize=2048)
+def _masked(text: str, given: str) -> str:
+    words = {word.lower() for word in _WORD.findall(given)}
+    text = _QUOTED.sub("'…'", _TOKEN.sub(lambda found: "#" if _DIGIT.search(found[0]) else found[0], text))
+    if words:
+        text = _WORD.sub(lambda found: "…" if found[0].lower() in words else found[0], text)
+    return _cut(" ".join(text.split()), SKELETON)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "…"
+
+
+def content_of(message: dict[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(
+            part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)
+        )
+    return content if isinstance(content, str) else ""
+
+
+def first_prompt(evidence: Evidence) -> list[dict[str, Any]]:
+    """The messages of the first prompt, or those that the rollout was given; empty: neither is known."""
+    asked = asked_messages(evidence.turns[0].span, whole=True) if evidence.turns else []
+    given = (value for span in (evidence.root, evidence.agent) if span is not None for value in span.inputs.values())
+    return asked or next(filter(is_chat, given), [])
+
+
+def prompt_digest(evidence: Evidence) -> str:
+    """A digest of the first prompt without its numbers and ids; empty: its words are not known."""
+    said = [text for message in first_prompt(evidence)[:12] if (text := content_of(message))]
+    whole = "".join(digest_of(text, 8) for text in said)
+    return hashlib.blake2b(whole.encode(), digest_size=8).hexdigest() if said else ""
+
+
+@functools.lru_cache(maxsize=512)
+def digest_of(text: str, size: int) -> str:
+    """A digest of the beginning and the end of ``text`` without numbers and ids."""
+    ends = text if len(text) <= 2 * DIGESTED else text[:DIGESTED] + text[-DIGESTED:]
+    hidden = _TOKEN.sub(lambda found: "#" if _DIGIT.search(found[0]) else found[0], ends)
+    return hashlib.blake2b(hidden.encode("utf-8", "replace"), digest_size=size).hexdigest()
+
+
+# -- how a rollout went on --------------------------------------------------------------------------------------------
 
 
 def tool_name(offered: Any) -> str:
@@ -28,26 +90,68 @@ def text_call(span: Span) -> str | None:
     return None
 
 
+def called(span: Span) -> list[dict[str, Any]]:
+    """The tool calls of an answer."""
+    made = (answer(span) or {}).get("tool_calls")
+    return [one for one in made if isinstance(one, dict)] if isinstance(made, list) else []
+
+
 def requested(span: Span) -> list[str]:
     """Names of the tools that an answer calls."""
-    made = (answer(span) or {}).get("tool_calls")
-    return [tool_name(one) for one in made] if isinstance(made, list) else []
+    return [tool_name(one) for one in called(span)]
 
 
-def not_executed(evidence: Evidence) -> tuple[int, str] | None:
-    """The first turn with calls that the next prompt does not answer, and how many; None if all calls are answered."""
+def arguments_of(call: dict[str, Any]) -> str:
+    """The arguments of a call in an answer, as ``ToolCall.arguments``."""
+    function = call.get("function", call)
+    return arguments_text(function.get("arguments", {}) if isinstance(function, dict) else {})
+
+
+def _exchanges(evidence: Evidence) -> Iterator[tuple[LLMCall, int, list[dict[str, Any]]]]:
+    """Each turn whose answer has calls, with the next turn and the results that its prompt has."""
     tree = tree_of(evidence.trajectory)
     for call, following in pairwise(evidence.turns):
+        if requested(call.span) and tree.before[following.number] == call.number:
+            told = asked_messages(following.span)
+            yield call, following.number, [one for one in told if one.get("role") in ("tool", "function")]
+
+
+def not_executed(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Calls that the next prompt does not answer, with their turn."""
+    for call, _, told in _exchanges(evidence):
         asked = requested(call.span)
-        if len(asked) > 1 and tree.before[following.number] == call.number:
-            messages = asked_messages(following.span, whole=True)
-            places = [place for place, one in enumerate(messages) if one.get("role") == "assistant"]
-            later = messages[places[-1] + 1 :] if places else []
-            told = [one for one in later if one.get("role") in ("tool", "function")]
-            executed = sum(tool.turn == call.number for tool in evidence.tools)
-            if told and len(told) < len(asked) and executed < len(asked):
-                return call.number, f"{len(told)} of {len(asked)} calls were executed: {', '.join(asked)}"
-    return None
+        if told and max(len(told), sum(tool.turn == call.number for tool in evidence.tools)) < len(asked):
+            yield f"{len(told)} of {len(asked)} calls were executed: {', '.join(asked)}", call.number
+
+
+def misplaced_results(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """Results under the id of another call, of no call, or twice, with the turn whose prompt has them."""
+    for call, turn, told in _exchanges(evidence):
+        ids = [one.get("id") for one in called(call.span)]
+        given = {one["tool_call_id"]: content_of(one) for one in told if isinstance(one.get("tool_call_id"), str)}
+        own = {(tool.name, tool.arguments): tool.told for tool in evidence.tools if tool.turn == call.number}
+        right = [own.get((tool_name(one), arguments_of(one)), "") for one in called(call.span)]
+        shown = [given.get(str(one)) for one in ids]
+        swapped = [text for text, due in zip(shown, right, strict=True) if due and text != due and text in right]
+        if len(given) < sum("tool_call_id" in one for one in told):
+            yield "a result is sent twice under one tool_call_id", turn
+        elif given and all(ids) and not given.keys() <= set(ids):
+            yield "a result has the tool_call_id of no call", turn
+        elif swapped:
+            yield "a result has the tool_call_id of another call", turn
+
+
+def others_answer(evidence: Evidence) -> Iterator[tuple[str, float]]:
+    """An answer in a later prompt that no call of the rollout gave, with the turn of the prompt."""
+    said = [text for call in evidence.turns if (text := "".join((answered_words(call.span) or "").split()))]
+    for call, following in pairwise(evidence.turns):
+        before, after = (asked_messages(one.span, whole=True) for one in (call, following))
+        if before and after[: len(before)] == before and None not in map(answer, (call.span, following.span)):
+            new = [content_of(one) for one in after[len(before) :] if one.get("role") == "assistant"]
+            pressed = filter(None, ("".join(text.split()) for text in new))
+            if not all(any(text in own or own in text for own in said) for text in pressed):
+                yield "a later prompt has an answer that no call of this rollout gave", following.number
+                return
 
 
 def history_lost(evidence: Evidence) -> tuple[int, str] | None:

@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from autotrace.insight.finding import Cause
+from autotrace.insight.finding import Answer, Cause
 from autotrace.insight.rollouts import Row
 from autotrace.insight.traits import Position
 
@@ -49,20 +49,6 @@ HEADS, BELOW = 3, 5
 """Causes, and traits that follow from each, that are named."""
 
 
-@dataclass
-class Contrast:
-    """What ``compare`` found."""
-
-    causes: list[Cause]
-    tested: int
-    """Candidates."""
-    mean: float | None
-    """Reward of the first set."""
-    mean_before: float | None
-    rollouts: int
-    rollouts_before: int
-
-
 @dataclass(eq=False)
 class _Candidate:
     """Traits of the same rows, turned so that the first set has more of them."""
@@ -82,11 +68,12 @@ class _Candidate:
 
 
 def compare(
-    rows: Sequence[Row], before: Sequence[Row], traits: Sequence[tuple[Position, str]], chosen_by_reward: bool = False
-) -> Contrast:
+    rows: Sequence[Row], before: Sequence[Row], traits: Sequence[tuple[Position, str]], chosen_by_reward: bool = False,
+    title: str = "", other: str = "before",
+) -> Answer:  # fmt: skip
     """The causes for which ``rows`` differ from ``before``, the first cause first. ``chosen_by_reward``: the sets were
     chosen by their rewards, so that an effect within a set says nothing."""
-    return _Comparison(rows, before, traits, chosen_by_reward).made()
+    return _Comparison(rows, before, traits, chosen_by_reward).made(title, other)
 
 
 class _Comparison:
@@ -110,10 +97,10 @@ class _Comparison:
         if not self._sd:
             self._gap = None
 
-    def made(self) -> Contrast:
+    def made(self, title: str, other: str) -> Answer:
         candidates = self._candidates() if min(self._sizes) else []
         causes = list(self._causes(self._significant(candidates)))
-        return Contrast(causes, len(candidates), *self._means, *self._sizes)
+        return Answer(title, other, causes, len(candidates), *self._sizes, *self._means)
 
     # -- candidates ----------------------------------------------------------------------------------------------------
 

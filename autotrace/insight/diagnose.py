@@ -105,6 +105,10 @@ class StepFound(msgspec.Struct):
     trajectories: int
     wall_s: float
     groups: int = 0
+    without_turns: int = 0
+    """Trajectories that ended, in which no LLM call was recorded."""
+    present: list[str] = []
+    """What the step has of ``needs.NEEDS``."""
     tallies: dict[str, Tally] = {}
     """By code."""
     both: dict[str, int] = {}
@@ -123,10 +127,6 @@ class Diagnosis:
         self._why = Why(SAMPLE, KEPT, BESIDE)
         self._having: dict[int | None, dict[str, set[str]]] = {}
         """Step -> code -> trace ids, of the last steps."""
-        self.present: set[str] = set()
-        """What the steps have of ``needs.NEEDS``."""
-        self.without_turns = 0
-        """Trajectories that ended, in which no LLM call was recorded."""
         self._codes = registry.codes()
 
     @property
@@ -138,6 +138,16 @@ class Diagnosis:
     def wall_s(self) -> float:
         """Seconds of all steps."""
         return sum(found.wall_s for found in self._steps.values())
+
+    @property
+    def present(self) -> set[str]:
+        """What the steps have of ``needs.NEEDS``."""
+        return {need for found in self._steps.values() for need in found.present}
+
+    @property
+    def without_turns(self) -> int:
+        """Trajectories that ended, in which no LLM call was recorded."""
+        return sum(found.without_turns for found in self._steps.values())
 
     @property
     def numbers(self) -> Collection[int | None]:
@@ -155,12 +165,13 @@ class Diagnosis:
     def add(self, step: Step) -> list[Hit]:
         """Look at a step; what was found in it."""
         self._why.add(step)
-        self.present |= present(step)
-        self.without_turns += sum(not one.profile.turns for one in step.records if one.status != OPEN)
         by_code: dict[str, list[Hit]] = {}
         for hit in [*hits(step, self._history), *registry.tried(self._changed, step)]:
             by_code.setdefault(hit.code, []).append(hit)
-        found = StepFound(step.number, len(step.records), step.wall_s, len(step.groups))
+        without = sum(not one.profile.turns for one in step.records if one.status != OPEN)
+        found = StepFound(
+            step.number, len(step.records), step.wall_s, len(step.groups), without, sorted(present(step))
+        )  # fmt: skip
         kept: list[Hit] = []
         having = self._having[step.number] = {}
         for late in list(self._having)[: -2 * BESIDE]:
@@ -210,10 +221,7 @@ class Diagnosis:
         for found in steps:
             for name, tally in found.tallies.items():
                 by_code.setdefault(name, []).append((found.step, tally))
-        of = {
-            TRAJECTORIES: sum(found.trajectories for found in steps),
-            GROUPS: sum(found.groups for found in steps),
-        }
+        of = {TRAJECTORIES: sum(one.trajectories for one in steps), GROUPS: sum(one.groups for one in steps)}
         wall_s = sum(found.wall_s for found in steps)
         made = [self._finding(name, tallies, of[self._code(name).unit], wall_s) for name, tallies in by_code.items()]
         return _joined(sorted(made, key=lambda finding: (-finding.cost, finding.code)), steps)
@@ -230,23 +238,13 @@ class Diagnosis:
             cost = max(cost, code.weight * min(1.0, sum(waited) / wall_s))
         answer = next((tally.answer for _, tally in reversed(tallies) if tally.answer is not None), None)
         since = tallies[0][0] if answer is None or answer.step is None else min(answer.step, tallies[0][0] or 0)
+        places = [place for _, tally in tallies for place in tally.places]
         return Finding(
-            code=name,
-            title=code.title if answer is None or name not in CHANGED else answer.title,
-            what=code.what,
-            trajectories=concerned,
-            of=of,
-            cost=cost,
-            since_step=since,
-            steps=len(tallies),
-            why=code.why,
-            remedy=code.remedy,
-            places=[place for _, tally in tallies for place in tally.places][: None if name in self._every else PLACES],
-            seconds=round(sum(waited), 3) if waited else None,
-            notes=dict(kinds.most_common(5)),
-            unit=code.unit,
+            name, code.title if answer is None or name not in CHANGED else answer.title, code.what, concerned, of, cost,
+            since, len(tallies), code.why, code.remedy, places[: None if name in self._every else PLACES],
+            seconds=round(sum(waited), 3) if waited else None, notes=dict(kinds.most_common(5)), unit=code.unit,
             answer=answer,
-        )
+        )  # fmt: skip
 
     def _code(self, name: str) -> Code:
         """The code of that name; the name alone if the detector is not installed here."""

@@ -147,9 +147,7 @@ _TIMEOUT = re.compile(r"timed?out|deadline|timelimit", re.IGNORECASE)
 
 def is_timeout(span: Span) -> bool:
     """The call ended because time was up."""
-    return span.status == "TIMEOUT" or (
-        span.error is not None and _TIMEOUT.search(span.error[0].rpartition(".")[2]) is not None
-    )
+    return span.status == "TIMEOUT" or bool(span.error and _TIMEOUT.search(span.error[0].rpartition(".")[2]))
 
 
 def judged_answer(inputs: Mapping[str, Any]) -> str | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from itertools import islice
 
 from autotrace.insight import registry
+from autotrace.insight.conduct import first_prompt, prompt_digest
 from autotrace.insight.evidence import Evidence, LLMCall, fingerprint, whole
 from autotrace.insight.families.chains import death
 from autotrace.insight.families.responses import rendered_anew
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
 from autotrace.insight.settings import Settings
-from autotrace.insight.skeletons import prompt_digest
 from autotrace.insight.traits import traits_of
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import number, text
@@ -38,7 +39,7 @@ def examine(trajectory: Trajectory, settings: Settings) -> Profile:
 
 def _profile(evidence: Evidence, marks: list[Mark]) -> Profile:
     first = evidence.turns[0].span.packed_prompt if evidence.turns else None
-    said = [call.ids for call in evidence.turns]
+    said, asked = [call.ids for call in evidence.turns], first_prompt(evidence)
     return Profile(
         stamp=registry.stamp(),
         turns=[_turn(evidence, call) for call in evidence.turns],
@@ -48,6 +49,7 @@ def _profile(evidence: Evidence, marks: list[Mark]) -> Profile:
         answers=fingerprint(ids for ids in said if ids is not None) if None not in said else "",
         returned=evidence.agent.response_tokens if evidence.agent is not None else None,
         chains=chains if len(chains := tree_of(evidence.trajectory).chains) > 1 else [],
+        asked=hashlib.blake2b(first or repr(asked).encode(), digest_size=8).hexdigest() if first or asked else "",
         judged=bool(evidence.judged),
         traits=traits_of(evidence, registry.failed),
         prompt=next(iter(registry.tried(lambda: [prompt_digest(evidence)])), ""),
@@ -60,17 +62,12 @@ def _turn(evidence: Evidence, call: LLMCall) -> Turn:
     duration = span.duration_ns
     preempted = figures.get("preemptions", figures.get("num_preempted"))
     return Turn(
-        prompt=span.prompt_tokens,
-        response=span.response_tokens,
-        finish=call.finish,
-        last=call.last,
+        span.prompt_tokens, span.response_tokens, call.finish, call.last,
         shared=span.prompt_keep if span.prompt_base is not None else 0,
-        cached=whole(figures.get("cached_tokens")),
-        weights=whole(figures.get("weight_version")),
+        cached=whole(figures.get("cached_tokens")), weights=whole(figures.get("weight_version")),
         seconds=None if duration is None else round(duration / 1e9, 6),
-        preempted=whole(preempted) or 0,
-        server=str(figures.get("server", ""))[:80],
-    )
+        preempted=whole(preempted) or 0, server=str(figures.get("server", ""))[:80],
+    )  # fmt: skip
 
 
 def _tools(calls: list[ToolCall]) -> list[ToolUse]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,11 @@ class Code:
     """What is counted: ``TRAJECTORIES`` or ``GROUPS``."""
     family: str = ""
     """Name of its family's file; empty: it is another package's."""
+
+    @classmethod
+    def each(cls, weights: Mapping[str, float], **given: Any) -> tuple[Code, ...]:
+        """Some of ours, with their weights, and with what ``of`` is given for all of them."""
+        return tuple(cls.of(code, weight, **given) for code, weight in weights.items())
 
     @classmethod
     def of(cls, code: str, weight: float, *, share: float = 0.0, count: int = 1, unit: str = TRAJECTORIES) -> Code:

@@ -15,15 +15,15 @@ def _any(has: Callable[[Record], object]) -> Callable[[Step], bool]:
 NEEDS: dict[str, tuple[Callable[[Step], bool], str]] = {
     "LLM calls": (_any(lambda one: one.profile.turns), """
         AT-TRUNCATED AT-TRUNCATED-TOOL AT-TURN-LIMIT AT-ABORTED AT-EMPTY-ANSWER AT-REWARD-NO-TURN
-        AT-SAMPLING-BIASED"""),
+        AT-SAMPLING-BIASED AT-ROLE-PLAYED AT-PROMPT-HEADER"""),
     "messages": (_any(lambda one: one.profile.prompt), """
-        AT-MESSAGES-DROPPED AT-CALL-NOT-EXECUTED AT-GROUP-MIXED"""),
+        AT-MESSAGES-DROPPED AT-CALL-NOT-EXECUTED AT-GROUP-MIXED AT-RESULT-SWAPPED AT-TOOLS-MISSING
+        AT-ANSWER-FOREIGN"""),
     "token ids": (_any(lambda one: any(turn.last is not None for turn in one.profile.turns)), """
         AT-RETOKENIZED AT-NO-EOS AT-PROMPT-CUT AT-MASK-TOOL-TOKENS AT-MASK-EMPTY AT-MASK-INVALID AT-RESPONSE-CHANGED
         AT-REPETITION AT-PROMPT-TRAINED AT-DUPLICATE-ROLLOUTS AT-TOKENS-DROPPED AT-TOKENS-TWICE"""),
     "the response and its mask": (_any(lambda one: one.profile.returned is not None), """
         AT-MASK-TOOL-TOKENS AT-MASK-EMPTY AT-MASK-INVALID AT-RESPONSE-CHANGED AT-PROMPT-TRAINED AT-SESSION-DIED"""),
-    "the end tokens": (lambda step: bool(step.settings.end_tokens), "AT-NO-EOS"),
     "limits of tokens": (lambda step: bool(step.settings.response_length or step.settings.max_model_len), """
         AT-TRUNCATED-CONTEXT AT-TRUNCATED-RESPONSE AT-TRUNCATED-TOOL AT-PROMPT-CUT"""),
     "a limit of turns": (
@@ -86,14 +86,13 @@ def checked(codes: Mapping[str, Code], there: Collection[str]) -> tuple[int, dic
     return ran, dict(sorted(missing.items(), key=lambda each: -each[1]))
 
 
-def sentence(codes: Mapping[str, Code], there: Collection[str]) -> str:
-    """``41 checks; 26 checks could not run: no token ids (12), no advantages (4)``."""
+def sentence(codes: Mapping[str, Code], there: Collection[str], most: int | None = None) -> str:
+    """``41 checks; 26 checks could not run: no token ids (12), no advantages (4)``, at most ``most`` reasons."""
     ran, missing = checked(codes, there)
     said = f"{ran} check{'' if ran == 1 else 's'}"
     if missing:
         count = sum(missing.values())
         said += f"; {count} check{'' if count == 1 else 's'} could not run: "
-        said += ", ".join(
-            f"no {need.removeprefix('the ').removeprefix('a ')} ({number})" for need, number in missing.items()
-        )
+        reasons = [f"no {need.removeprefix('the ').removeprefix('a ')} ({n})" for need, n in missing.items()]
+        said += ", ".join(reasons[:most]) + (", ..." if most is not None and len(reasons) > most else "")
     return said

@@ -10,7 +10,7 @@ import msgspec
 
 from autotrace.trajectory.chains import Chain
 
-VERSION = 5
+VERSION = 6
 """Counts up when a profile made before no longer says what it should."""
 MAX_MARKS = 40
 """Kept of one trajectory."""
@@ -95,8 +95,8 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The text that its reward judged was recorded, and can be compared with its own."""
     found: list[Mark] = []
     """What its group and its step showed of it, once they were complete."""
-    basis: str = ""
-    """Not used any more. It keeps its place, because profiles are stored as arrays."""
+    asked: str = ""
+    """Digest of its whole first prompt; empty: not known."""
     chains: list[Chain] = []
     """Where its turns branch; empty: it is one chain."""
     traits: list[Trait] = []

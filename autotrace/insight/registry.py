@@ -12,26 +12,12 @@ import functools
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, TypeVar
 
 from autotrace.insight.evidence import Evidence
-from autotrace.insight.families import (
-    chains,
-    ending,
-    engine,
-    mismatch,
-    responses,
-    rewards,
-    scalars,
-    signal,
-    text,
-    time,
-    tokens,
-    tools,
-    trainer,
-)
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import VERSION, Mark
 from autotrace.insight.records import Group, History, Hit, Step
@@ -41,9 +27,9 @@ Found = TypeVar("Found")
 _log = logging.getLogger("autotrace")
 GROUP = "autotrace.findings"
 """Entry points of other packages."""
-FAMILIES: tuple[ModuleType, ...] = (
-    tokens, responses, chains, signal, rewards, ending, engine, mismatch, tools, time, trainer, scalars, text,
-)  # fmt: skip
+_NAMES = ("tokens", "responses", "chains", "signal", "rewards", "ending", "engine", "mismatch", "tools", "proofs",
+          "time", "trainer", "scalars", "text")  # fmt: skip
+FAMILIES: tuple[ModuleType, ...] = tuple(import_module(f"autotrace.insight.families.{name}") for name in _NAMES)
 OfTrajectory = Callable[[Evidence], Iterable[Mark]]
 OfGroup = Callable[[Group, Step], Iterable[Hit]]
 OfStep = Callable[[Step, History], Iterable[Hit]]

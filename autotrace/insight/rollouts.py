@@ -20,6 +20,7 @@ from autotrace.trajectory.jsonable import finite
 OF_FAMILY = {
     "tokens": Position.HISTORY, "responses": Position.REWARD, "chains": Position.END, "rewards": Position.REWARD,
     "ending": Position.END, "engine": Position.SAMPLING, "tools": Position.TOOL, "text": Position.ANSWER,
+    "proofs": Position.PROMPT,
 }  # fmt: skip
 """Family of a finding -> where in a rollout it comes about."""
 AFTER = {"signal": 1, "trainer": 2, "scalars": 2, "mismatch": 2, "time": 3}
@@ -57,12 +58,9 @@ def of_record(record: Record, step: Step) -> Iterator[Sight]:
         (Position.ANSWER, "tokens of the last answer", turns[-1].response if turns else None),
         (Position.END, "turns", len(turns)),
         (Position.TIME, "seconds of the rollout", record.seconds and round(record.seconds, 1)),
-        *(
-            (Position.TIME, f"seconds in {PARTS[name]}", round(value, 1))
-            for name, value in record.times.items()
-            if name in PARTS
-        ),
     ]
+    times = ((PARTS[name], value) for name, value in record.times.items() if name in PARTS)
+    quantities += [(Position.TIME, f"seconds in {part}", round(value, 1)) for part, value in times]
     yield from ((position, words, float(value)) for position, words, value in quantities if value is not None)
 
 
@@ -122,12 +120,5 @@ class Rollouts:
             else:
                 quantities.append(number)
                 values.append(value)
-        return Row(
-            record.trace_id,
-            record.step,
-            self.group(run + record.group),
-            finite(record.score),
-            traits,
-            quantities,
-            values,
-        )
+        group = self.group(run + record.group)
+        return Row(record.trace_id, record.step, group, finite(record.score), traits, quantities, values)

@@ -80,16 +80,10 @@ def line(
     done = [record for record in records if record.profile.turns]
     mismatch = sorted(value for record in records if (value := number(record.facts.get("mismatch_mean"))) is not None)
     return StepLine(
-        step=step.number,
-        validate=validate,
-        data_source=data_source,
-        trajectories=len(records),
+        step.number, validate, data_source, len(records),
         open=sum(record.status == "OPEN" for record in records),
         failed=sum(record.failed for record in records),
-        groups=len(judged),
-        flat=sum(causes.values()),
-        all_right=causes["all right"],
-        all_wrong=causes["all wrong"],
+        groups=len(judged), flat=sum(causes.values()), all_right=causes["all right"], all_wrong=causes["all wrong"],
         reward_mean=mean,
         reward_std=None if mean is None else math.sqrt(sum((score - mean) ** 2 for score in scores) / len(scores)),
         reward_parts=_parts(records),
@@ -98,16 +92,11 @@ def line(
         tool_errors=_tool_errors(records),
         turns_mean=_mean([len(record.profile.turns) for record in done]),
         tokens_mean=_mean([generated for record in done if (generated := _generated(record)) is not None]),
-        seconds_p50=_at(seconds, 0.5),
-        seconds_p99=_at(seconds, 0.99),
-        time=_time(records),
-        cached=_cached(records),
+        seconds_p50=_at(seconds, 0.5), seconds_p99=_at(seconds, 0.99), time=_time(records), cached=_cached(records),
         staleness=_mean([late for record in records if (late := behind(record, step)) is not None]),
-        mismatch_p50=_at(mismatch, 0.5),
-        mismatch_p99=_at(mismatch, 0.99),
-        metrics={} if validate else dict(step.metrics),
-        findings=dict(findings),
-    )
+        mismatch_p50=_at(mismatch, 0.5), mismatch_p99=_at(mismatch, 0.99),
+        metrics={} if validate else dict(step.metrics), findings=dict(findings),
+    )  # fmt: skip
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from itertools import islice
 
-from autotrace.insight.conduct import ended_on, history_lost, not_executed, requested, text_call, tool_name
+from autotrace.insight import conduct
+from autotrace.insight.conduct import SKELETON, content_of, digest_of, first_prompt, masked
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.profile import Trait
-from autotrace.insight.skeletons import SKELETON, content_of, digest_of, first_prompt, masked
 from autotrace.trajectory.jsonable import loaded, text
 from autotrace.trajectory.model import OK
 from autotrace.trajectory.span_text import answered_words, thoughts
@@ -49,13 +49,17 @@ class Position(IntEnum):
 
 
 DECLARED: dict[str, tuple[Position, Declared]] = {}
+PROVES: dict[str, str] = {}
+"""A trait that is a fault by itself -> the code of the finding."""
 
 
-def trait(position: Position) -> Callable[[Declared], Declared]:
-    """Declare a trait that comes about at ``position``."""
+def trait(position: Position, proves: str = "") -> Callable[[Declared], Declared]:
+    """Declare a trait that comes about at ``position``. A trait that ``proves`` a finding has its turn as number."""
 
     def declare(of: Declared) -> Declared:
         DECLARED[of.__name__] = position, of
+        if proves:
+            PROVES[of.__name__] = proves
         return of
 
     return declare
@@ -69,7 +73,7 @@ def traits_of(evidence: Evidence, failed: Callable[[str, Exception], None]) -> l
             for said, value in of(evidence):
                 short = " ".join(text(said).split())
                 short = short if len(short) <= LONGEST else short[: LONGEST - 1] + "…"
-                found.setdefault(said, Trait(name, short, value))
+                found.setdefault(said, Trait(name, short, None if name in PROVES else value))
         except Exception as error:  # recorded values may have any shape
             failed(f"trait {name}", error)
     return list(islice(found.values(), MOST))
@@ -107,19 +111,17 @@ def tools_offered(evidence: Evidence) -> Iterator[Shown]:
     for call in evidence.turns[:1]:
         if call.span.messages or "tools" in call.span.inputs:
             offered = call.span.inputs.get("tools")
-            names = sorted(filter(None, map(tool_name, offered))) if isinstance(offered, list) else []
+            names = sorted(filter(None, map(conduct.tool_name, offered))) if isinstance(offered, list) else []
             yield f"the request offers {'the tools ' + ', '.join(names) if names else 'no tools'}", None
 
 
 @trait(Position.PROMPT)
 def first_tokens(evidence: Evidence) -> Iterator[Shown]:
-    """The tokens with which the first prompt begins, and ends; two equal ones at the beginning are two BOS tokens."""
+    """The tokens with which the first prompt begins, and ends."""
     prompt = (evidence.turns[0].span.packed_prompt or b"") if evidence.turns else b""
     for where, at in (("begins", 0), ("ends", max(0, tokens(prompt) - 6))):
         if ids := unpacked(piece(prompt, at, at + 6)):
             yield f"the first prompt {where} with the tokens {' '.join(map(str, ids))}", None
-            if not at and len(ids) > 1 and ids[0] == ids[1]:
-                yield f"the first prompt begins with token {ids[0]} twice", None
 
 
 @trait(Position.SAMPLING)
@@ -156,23 +158,21 @@ def thinking(evidence: Evidence) -> Iterator[Shown]:
 def calls_in_text(evidence: Evidence) -> Iterator[Shown]:
     """A tool call that stays in the text of an answer."""
     for call in evidence.turns:
-        if text_call(call.span) is not None:
+        if conduct.text_call(call.span) is not None:
             yield "a tool call stays in the text of the answer", None
 
 
 @trait(Position.PARSING)
 def calls(evidence: Evidence) -> Iterator[Shown]:
     """Calls that answers ask for."""
-    asked = [len(requested(call.span)) for call in evidence.turns]
+    asked = [len(conduct.requested(call.span)) for call in evidence.turns]
     if any(call.span.messages for call in evidence.turns):
         yield "calls that the model asks for", float(sum(asked))
-    if not_executed(evidence):
-        yield "a call that the model asks for is not executed", None
 
 
 @trait(Position.TOOL)
 def tool_answers(evidence: Evidence) -> Iterator[Shown]:
-    """Which tools are called, how, and how each answers."""
+    """Which tools are conduct.called, how, and how each answers."""
     by_name: dict[str, list[ToolCall]] = {}
     for call in evidence.tools:
         by_name.setdefault(call.name, []).append(call)
@@ -203,14 +203,15 @@ def _told(call: ToolCall, quotes: bool) -> str:
 @trait(Position.PARSING)
 def arguments(evidence: Evidence) -> Iterator[Shown]:
     """The names of the arguments that tools are given."""
-    told = Counter((call.name, _shape(call)) for call in evidence.tools)
+    told = Counter((call.name, shape(call)) for call in evidence.tools)
     yield from ((f"{name} is given {words}", None) for (name, words), _ in told.most_common(2 * FEW))
 
 
-def _shape(call: ToolCall) -> str:
+def shape(call: ToolCall) -> str:
+    """The names of the arguments of a call in words."""
     inputs = call.span.inputs
     called = inputs.get("tool_call")
-    given = called if isinstance(called, dict) else inputs
+    given = called if isinstance(conduct.called, dict) else inputs
     given = next((given[name] for name in sorted(BESIDE_NAME) if name in given), given)
     given = loaded(given, given) if isinstance(given, str) else given
     if not isinstance(given, dict):
@@ -224,7 +225,7 @@ def _shape(call: ToolCall) -> str:
 @trait(Position.HISTORY)
 def history(evidence: Evidence) -> Iterator[Shown]:
     """What later prompts keep of earlier turns."""
-    lost = history_lost(evidence)
+    lost = conduct.history_lost(evidence)
     if lost is not None:
         yield f"a later prompt lacks the {lost[1]} of an earlier turn", None
 
@@ -237,7 +238,7 @@ def end(evidence: Evidence) -> Iterator[Shown]:
     last = evidence.final[-1]
     if last.finish:
         yield f"the last turn ends with {last.finish}", None
-    on = ended_on(evidence)
+    on = conduct.ended_on(evidence)
     yield f"the rollout ends on {'an answer of the model' if on is None else on}", None
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from autotrace.insight.changes import Change, changes
-from autotrace.insight.contrast import Contrast, compare
+from autotrace.insight.contrast import compare
 from autotrace.insight.finding import Answer, Cause
 from autotrace.insight.records import Step
 from autotrace.insight.rollouts import Rollouts, Row
@@ -76,7 +76,7 @@ class Why:
         self, title: str, other: str, rows: Sequence[Row], before: Sequence[Row], by_reward: bool = False
     ) -> Answer:
         """Why two sets differ."""
-        return answered(title, other, compare(rows, before, self.rollouts.traits, by_reward))
+        return compare(rows, before, self.rollouts.traits, by_reward, title, other)
 
     def of_groups(self, title: str, groups: Collection[str], step: int) -> Answer | None:
         """Why these groups of a step differ from the others of the run; None: nothing tells them apart."""
@@ -115,13 +115,6 @@ def split_by_group(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         low += [row for row in own if (row.reward or 0.0) < mean - 1e-9]
         high += [row for row in own if (row.reward or 0.0) > mean + 1e-9]
     return low, high
-
-
-def answered(title: str, other: str, found: Contrast) -> Answer:
-    """A contrast as an answer."""
-    return Answer(
-        title, other, found.causes, found.tested, found.rollouts, found.rollouts_before, found.mean, found.mean_before
-    )
 
 
 def words(answer: Answer, of: Callable[[Cause], Iterable[str]] | None = None) -> Iterator[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding, Place
+from autotrace.insight.needs import sentence
 from autotrace.insight.profile import Mark, Profile, decode
 from autotrace.insight.registry import codes
 from autotrace.insight.step_lines import StepLine
@@ -18,19 +20,35 @@ METRICS = "autotrace"
 AFFECTS, CAUSES = "affects", "likely causes"
 
 
-def lines(finding: Finding) -> list[tuple[str, str]]:
-    """Facts before prose: how much, which kinds, what tells it apart from others, what happens, and how to fix it.
-    A cause that the data names replaces the usual one."""
+def facts(finding: Finding) -> list[tuple[str, str]]:
+    """How much, which kinds, and what tells its trajectories apart from others."""
     kinds = "; ".join(f"{kind} ({count:,})" for kind, count in finding.notes.items())
-    named = [(AFFECTS, amount(finding)), ("breakdown", kinds)]
-    answer = finding.answer
+    named, answer = [(AFFECTS, amount(finding)), ("breakdown", kinds)], finding.answer
     if answer is not None:
         named += [(CAUSES, "; ".join([headline(cause, answer.other), *details(cause)])) for cause in answer.causes]
         named += [(CAUSES, unexplained(answer))] if not answer.causes else []
-    else:
-        named.append((CAUSES, finding.why))
-    named += [("what", finding.what), ("fix", finding.remedy)]
     return [(name, words) for name, words in named if words]
+
+
+def prose(finding: Finding) -> list[tuple[str, str]]:
+    """What happens, the usual causes unless the data names some, and how to fix them."""
+    usual = finding.why if finding.answer is None else ""
+    named = [("what", finding.what), (CAUSES, usual), ("fix", finding.remedy)]
+    return [(name, words) for name, words in named if words]
+
+
+def verdict(diagnosis: Diagnosis, incomplete: bool = False, most: int | None = None) -> str:
+    """The sentence about a run in which nothing is found: how much was checked, and what could not be, at most ``most``
+    reasons. Never a good verdict on an incomplete record."""
+    trajectories, steps, without = diagnosis.trajectories, len(diagnosis.numbers), diagnosis.without_turns
+    whole = f"{trajectories:,} trajector{'y' if trajectories == 1 else 'ies'} in {steps} step{'s' if steps > 1 else ''}"
+    checks = sentence(codes(), diagnosis.present, most)
+    if not trajectories:
+        return "this run has no trajectory"
+    if without == trajectories:
+        return f"{whole} without an LLM call, so little can be checked: {checks}"
+    some = f" ({without:,} without an LLM call)" if without else ""
+    return f"no problems found in {'what was recorded of ' if incomplete else ''}{whole}{some} by {checks}"
 
 
 def amount(finding: Finding) -> str:
@@ -56,11 +74,8 @@ def page(title: str, findings: Iterable[Finding]) -> str:
     for number, finding in enumerate(findings, 1):
         written += ["", f"{number}. {finding.code}  {finding.title}"]
         written += [f"   {'follows from':15}{finding.under}"] * bool(finding.under)
-        written += [f"   {name:15}{words}" for name, words in lines(finding)]
-        written += [
-            f"   {'e.g.':15}{'  '.join(part for part in (place.trace_id, where(place), place.note) if part)}"
-            for place in finding.places
-        ]
+        places = [("e.g.", "  ".join(filter(None, (one.trace_id, where(one), one.note)))) for one in finding.places]
+        written += [f"   {name:15}{words}" for name, words in (*facts(finding), *places, *prose(finding))]
     return "".join(f"{plain(line)}\n" for line in written)
 
 

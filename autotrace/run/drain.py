@@ -164,8 +164,9 @@ def _findings(run_folder: str, outcome: Outcome, own: Mapping[str, int]) -> list
     ended = [f"autotrace: --stop-on asked the command to end: {found['ended_run']}"] if found.get("ended_run") else []
     count, examined = int(found.get("findings", 0)), int(found.get("examined", 0))
     if not count:
-        told = examined and status.get("trajectories") and outcome.reason == "done" and not lost(outcome, own)
-        return [*ended, f"autotrace: {_count(examined, status)}, no problems found"] if told else ended
+        whole = outcome.reason == "done" and not (lost(outcome, own) or status.get("skipped") or status.get("torn"))
+        told = found.get("verdict") if examined and status.get("trajectories") and whole else None
+        return [*ended, f"autotrace: {told}"] if told else ended
     folder, trace = _shown(run_folder), str(found.get("trace_id", ""))[:12]
     kinds = "1 finding" if count == 1 else f"{count} findings, the worst"
     example = f", for example {trace}" if trace else ""

@@ -69,6 +69,8 @@ class Found(msgspec.Struct, frozen=True):
     """A trajectory that has it."""
     examined: int = 0
     """Trajectories of these steps."""
+    verdict: str = ""
+    """The sentence where nothing was found."""
     ended_run: str = ""
     """The finding for which ``--stop-on`` asked the command to end, with its step."""
 

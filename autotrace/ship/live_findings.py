@@ -23,7 +23,7 @@ from autotrace.insight.profile import Mark, Profile
 from autotrace.insight.records import Hit, Step
 from autotrace.insight.settings import Settings
 from autotrace.insight.step_lines import line
-from autotrace.insight.words import metrics, page, worst
+from autotrace.insight.words import metrics, page, verdict, worst
 from autotrace.run.status import Found
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.reporting import Report
@@ -112,7 +112,8 @@ class LiveFindings(Subscriber):
         """Of the run so far."""
         if self._so_far is None:
             findings = self._diagnosis.findings()
-            self._so_far = Found(len(findings), *worst(findings), self._diagnosis.trajectories)
+            said = "" if findings else verdict(self._diagnosis, most=3)
+            self._so_far = Found(len(findings), *worst(findings), self._diagnosis.trajectories, said)
         return self._so_far
 
     def settle(

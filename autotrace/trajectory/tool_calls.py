@@ -106,15 +106,9 @@ class ToolCall:
     def arguments(self) -> str:
         """The tool's arguments: the same in another order are the same text."""
         called, inputs = self.span.inputs.get("tool_call"), self.span.inputs
-        given = called.get("arguments") if isinstance(called, dict) else inputs.get("parameters", inputs)
-        if isinstance(given, str):
-            try:
-                given = json.loads(given)
-            except (ValueError, RecursionError):
-                return str(given)
-        if not isinstance(given, dict):
-            return _json(given)
-        return ", ".join(f"{name}={_json(given[name])}" for name in sorted(given, key=str))
+        beside = sorted(BESIDE_NAME & inputs.keys()) if "name" in inputs else []
+        given = inputs[beside[0]] if beside else inputs.get("parameters", inputs)
+        return arguments_text(called.get("arguments") if isinstance(called, dict) else given)
 
     @cached
     def told(self) -> str:
@@ -133,6 +127,18 @@ class ToolCall:
 
     def __str__(self) -> str:
         return f"{self.name}({self.arguments})"
+
+
+def arguments_text(given: Any) -> str:
+    """Arguments, or their JSON, as text: the same in another order are the same text."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            return str(given)
+    if not isinstance(given, dict):
+        return _json(given)
+    return ", ".join(f"{name}={_json(given[name])}" for name in sorted(given, key=str))
 
 
 def tool_calls(trajectory: Trajectory) -> list[ToolCall]:

@@ -203,7 +203,7 @@ def _finding(finding: Finding, named: Collection[str] | None) -> dict[str, Any]:
     return {
         "code": finding.code, "title": finding.title, "share": finding.share, "unit": finding.unit,
         "since": finding.since_step, "amount": words.amount(finding),
-        "lines": [line for line in words.lines(finding) if line[0] != words.AFFECTS
+        "lines": [line for line in (*words.facts(finding), *words.prose(finding)) if line[0] != words.AFFECTS
                   and not (finding.answer and line[0] == words.CAUSES)],
         "causes": [
             {"said": headline(cause, answer.other), "more": "; ".join(details(cause)), "where": cause.condition}

@@ -374,9 +374,12 @@ def test_the_worst_finding_is_named_before_the_last_line_with_what_opens_it() ->
 
 
 def test_that_nothing_was_found_is_said_too() -> None:
-    status = {"trajectories": 960, "found": {"findings": 0, "examined": 960}}
+    verdict = "no problems found in 960 trajectories in 1 step by 79 checks"
+    status = {"trajectories": 960, "found": {"findings": 0, "examined": 960, "verdict": verdict}}
     first, last = summary("R", Outcome("done", status)).splitlines()
-    assert first == "autotrace: 960 trajectories, no problems found" and "960 trajectories to " in last
+    assert first == f"autotrace: {verdict}" and "960 trajectories to " in last
+    for gap in ({"torn": 3}, {"skipped": {"unreadable": 1}}, {"drops": {"drop:tokens": 3}}):
+        assert verdict not in summary("R", Outcome("done", {**status, **gap}))
     assert len(summary("R", Outcome("done", {"traces": 3, "found": {"examined": 0}})).splitlines()) == 1
 
 

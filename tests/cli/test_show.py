@@ -36,8 +36,8 @@ def test_a_turn_has_the_mismatch_of_its_tokens(call: Call, runs: Path) -> None:
     process.token_facts(computed(), {"uid": "u9", "session_id": "0"})
     process.exit()
     found = call("show", trace.hex()).output
-    assert re.search(r"turn 1 .*mismatch 0 a token", found)
-    assert re.search(r"turn 2 .*mismatch 0.38 a token, at most 1.5 at token 3", found)
+    assert re.search(r"turn 1 .*mean \|Δ logprob\| 0,", found)
+    assert re.search(r"turn 2 .*mean \|Δ logprob\| 0.38, max 1.5 at token 3", found)
 
 
 def test_json_holds_everything(call: Call, run: Path) -> None:

@@ -59,10 +59,8 @@ def marks(one: Trajectory, settings: Settings | None = None) -> list[tuple[str, 
 
 
 def record(number: int = 0, group: str = "1/u", **given: Any) -> Record:
-    """A line; ``turns``, ``marks``, ``tools``, ``answers`` and ``head`` are of its profile."""
-    fields = {
-        name: given.pop(name) for name in ("turns", "marks", "tools", "answers", "head", "traits") if name in given
-    }
+    """A line; fields of ``Profile`` that are given are of its profile."""
+    fields = {name: given.pop(name) for name in Profile.__struct_fields__ if name in given}
     profile = Profile("1", **{"turns": [Turn(4, 10, "stop", 2)], **fields})
     given = {"step": 1, "status": OK, "uid": group.rpartition("/")[2], "start_ns": 0, "end_ns": SECOND, "reward": 0.5,
              **given}  # fmt: skip

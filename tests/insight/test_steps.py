@@ -249,7 +249,7 @@ def test_answers_that_are_paid_for_their_form() -> None:
     assert gamed in codes(rows(6, form="fmt_reward", right="answer_reward"))
     assert gamed not in codes(rows(6, form="answer_format", right="answer_format")), "no part is for the truth"
     (finding,) = (one for one in diagnose([step(rows(6))]) if one.code == gamed)
-    assert finding.trajectories == 6 and "6 of 40 rows (7% to 29%)" in finding.places[0].note
+    assert finding.trajectories == 6 and "6 of 40 rows" in finding.places[0].note
 
 
 def test_parts_of_rewards_that_each_have_a_name_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

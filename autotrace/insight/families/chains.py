@@ -19,12 +19,9 @@ from autotrace.trajectory.receipt import Receipt, of_row, receipt
 SAME = 1e-6
 """By which equal rewards, and equal advantages, differ at most."""
 
-CODES = (
-    Code.of("AT-TOKENS-DROPPED", 0.2),
-    Code.of("AT-TOKENS-TWICE", 0.3),
-    Code.of("AT-BRANCH-REWARD", 1.0),
-    Code.of("AT-SESSION-DIED", 1.0),
-)
+CODES = Code.each({
+    "AT-TOKENS-DROPPED": 0.2, "AT-TOKENS-TWICE": 0.3, "AT-BRANCH-REWARD": 1.0, "AT-SESSION-DIED": 1.0,
+})  # fmt: skip
 
 
 def rows(step: Step, history: History) -> Iterator[Hit]:

@@ -5,29 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from autotrace.insight.conduct import masked
 from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step
-from autotrace.insight.skeletons import masked
 from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.model import ENDED_BY_PROGRAM
 from autotrace.trajectory.span_text import answered_words
 from autotrace.trajectory.token_ids import tokens
 
-CODES = (
-    Code.of("AT-TRUNCATED-CONTEXT", 0.8),
-    Code.of("AT-TRUNCATED-RESPONSE", 0.8),
-    Code.of("AT-TRUNCATED", 0.8),
-    Code.of("AT-TRUNCATED-TOOL", 0.8),
-    Code.of("AT-TURN-LIMIT", 0.5),
-    Code.of("AT-TIMEOUT", 0.9),
-    Code.of("AT-ROLLOUT-FAILED", 1.0),
-    Code.of("AT-INTERRUPTED", 0.9),
-    Code.of("AT-ABORTED", 0.8),
-    Code.of("AT-EMPTY-ANSWER", 0.9),
-    Code.of("AT-ENDS-ON-TOOL", 0.7, count=2),
-)
+CODES = Code.each({
+    "AT-TRUNCATED-CONTEXT": 0.8, "AT-TRUNCATED-RESPONSE": 0.8, "AT-TRUNCATED": 0.8, "AT-TRUNCATED-TOOL": 0.8,
+    "AT-TURN-LIMIT": 0.5, "AT-TIMEOUT": 0.9, "AT-ROLLOUT-FAILED": 1.0, "AT-INTERRUPTED": 0.9, "AT-ABORTED": 0.8,
+    "AT-EMPTY-ANSWER": 0.9,
+}) + Code.each({"AT-ENDS-ON-TOOL": 0.7}, count=2)  # fmt: skip
 
 
 def truncated(evidence: Evidence) -> Iterator[Mark]:

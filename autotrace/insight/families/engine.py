@@ -21,13 +21,10 @@ STUCK = 3
 SPREAD = 2
 """Versions apart within one trajectory, from which it is no resumed request."""
 
-CODES = (
-    Code.of("AT-SAMPLING-DIFFERS", 0.7),
-    Code.of("AT-SAMPLING-BIASED", 0.4),
-    Code.of("AT-WEIGHTS-MIXED", 0.5),
-    Code.of("AT-WEIGHTS-STALE", 0.5),
-    Code.of("AT-WEIGHTS-STUCK", 1.0),
-)
+CODES = Code.each({
+    "AT-SAMPLING-DIFFERS": 0.7, "AT-SAMPLING-BIASED": 0.4, "AT-WEIGHTS-MIXED": 0.5, "AT-WEIGHTS-STALE": 0.5,
+    "AT-WEIGHTS-STUCK": 1.0,
+})  # fmt: skip
 
 
 def sampling(evidence: Evidence) -> Iterator[Mark]:

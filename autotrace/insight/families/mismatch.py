@@ -28,12 +28,9 @@ GROWS, GROWS_FROM, GROWS_FEW = 4.0, 0.02, 8
 ONE_SIDED = 0.5
 """Share of the mismatch that has one sign, from which it is said which."""
 
-CODES = (
-    Code.of("AT-MISMATCH", 0.8),
-    Code.of("AT-MISMATCH-TRAJECTORY", 0.8),
-    Code.of("AT-MISMATCH-GROWS", 0.6),
-    Code.of("AT-LOGPROB-INVALID", 1.0),
-)
+CODES = Code.each({
+    "AT-MISMATCH": 0.8, "AT-MISMATCH-TRAJECTORY": 0.8, "AT-MISMATCH-GROWS": 0.6, "AT-LOGPROB-INVALID": 1.0,
+})  # fmt: skip
 
 
 class _Row(NamedTuple):
@@ -103,7 +100,7 @@ def _hit(code: str, row: _Row, kind: str) -> Hit:
     facts = row.record.members("token_facts")
     turn, token = place(row.record, integer(facts.get("mismatch_at")))
     largest = number(facts.get("mismatch_max")) or 0.0
-    return Hit(code, row.record, turn, token, f"{row.mean:.3g} a token, at most {largest:.3g} ({kind})", kind)
+    return Hit(code, row.record, turn, token, f"mean |Δ logprob| {row.mean:.2g}, max {largest:.2g} ({kind})", kind)
 
 
 def place(record: Record, at: int | None) -> tuple[int | None, int | None]:
@@ -134,7 +131,7 @@ def grows(step: Step, history: History) -> Iterator[Hit]:
         for record, ends in rows:
             if ends[1] >= max(GROWS_FROM, GROWS * ends[0]):
                 turn = len(record.profile.turns) if record.profile.turns else None
-                note = f"{ends[0]:.3g} a token in the {words[0]}, {ends[1]:.3g} in the {words[1]}"
+                note = f"mean |Δ logprob| {ends[0]:.2g} in the {words[0]}, {ends[1]:.2g} in the {words[1]}"
                 yield Hit("AT-MISMATCH-GROWS", record, turn, None, note, name.replace("_", " "))
         return
 

@@ -15,12 +15,9 @@ RUN = 4
 REWRITTEN = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED")
 """Marks of an agent that renders its answers anew."""
 
-CODES = (
-    Code.of("AT-MASK-TOOL-TOKENS", 1.0),
-    Code.of("AT-MASK-EMPTY", 1.0),
-    Code.of("AT-MASK-INVALID", 1.0),
-    Code.of("AT-RESPONSE-CHANGED", 1.0),
-)
+CODES = Code.each({
+    "AT-MASK-TOOL-TOKENS": 1.0, "AT-MASK-EMPTY": 1.0, "AT-MASK-INVALID": 1.0, "AT-RESPONSE-CHANGED": 1.0,
+})  # fmt: skip
 
 
 def masks(evidence: Evidence) -> Iterator[Mark]:

@@ -7,13 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
+from autotrace.insight.conduct import masked
 from autotrace.insight.evidence import Evidence, is_timeout
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step, measured
-from autotrace.insight.skeletons import masked
 from autotrace.trajectory.jsonable import finite, number
 from autotrace.trajectory.model import Span
 from autotrace.trajectory.span_text import answered_words, asked_words
@@ -21,18 +21,11 @@ from autotrace.trajectory.span_text import answered_words, asked_words
 MANY_ROWS, MANY_GROUPS, ONE_VALUE = 64, 8, 0.99
 """From so many rows and groups on, one reward for so large a share is no reward."""
 
-CODES = (
-    Code.of("AT-REWARD-NAN", 1.0),
-    Code.of("AT-REWARD-RAISES", 1.0),
-    Code.of("AT-REWARD-TIMEOUT", 0.8),
-    Code.of("AT-REWARD-CONSTANT", 0.9),
-    Code.of("AT-REWARD-MISMATCHED", 1.0),
-    Code.of("AT-REWARD-MISSING", 0.6),
-    Code.of("AT-FORMAT-GAMED", 0.5),
-    Code.of("AT-REWARD-DROPPED", 1.0),
-    Code.of("AT-REWARD-JUMPED", 0.1),
-    Code.of("AT-REWARD-NO-TURN", 1.0),
-)
+CODES = Code.each({
+    "AT-REWARD-NAN": 1.0, "AT-REWARD-RAISES": 1.0, "AT-REWARD-TIMEOUT": 0.8, "AT-REWARD-CONSTANT": 0.9,
+    "AT-REWARD-MISMATCHED": 1.0, "AT-REWARD-MISSING": 0.6, "AT-FORMAT-GAMED": 0.5, "AT-REWARD-DROPPED": 1.0,
+    "AT-REWARD-JUMPED": 0.1, "AT-REWARD-NO-TURN": 1.0,
+})  # fmt: skip
 
 
 _STOPPED = ("CANCELLED", "INTERRUPTED")
@@ -144,17 +137,6 @@ def trainers_score(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-REWARD-MISMATCHED", record, len(record.profile.turns) or None, note=note)
 
 
-class _Scores(NamedTuple):
-    """The rewards of a data source in one step."""
-
-    rows: int
-    groups: int
-    usual: float
-    """The most frequent one."""
-    having: int
-    """Rows that have it."""
-
-
 def constant(step: Step, history: History) -> Iterator[Hit]:
     """One reward for all rows of a data source: in this step, or where they are few, in those before it too."""
     sources: dict[str, list[Any]] = {}
@@ -163,13 +145,12 @@ def constant(step: Step, history: History) -> Iterator[Hit]:
             sources.setdefault(record.data_source or "", []).append(record)
     for source, records in sources.items():
         ((value, count),) = Counter(record.score for record in records).most_common(1)
-        own = _Scores(len(records), len({record.group for record in records}), value, count)
+        own = (len(records), len({record.group for record in records}), count, value)
         steps = [(0, own)] if step.number is None else history.up_to(step.number, ("scores", source), own)
-        rows, groups = sum(one.rows for _, one in steps), sum(one.groups for _, one in steps)
-        if rows < MANY_ROWS or groups < MANY_GROUPS:
-            continue
-        same = sum(one.having for _, one in steps if one.usual == value)
-        if count >= ONE_VALUE * len(records) and same >= ONE_VALUE * rows:
+        rows, groups = sum(each[0] for _, each in steps), sum(each[1] for _, each in steps)
+        same = sum(having for _, (_, _, having, usual) in steps if usual == value)
+        is_one = count >= ONE_VALUE * len(records) and same >= ONE_VALUE * rows
+        if is_one and rows >= MANY_ROWS and groups >= MANY_GROUPS:
             since = f" since step {steps[0][0]}" if len(steps) > 1 else ""
             note = f"{same} of {rows} rows of {source!r} have {value:.4g}{since}"
             yield from (Hit("AT-REWARD-CONSTANT", record, note=note, kind=source) for record in records)
@@ -245,12 +226,8 @@ def gamed(step: Step, history: History) -> Iterator[Hit]:
     ]
     if len(suspicious) < max(FEWEST, SHARE * len(rows)):
         return
-    low, high = _interval(len(suspicious), len(rows))
     for record, length in suspicious:
-        note = (
-            f"{length} tokens, right answers have {usual:.0f}; {len(suspicious)} of {len(rows)} rows "
-            f"({low:.0%} to {high:.0%})"
-        )
+        note = f"{length} tokens, right answers have {usual:.0f}; {len(suspicious)} of {len(rows)} rows"
         yield Hit("AT-FORMAT-GAMED", record, len(record.profile.turns) or None, note=note)
 
 
@@ -265,14 +242,6 @@ def _tokens(record: Record) -> int | None:
     counts = [turn.response for turn in record.profile.turns]
     known = [count for count in counts if count is not None]
     return sum(known) if counts and len(known) == len(counts) else None
-
-
-def _interval(count: int, of: int) -> tuple[float, float]:
-    """Wilson's interval of a share, 95 %."""
-    z, share = 1.96, count / of
-    middle = (share + z * z / (2 * of)) / (1 + z * z / of)
-    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / (1 + z * z / of)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 OF_TRAJECTORY = (failed, mismatched)

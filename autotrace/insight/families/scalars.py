@@ -32,15 +32,10 @@ _NAMED = {curve: re.compile(pattern) for curve, pattern in NAMES.items()}
 _PART = re.compile(r"^rewards/(.+)/mean$")
 _FORM = re.compile(r"format|tag|structure|syntax|template|xml|json|style", re.IGNORECASE)
 
-CODES = (
-    Code.of("AT-ENTROPY-COLLAPSED", 0.7),
-    Code.of("AT-KL-DRIFT", 0.6),
-    Code.of("AT-CLIP-SATURATED", 0.5),
-    Code.of("AT-GRADIENT-SPIKES", 0.4),
-    Code.of("AT-LENGTH-GREW", 0.3),
-    Code.of("AT-REWARD-GAMED", 0.9),
-    Code.of("AT-REWARD-FLAT", 0.1),
-)
+CODES = Code.each({
+    "AT-ENTROPY-COLLAPSED": 0.7, "AT-KL-DRIFT": 0.6, "AT-CLIP-SATURATED": 0.5, "AT-GRADIENT-SPIKES": 0.4,
+    "AT-LENGTH-GREW": 0.3, "AT-REWARD-GAMED": 0.9, "AT-REWARD-FLAT": 0.1,
+})  # fmt: skip
 
 
 class Curve(NamedTuple):

@@ -22,21 +22,17 @@ BY_GROUP = frozenset(
     {"grpo", "grpo_passk", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "gpg", "reinforce_plus_plus_baseline"}
 )
 """Estimators that compare a rollout with its group, so that the advantage has the sign of what sets it apart."""
+ROLLOUTS = 8
+"""Of a step, from which equal prompts in different groups are no accident."""
 APART = 0.25
 """Standard deviations from its group's mean from which a reward's side is beyond doubt."""
 
-CODES = (
-    Code.of("AT-NO-SIGNAL", 0.6, unit=GROUPS),
-    Code.of("AT-NO-SIGNAL-TRUNCATED", 0.8, unit=GROUPS),
-    Code.of("AT-NO-SIGNAL-ERRORS", 0.8, unit=GROUPS),
-    Code.of("AT-DUPLICATE-ROLLOUTS", 0.7),
-    Code.of("AT-GROUP-INCOMPLETE", 0.6),
-    Code.of("AT-ADVANTAGE-NAN", 1.0),
-    Code.of("AT-ADVANTAGE-WRONG", 1.0),
-    Code.of("AT-NOT-TRAINED", 0.5),
-    Code.of("AT-GROUP-MIXED", 1.0),
-    Code.of("AT-TRAINED-TWICE", 0.5),
-)
+CODES = Code.each({
+    "AT-NO-SIGNAL": 0.6, "AT-NO-SIGNAL-TRUNCATED": 0.8, "AT-NO-SIGNAL-ERRORS": 0.8,
+}, unit=GROUPS) + Code.each({
+    "AT-DUPLICATE-ROLLOUTS": 0.7, "AT-GROUP-INCOMPLETE": 0.6, "AT-GROUP-OF-ONE": 1.0, "AT-ADVANTAGE-NAN": 1.0,
+    "AT-ADVANTAGE-WRONG": 1.0, "AT-NOT-TRAINED": 0.5, "AT-GROUP-MIXED": 1.0, "AT-TRAINED-TWICE": 0.5,
+})  # fmt: skip
 
 
 def flat_groups(step: Step, history: History) -> Iterator[Hit]:
@@ -106,6 +102,19 @@ def incomplete(step: Step, history: History) -> Iterator[Hit]:
         if failed or (missing > 0 and step.settings.rollout_n is not None and step.has_whole_groups):
             note = f"{len(group.finished)} of {max(n, len(group.records))} rollouts"
             yield from (Hit("AT-GROUP-INCOMPLETE", record, note=note) for record in group.finished or group.records)
+            if len(group.finished) == 1 < n:
+                yield Hit("AT-GROUP-OF-ONE", group.finished[0], note=f"1 of {n} rollouts")
+
+
+def ungrouped(step: Step, history: History) -> Iterator[Hit]:
+    """Rollouts of equal prompts, or with several numbers, each in a group of its own."""
+    alone = [group.records[0] for group in step.groups if len(group.records) == 1 and group.records[0].uid is not None]
+    prompts = Counter(record.profile.asked for record in alone if record.profile.asked)
+    is_numbered = len({record.rollout_n for record in alone}) > 1
+    twins = [record for record in alone if is_numbered or prompts[record.profile.asked] > 1]
+    if step.number is not None and len(alone) == len(step.training) >= ROLLOUTS and 2 * len(twins) > len(alone):
+        kind = f"{len(alone)} rollouts have {len(alone)} group ids"
+        yield from (Hit("AT-GROUP-OF-ONE", record, note=kind, kind=kind) for record in twins)
 
 
 def advantages(group: Group, step: Step) -> Iterator[Hit]:
@@ -174,4 +183,4 @@ def _listed(steps: list[int]) -> str:
 
 
 OF_GROUP = (alike, advantages, trained_twice, mixed)
-OF_STEP = (flat_groups, incomplete, untrained)
+OF_STEP = (flat_groups, incomplete, ungrouped, untrained)

@@ -43,10 +43,7 @@ MIXED = re.compile(
 SCRIPTS = 0.1
 """Share of such letters."""
 
-CODES = (
-    Code.of("AT-REPETITION", 0.6),
-    Code.of("AT-GARBLED", 0.8),
-)
+CODES = Code.each({"AT-REPETITION": 0.6, "AT-GARBLED": 0.8})
 
 
 def loops(evidence: Evidence) -> Iterator[Mark]:

@@ -29,13 +29,9 @@ PARTS = {
     "other_s": "the agent's own work",
 }  # fmt: skip
 
-CODES = (
-    Code.of("AT-STRAGGLER", 0.2),
-    Code.of("AT-STEP-IDLE", 0.2),
-    Code.of("AT-CACHE-LOST", 0.3),
-    Code.of("AT-PREEMPTED", 0.3),
-    Code.of("AT-HUNG", 1.0),
-)
+CODES = Code.each({
+    "AT-STRAGGLER": 0.2, "AT-STEP-IDLE": 0.2, "AT-CACHE-LOST": 0.3, "AT-PREEMPTED": 0.3, "AT-HUNG": 1.0,
+})  # fmt: skip
 
 
 def stragglers(step: Step, history: History) -> Iterator[Hit]:

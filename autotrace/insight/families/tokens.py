@@ -19,14 +19,12 @@ REMOVED = 3
 """Tokens from which a missing beginning of an answer is thinking, not a space."""
 USUAL_END = 0.5
 """A last token of so many turns ends them on purpose, though it is none of the end tokens: a stop string."""
+NEARLY_ALL, MANY = 0.9, 16
+"""Share and number of stopped answers that end with one token, from which the token is the end token."""
 
-CODES = (
-    Code.of("AT-RETOKENIZED", 1.0),
-    Code.of("AT-THINKING-STRIPPED", 0.5),
-    Code.of("AT-MESSAGES-DROPPED", 0.7),
-    Code.of("AT-NO-EOS", 0.4, share=0.01),
-    Code.of("AT-PROMPT-CUT", 0.9),
-)
+CODES = Code.each({
+    "AT-RETOKENIZED": 1.0, "AT-THINKING-STRIPPED": 0.5, "AT-MESSAGES-DROPPED": 0.7, "AT-PROMPT-CUT": 0.9,
+}) + Code.each({"AT-NO-EOS": 0.4}, share=0.01)  # fmt: skip
 
 
 # -- prompts that do not continue -------------------------------------------------------------------------------------
@@ -60,8 +58,8 @@ def _left(evidence: Evidence, turn: int, base: bytes, asked: int, prompt: bytes)
     began = [call for call in evidence.turns[:turn] if 0 <= kept - (call.span.prompt_tokens or 0) <= 1]
     if any(REMOVED <= removed < (call.span.response_tokens or 0) for call in began):
         return Mark("AT-THINKING-STRIPPED", turn, kept, f"{removed} tokens that an answer began with are missing")
-    note = f"{removed} tokens are missing there" if removed else f"of {length} tokens before, {kept} were kept"
-    return Mark("AT-RETOKENIZED", turn, kept, note)
+    differs = f"only the first {kept} of {length} previous tokens match"
+    return Mark("AT-RETOKENIZED", turn, kept, f"{removed} tokens are missing there" if removed else differs)
 
 
 def _removed(base: bytes, prompt: bytes, kept: int) -> int:
@@ -88,12 +86,17 @@ def history_cut(evidence: Evidence) -> Iterator[Mark]:
 
 
 def no_end(step: Step, history: History) -> Iterator[Hit]:
-    """Last turns that end with none of the end tokens; nothing where these are not known."""
-    if not step.settings.end_tokens:
+    """Last turns that end with none of the end tokens. Where these are not known, the token with which nearly all
+    answers that stopped end is."""
+    stopped = Counter(turn.last for record in step.records for turn in record.profile.turns if turn.finish == "stop")
+    ((token, count),) = stopped.most_common(1) or [(None, 0)]
+    inferred = {token} if token is not None and count >= max(MANY, NEARLY_ALL * stopped.total()) else set()
+    known = step.settings.end_tokens or inferred
+    if not known:
         return
     lasts = Counter(turn.last for record in step.records for turn in record.profile.turns if turn.last is not None)
     total = sum(lasts.values())
-    ends = step.settings.end_tokens | {token for token, count in lasts.items() if count >= max(2, USUAL_END * total)}
+    ends = known | {token for token, count in lasts.items() if count >= max(2, USUAL_END * total)}
     for record in step.records:
         last = record.profile.turns[-1] if record.profile.turns else None
         if last is None or last.last is None or last.last in ends or record.truncated or record.status != "OK":

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from autotrace.insight.conduct import not_executed, text_call
+from autotrace.insight.conduct import masked, text_call
 from autotrace.insight.evidence import Evidence, is_timeout
 from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step
-from autotrace.insight.skeletons import masked
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import loaded
 from autotrace.trajectory.tool_calls import ToolCall, text_of
@@ -27,18 +26,11 @@ ALIKE = 0.5
 REPEATED, IN_A_ROW = 3, 2
 """Times the same call with the same answer; in turns that follow each other, if it did not fail."""
 SLOW_TIMES, SLOW_SECONDS = 10, 1.0
-CODES = (
-    Code.of("AT-TOOL-RAISES", 0.5),
-    Code.of("AT-TOOL-TIMEOUT", 0.6),
-    Code.of("AT-TOOL-ERROR-TEXT", 0.5),
-    Code.of("AT-TOOL-UNKNOWN", 0.3),
-    Code.of("AT-TOOL-ARGUMENTS", 0.3),
-    Code.of("AT-CALL-NOT-PARSED", 0.7),
-    Code.of("AT-CALL-REPEATED", 0.4),
-    Code.of("AT-TOOL-SLOW", 0.2),
-    Code.of("AT-CALL-NOT-EXECUTED", 0.5),
-    Code.of("AT-TOOL-ONE-ANSWER", 0.6),
-)
+CODES = Code.each({
+    "AT-TOOL-RAISES": 0.5, "AT-TOOL-TIMEOUT": 0.6, "AT-TOOL-ERROR-TEXT": 0.5, "AT-TOOL-UNKNOWN": 0.3,
+    "AT-TOOL-ARGUMENTS": 0.3, "AT-CALL-NOT-PARSED": 0.7, "AT-CALL-REPEATED": 0.4, "AT-TOOL-SLOW": 0.2,
+    "AT-CALL-NOT-EXECUTED": 0.5, "AT-TOOL-ONE-ANSWER": 0.6,
+})  # fmt: skip
 
 _EXECUTES = re.compile(r"python|code|bash|shell|exec|compil|run|test|sandbox|terminal|sql", re.IGNORECASE)
 """Tools whose errors are the task."""
@@ -151,13 +143,6 @@ def not_parsed(evidence: Evidence) -> Iterator[Mark]:
         yield Mark("AT-CALL-NOT-PARSED", last, None, asked)
 
 
-def skipped(evidence: Evidence) -> Iterator[Mark]:
-    """An answer has several calls, and the next prompt has the results of fewer."""
-    found = not_executed(evidence)
-    if found is not None:
-        yield Mark("AT-CALL-NOT-EXECUTED", found[0], None, found[1])
-
-
 # -- a step -----------------------------------------------------------------------------------------------------------
 
 STEP_DECIDES = ("AT-TOOL-RAISES", "AT-TOOL-TIMEOUT", "AT-TOOL-ERROR-TEXT", "AT-TOOL-UNKNOWN", "AT-TOOL-ARGUMENTS")
@@ -232,5 +217,5 @@ def one_answer(step: Step, history: History) -> Iterator[Hit]:
                 yield from (Hit("AT-TOOL-ONE-ANSWER", record, None, note=text, kind=text) for record in having)
 
 
-OF_TRAJECTORY = (outcomes, repeated, not_parsed, skipped)
+OF_TRAJECTORY = (outcomes, repeated, not_parsed)
 OF_STEP = (rates, slow, one_answer)

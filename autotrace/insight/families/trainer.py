@@ -23,13 +23,9 @@ SAME = 1e-3
 PADDED = 0.01
 """Of a mean over rows, by which it differs from that over rows with tokens."""
 
-CODES = (
-    Code.of("AT-PROMPT-TRAINED", 1.0),
-    Code.of("AT-GROUP-OF-ONE", 1.0),
-    Code.of("AT-ADVANTAGE-NOISE", 0.05),
-    Code.of("AT-CLIP-RATIO", 0.1),
-    Code.of("AT-METRICS-PADDED", 0.05),
-)
+CODES = Code.each({
+    "AT-PROMPT-TRAINED": 1.0, "AT-ADVANTAGE-NOISE": 0.05, "AT-CLIP-RATIO": 0.1, "AT-METRICS-PADDED": 0.05,
+})  # fmt: skip
 
 
 def prompt_trained(evidence: Evidence) -> Iterator[Mark]:
@@ -42,17 +38,6 @@ def prompt_trained(evidence: Evidence) -> Iterator[Mark]:
         return
     if find(prompt, piece(response, 0, min(32, tokens(response)))) >= 0:
         yield Mark("AT-PROMPT-TRAINED", 1, 0, f"{tokens(response)} tokens of the prompt")
-
-
-def group_of_one(group: Group, step: Step) -> Iterator[Hit]:
-    """One rollout that ended well among several. Where nothing says how many there should be, the others must have
-    been seen to fail."""
-    n, has_failed = step.rollouts, len(group.records) > 1
-    lacks = step.settings.rollout_n is not None and step.has_whole_groups
-    if n < 2 or step.live or group.records[0].uid is None or not (has_failed or lacks):
-        return
-    if len(group.finished) == 1:
-        yield Hit("AT-GROUP-OF-ONE", group.finished[0], note=f"1 of {n} rollouts")
 
 
 def noise(group: Group, step: Step) -> Iterator[Hit]:
@@ -98,5 +83,5 @@ def padded(step: Step, history: History) -> Iterator[Hit]:
 
 
 OF_TRAJECTORY = (prompt_trained,)
-OF_GROUP = (group_of_one, noise)
+OF_GROUP = (noise,)
 OF_STEP = (clip_ratio, padded)
