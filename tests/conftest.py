@@ -59,7 +59,7 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_lists() -> None:
-    """Compile the shipped lists once, as a build of the package does; else each start of ``autotrace-run`` would."""
+    """Compile the shipped specs once, as a build of the package does; else each start of ``autotrace-run`` would."""
     write_shipped()
 
 

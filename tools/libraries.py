@@ -1,4 +1,4 @@
-"""The page of the libraries that need no configuration, generated from the shipped lists (``make pages``).
+"""The page of the libraries that need no configuration, generated from the shipped specs (``make pages``).
 
 A list's head says what it shows (``# NAME RANGE: what.``) and which releases it was checked with
 (``# releases of NAME: ...``).
@@ -23,7 +23,7 @@ HEAD = """# Libraries
 
 `autotrace-run` records these libraries without configuration, from the lists that it ships with. A process that does
 not import a library pays nothing for its list. Calls *inside of a trajectory* are recorded if your own target, veRL or
-another framework opened a trajectory. If no list names one in a process, questions to models are trajectories of their
+another framework opened a trajectory. If no spec names one in a process, questions to models are trajectories of their
 own, [made from their conversations](your-agent.md#no-spec-at-all).
 `make packs` checks each list with the releases below. Other releases are traced as far as they have the same
 functions, and `autotrace status` says which functions were not found.

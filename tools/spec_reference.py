@@ -15,10 +15,10 @@ _INSIDE: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens
 
 
 def json_schema() -> str:
-    """The JSON Schema of a spec file, as it is shipped."""
+    """The JSON Schema of a spec, as it is shipped."""
     schema: dict[str, Any] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "autotrace spec file",
+        "title": "autotrace spec",
         "description": "A list of functions and methods to trace.",
         **_without_null(msgspec.json.schema(model.File)),
     }
@@ -30,7 +30,7 @@ def markdown() -> str:
     lines = [
         "# Spec reference",
         "",
-        "A spec file is a YAML list. Each entry is a name, or a mapping with the keys below; only `target` is needed.",
+        "A spec is a YAML list. Each entry is a name, or a mapping with the keys below; only `target` is needed.",
         "",
         "```yaml",
         "- my_project.agents.SearchAgent.run",
@@ -39,8 +39,8 @@ def markdown() -> str:
         "  subclasses: true",
         "```",
         "",
-        "Editors complete and check spec files that begin with `# yaml-language-server: $schema=schema.json` "
-        "(the schema lies beside the shipped lists).",
+        "Editors complete and check specs that begin with `# yaml-language-server: $schema=schema.json` "
+        "(the schema lies beside the shipped specs).",
         "",
     ]
     for key in model.types(Entry):
@@ -142,7 +142,7 @@ trajectory's where it has none. `group` is for a call that makes the rollouts of
 
 ## Several files
 
-The shipped lists come first, then the files given with `--spec` or `AUTOTRACE_SPECS`, in order. An entry that names a
+The shipped specs come first, then the files given with `--spec` or `AUTOTRACE_SPECS`, in order. An entry that names a
 target of an earlier file refines it: the keys it gives replace the earlier ones. `enabled: false` switches it off, and
 no glob of another file brings it back. Within one file a name may stand only once.
 """.splitlines()

@@ -1,6 +1,6 @@
 """Which libraries have an adapter, and what of each is never wrapped. The one list to add to for a new adapter.
 
-An adapter is one module or folder of this package with a function ``install()``, for what a list cannot say.
+An adapter is one module or folder of this package with a function ``install()``, for what a spec cannot say.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ _run: Run | None = None
 def start(*specs: str | os.PathLike[str], **settings: object) -> Run:
     """Trace this process and the children that it starts from now on, until ``stop`` or the end of the process.
 
-    ``specs``: YAML lists of your own methods. ``settings``: the options of ``autotrace-run`` with ``_`` for ``-``
+    ``specs``: YAML specs of your own methods. ``settings``: the options of ``autotrace-run`` with ``_`` for ``-``
     (``backend="jsonl"``, ``run_dir="runs"``, ``keep=["errors", "spread"]``). Inside of a run that goes on (under
     ``autotrace-run``) the outer run stays as it is and is returned, and with ``AUTOTRACE=0`` nothing happens.
 

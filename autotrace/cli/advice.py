@@ -105,7 +105,7 @@ def _nothing(status: Status, config: Mapping[str, Any], info: RunInfo, plan: Pla
     sentences = []
     if not status.processes:
         sentences.append(
-            "no process recorded anything: either none called a function of the lists, or the command ran in an "
+            "no process recorded anything: either none called a function of the specs, or the command ran in an "
             "interpreter without autotrace (autotrace doctor shows where it is installed)"
         )
     elif config:
@@ -116,7 +116,7 @@ def _nothing(status: Status, config: Mapping[str, Any], info: RunInfo, plan: Pla
     if names and not (config or named or any(target.outside for target in status.targets)):
         sentences.append(
             f"calls through {names} are recorded only inside of a "
-            f"trajectory: {_name_it(f'{_script(info)}.FUNCTION')}; autotrace init proposes such a list"
+            f"trajectory: {_name_it(f'{_script(info)}.FUNCTION')}; autotrace init proposes such a spec"
         )
     return sentences
 
@@ -135,7 +135,7 @@ def _outside(status: Status, plan: Plan | None) -> list[str]:
         root = next((name for name in unnamed if name.rpartition(".")[2] != "main"), unnamed[-1])
         by = f", by {CALLED_BY.join(functions)}" if functions[-1] else ""
         were = "was" if len(libraries) == 1 else "were"
-        then = _name_it(root) if root else "put the code that asks into a function, and name that in a list"
+        then = _name_it(root) if root else "put the code that asks into a function, and name that in a spec"
         if begun:
             then = f"{_LOST_ITS_CALL.format(begun)}; else {then}"
         asked = " and ".join(sorted(libraries))
@@ -151,7 +151,7 @@ _LOST_ITS_CALL = (
 
 def _name_it(function: str) -> str:
     return (
-        f"name the function that is one rollout in a list, such as `- {{target: {function}, role: trajectory}}`, and "
+        f"name the function that is one rollout in a spec, such as `- {{target: {function}, role: trajectory}}`, and "
         "pass it with --spec"
     )
 
@@ -190,13 +190,13 @@ def _targets(status: Status, plan: Plan | None) -> list[str]:
 
 
 def own_targets(plan: Plan | None) -> dict[str, str]:
-    """Keys of the targets of the user's own spec files -> where each stands."""
+    """Keys of the targets of the user's own specs -> where each stands."""
     targets = plan.targets if plan is not None else ()
     return {target.key: target.where for target in targets if target.where and not target.is_shipped}
 
 
 def gated(status: Status, plan: Plan | None) -> set[str]:
-    """Keys of targets of the shipped lists that are meant for other releases than the installed one: no news."""
+    """Keys of targets of the shipped specs that are meant for other releases than the installed one: no news."""
     versions = {
         target.key: target.versions
         for target in (plan.targets if plan is not None else ())

@@ -35,16 +35,16 @@ _MARKS = {
 }
 
 
-@click.command(short_help="Show where each target of a spec file resolves, before the run.")
+@click.command(short_help="Show where each target of a spec resolves, before the run.")
 @click.argument("files", nargs=-1, metavar="[FILES]...", type=click.Path())
 @click.option("--wheel", "archive", metavar="FILE", type=click.Path(path_type=Path),
               help="Check against this wheel or source distribution instead of what is installed.")  # fmt: skip
 @terminal.json_option("Print one JSON object instead of lines.")
 def check(files: tuple[str, ...], archive: Path | None, as_json: bool) -> None:
-    """Show where every target of FILES resolves. Without FILES, check the shipped lists and $AUTOTRACE_SPECS.
+    """Show where every target of FILES resolves. Without FILES, check the shipped specs and $AUTOTRACE_SPECS.
 
     Source text is read, and nothing is imported. Exit code 1: a target that is not optional does not resolve or
-    cannot be wrapped, or a key names no argument; 2: a spec file cannot be read.
+    cannot be wrapped, or a key names no argument; 2: a spec cannot be read.
     """
     # where a list lies, the program often does
     folders = [folder for name in files for folder in folders_of(os.path.dirname(os.path.abspath(name)))]

@@ -1,4 +1,4 @@
-"""``autotrace init``: a spec file to begin with, from the source text of a program."""
+"""``autotrace init``: a spec to begin with, from the source text of a program."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ FILE = "patch_specs.yaml"
 _ORDER = ("trajectory", "llm", "tool", "reward")
 _MEANING = {
     "trajectory": "one rollout: each call of it is a trajectory",
-    "llm": "a call of a model that no shipped list knows, or the agent's own function around one",
+    "llm": "a call of a model that no shipped spec knows, or the agent's own function around one",
     "tool": "a call of a tool",
     "reward": "what a rollout was worth; `facts: {reward: result}` where it returns the number",
 }
 
 
-@click.command(short_help="Write a spec file to begin with, for your program.")
+@click.command(short_help="Write a spec to begin with, for your program.")
 @click.argument("program", metavar="[PROGRAM]", type=click.Path(path_type=Path), default=Path())
 @click.option("--out", metavar="FILE", type=click.Path(path_type=Path),
               help=f"Where to write; `-` prints.  [default: {FILE} beside PROGRAM's modules]")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 def init(program: Path, out: Path | None, force: bool) -> None:
-    """Write a commented list of what looks worth tracing in PROGRAM, a file or folder (default: this folder).
+    """Write a commented spec of what looks worth tracing in PROGRAM, a file or folder (default: this folder).
 
     Agents, tools, rewards and calls of models are found by reading source text; nothing is imported. What the shipped
-    lists already trace is named at the top. Read the list, delete what you do not want, then: autotrace check FILE.
+    specs already trace is named at the top. Read the spec, delete what you do not want, then: autotrace check FILE.
     """
     if not program.exists():
         raise terminal.fail(f"{program}: no such file or folder", exit_codes.USAGE)
@@ -61,17 +61,17 @@ def init(program: Path, out: Path | None, force: bool) -> None:
         raise terminal.fail(f"{out}: {error.strerror}") from error
     count = sum(one.role != COVERED for one in proposals)
     hint = f"autotrace check {shlex.quote(terminal.safe(out))}"
-    click.echo(f"{terminal.safe(out)}: {terminal.counted(count, 'target')}; read the list, then run: {hint}")
+    click.echo(f"{terminal.safe(out)}: {terminal.counted(count, 'target')}; read the spec, then run: {hint}")
 
 
 def _followed(targets: Sequence[Target]) -> frozenset[tuple[str, str]]:
-    """Libraries and their classes whose subclasses' overrides the shipped lists trace."""
+    """Libraries and their classes whose subclasses' overrides the shipped specs trace."""
     words = (name.replace(":", ".").split(".") for one in targets if one.subclasses for name in one.names)
     return frozenset((path[0], path[-2]) for path in words)
 
 
 def _libraries(targets: Sequence[Target]) -> list[str]:
-    """``name version`` of what is installed and has a shipped list."""
+    """``name version`` of what is installed and has a shipped spec."""
     source = Installed()
     shown = []
     for library in sorted({names.top(target.names[0]) for target in targets}):
@@ -87,7 +87,7 @@ def written(proposals: Sequence[Proposal], libraries: Sequence[str], program: Pa
         f"# Targets of {terminal.safe(program.resolve().name)}: delete what you do not want.",
         "# What the keys mean: autotrace help spec-reference. Use it: autotrace-run --spec FILE python ...",
         "#",
-        f"# Traced without configuration, by the shipped lists: {', '.join(libraries) or 'nothing that is installed'}.",
+        f"# Traced without configuration, by the shipped specs: {', '.join(libraries) or 'nothing that is installed'}.",
     ]
     lines += [f"# By its base class {one.why}: {one.target}." for one in proposals if one.role == COVERED]
     proposals = [one for one in proposals if one.role != COVERED]

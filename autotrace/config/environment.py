@@ -22,7 +22,7 @@ TRACKING_URI = "AUTOTRACE_TRACKING_URI"
 """MLflow tracking URI; wins over ``MLFLOW_TRACKING_URI``."""
 
 SPECS = "AUTOTRACE_SPECS"
-"""Spec files of the user's own, separated by ``os.pathsep``; they refine the shipped lists."""
+"""Spec files of the user's own, separated by ``os.pathsep``; they refine the shipped specs."""
 
 RUN_DIR = "AUTOTRACE_RUN_DIR"
 """Folder in which each run makes a folder of its own; default ``./autotrace-runs``."""

@@ -6,7 +6,7 @@ OK = 0
 FAILED = 1
 """``autotrace`` found something wrong (``check``: a required miss; ``ship``: something is left)."""
 USAGE = 2
-"""Wrong option, spec file or backend: the command was not started."""
+"""Wrong option, spec or backend: the command was not started."""
 BROKEN = 70
 """A shipper or relay came upon something unforeseen and is to be started again (sysexits.h: internal error)."""
 NOT_EXECUTABLE = 126

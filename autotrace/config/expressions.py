@@ -1,4 +1,4 @@
-"""What a list may write for a value: a path, or paths with numbers: ``result.advantages[i - n]``.
+"""What a spec may write for a value: a path, or paths with numbers: ``result.advantages[i - n]``.
 
     expression  =  sum ["if" condition ["else" expression]]
     condition   =  ["not"] sum ["==" sum]

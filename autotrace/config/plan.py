@@ -15,7 +15,7 @@ import msgspec
 
 PLAN_VERSION = 1
 SHIPPED = "patch_specs"
-"""Folder of the shipped lists: inside the package when installed, beside it in a source checkout."""
+"""Folder of the shipped specs: inside the package when installed, beside it in a source checkout."""
 LONGEST_IMAGE = 16 << 20
 """Characters of the longest text whose image ``--images`` keeps."""
 ROLES = ("trajectory", "agent", "llm", "tool", "parser", "env", "reward", "engine", "trainer", "span")
@@ -37,7 +37,7 @@ def decorated(name: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Target:
-    """One entry of a spec file."""
+    """One entry of a spec."""
 
     key: str
     """The entry's first name as written: stable, and all that a wrapper knows of its target."""

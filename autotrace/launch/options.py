@@ -94,7 +94,7 @@ SETTINGS = (
             variable=env.TABLES, goes=DELIVERY, type=types.tables, metavar="PLACE"),
     Setting("--project", "MLflow experiment or Weave project; default: veRL's trainer.project_name.", metavar="NAME"),
     Setting("--experiment", "Tag experiment_name; default: veRL's trainer.experiment_name.", metavar="NAME"),
-    Setting("--spec", "YAML list of your own methods to trace; repeatable.",
+    Setting("--spec", "YAML spec of your own methods to trace; repeatable.",
             name="specs", variable=env.SPECS, multiple=True, separator=os.pathsep, metavar="FILE"),
     Setting("--run-dir", "Each run makes its own folder in it; default ./autotrace-runs.", metavar="DIR"),
     Setting("--drain-timeout", "Longest wait for delivery at exit; default 60. The rest stays on disk.",

@@ -225,7 +225,7 @@ def settings() -> Settings:
 
 
 def record_function(function: Any, *, key: str, role: str = "span", name: str | None = None, **target: Any) -> None:
-    """Record the calls of ``function`` under a target made here: for what a list cannot name, a function from a user's
+    """Record the calls of ``function`` under a target made here: for what a spec cannot name, a function from a user's
     file, say.
 
     Takes functions and partials of functions; anything else is left alone. ``target``: further fields of

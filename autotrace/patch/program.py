@@ -1,7 +1,7 @@
 """The program that is being run: what lists call it, and how its functions show themselves.
 
 Classes of ``__main__`` come through ``__build_class__`` as all others do. Functions do not come at all: the program is
-never imported. So its code is compiled with one more decorator above each ``def`` that a list may name, which shows the
+never imported. So its code is compiled with one more decorator above each ``def`` that a spec may name, which shows the
 function to the engine. Who compiles the program: ``import_hook``, ``program_hooks``.
 """
 

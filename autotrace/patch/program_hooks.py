@@ -74,7 +74,7 @@ class ScriptHook:
 
 def hook_compile() -> None:
     """Stand in for ``compile``, with which all those compile the program that run another one: cProfile, pdb, coverage,
-    IPython, debugpy. Only where a list names functions of a program on the command line."""
+    IPython, debugpy. Only where a spec names functions of a program on the command line."""
     original = builtins.compile
 
     @transparent

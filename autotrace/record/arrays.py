@@ -1,5 +1,5 @@
 """Arrays, tensors and images in a few words: their type, shape and first items. Nothing is imported for it, nothing is
-computed but sums that a list asks for, and nothing waits for a GPU: what is read are fields of C structures, through
+computed but sums that a spec asks for, and nothing waits for a GPU: what is read are fields of C structures, through
 the library's own descriptors.
 """
 

@@ -1,4 +1,4 @@
-"""Roots for calls of models that no recorded call is around, in a process for which no list names a root: calls whose
+"""Roots for calls of models that no recorded call is around, in a process for which no spec names a root: calls whose
 messages continue each other are one trajectory. Runs on the flusher's thread.
 
 A call continues an earlier one if its messages begin with all messages of that one and then its answer, or if it asks

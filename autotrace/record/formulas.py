@@ -1,4 +1,4 @@
-"""Values that a list computes: numbers made of paths, items of lists, ``*`` over items (see ``config.expressions``);
+"""Values that a spec computes: numbers made of paths, items of lists, ``*`` over items (see ``config.expressions``);
 which of them are of a batch, and which of each row.
 
 A number is only computed with exact builtin numbers, so nothing of the host's runs beyond what reading a path runs.
@@ -49,7 +49,7 @@ class Formula:
         self.missed = 0
         tree = parse(text)
         self.optional = _may_be_absent(tree)
-        """An ``if`` without an ``else``: no value is what the list asks for."""
+        """An ``if`` without an ``else``: no value is what the spec asks for."""
         self.roots = tuple(dict.fromkeys(roots(tree)))
         late = [root for root in self.roots if root in ("result", "item")]
         self.root = (late or [*self.roots, ""])[0]
@@ -67,7 +67,7 @@ class Formula:
 
 
 def value_of(text: str) -> Path:
-    """What a list wrote for a value, ready to be read: a path, or a ``Formula``, which is read the same way."""
+    """What a spec wrote for a value, ready to be read: a path, or a ``Formula``, which is read the same way."""
     if not is_expression(text):
         return Path(text)
     return cast("Path", Formula(text))
@@ -90,7 +90,7 @@ def without_result(facts: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple
 
 
 def is_optional(path: Path) -> bool:
-    """Whether the list says itself that there may be no value."""
+    """Whether the spec says itself that there may be no value."""
     return isinstance(path, Formula) and path.optional
 
 

@@ -1,6 +1,6 @@
-"""Calls that ask a model outside of any recorded call. Where no list names a root, they get one from their conversation
-(``conversation_roots``). Elsewhere those of clients (``inside`` of a list) are not recorded, which is said once a
-process and target, with the functions that a list could name."""
+"""Calls that ask a model outside of any recorded call. Where no spec names a root, they get one from their conversation
+(``conversation_roots``). Elsewhere those of clients (``inside`` of a spec) are not recorded, which is said once a
+process and target, with the functions that a spec could name."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _MAINS = ("__main__", "__mp_main__")
 
 
 _roots: tuple[int, tuple[str, ...] | None] = (0, None)
-"""For so many targets: the libraries that the shipped lists name roots of; None: the user names one."""
+"""For so many targets: the libraries that the shipped specs name roots of; None: the user names one."""
 
 
 def rooted(probes: Mapping[str, Any]) -> bool:
-    """Whether a call outside of any recorded call gets a root from its conversation: no list names a root here."""
+    """Whether a call outside of any recorded call gets a root from its conversation: no spec names a root here."""
     global _roots
     if _roots[0] != len(probes):
         named = [probe for probe in [*probes.values()] if probe.root or (probe.row and probe.row.root)]
@@ -81,7 +81,7 @@ def is_running(modules: tuple[str, ...]) -> bool:
 
 
 def _callers() -> list[str]:
-    """The user's functions that are running in this thread, outermost first, as a list names them."""
+    """The user's functions that are running in this thread, outermost first, as a spec names them."""
     names: list[str] = []
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MAX_DEPTH):
@@ -100,7 +100,7 @@ def _is_a_librarys(code: CodeType) -> bool:
 
 
 def _name_of(frame: FrameType) -> str | None:
-    """``module.Class.function``; None where a list cannot name it."""
+    """``module.Class.function``; None where a spec cannot name it."""
     module = frame.f_globals.get("__name__")
     if module in _MAINS:
         kind, word = program(sys.orig_argv)

@@ -247,7 +247,7 @@ class Probe:
         return copies
 
     def ordered(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """``inputs`` as the list names them: what its author wants to see stands first, whatever the signature has
+        """``inputs`` as the spec names them: what its author wants to see stands first, whatever the signature has
         there."""
         if not self.order or len(inputs) < 2:
             return inputs

@@ -1,12 +1,12 @@
 """Calls that have rows. Each row is recorded as a call of its own.
 
-A call may be a batch, whose rows are in their own trajectories (``rows`` of a list).
+A call may be a batch, whose rows are in their own trajectories (``rows`` of a spec).
 
 The batch itself is recorded as any call. What it returns is read once for each row, with the words ``row`` (the item),
 ``i`` (its number) and ``n`` (how many). A batch inside of another gives each of its rows to the trajectory of the row
 that it goes on with: by number if there are as many, else by the object it was, else by the tokens it begins with.
 
-A call may also return the rows that a trainer makes of its trajectory, one for each chain (``chains`` of a list).
+A call may also return the rows that a trainer makes of its trajectory, one for each chain (``chains`` of a spec).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Spec files -> one plan.
 
-The shipped lists are compiled when the package is built; ``compiled.json`` beside the lists holds the targets. So
+The shipped specs are compiled when the package is built; ``compiled.json`` beside the lists holds the targets. So
 ``autotrace-run`` without ``--spec`` parses no YAML::
 
     plan = compile_plan(["mine.yaml"], settings=Settings(content="text"))
@@ -24,14 +24,14 @@ from autotrace.config.plan import SHIPPED, Plan, Settings, Target
 
 _LISTS = Path(carried(SHIPPED, SHIPPED)).resolve()
 COMPILED = "compiled.json"
-"""File with the targets of the shipped lists, in the folder of the lists."""
+"""File with the targets of the shipped specs, in their folder."""
 
 
 class ShippedTargets(msgspec.Struct):
     """Content of ``compiled.json``."""
 
     digest: str
-    """Digest of the lists and of the compiler, as ``_digest`` returned it when the file was written."""
+    """Digest of the specs and of the compiler, as ``_digest`` returned it when the file was written."""
     targets: tuple[Target, ...]
 
 
@@ -46,7 +46,7 @@ def compile_plan(
     shipped: bool = True,
     settings: Settings = Settings(),  # noqa: B008 - frozen
 ) -> Plan:
-    """The plan of the shipped lists (unless ``shipped`` is false) and then ``files``, in order.
+    """The plan of the shipped specs (unless ``shipped`` is false) and then ``files``, in order.
 
     An entry of a later file that names a target of an earlier file refines that target: the keys of the entry replace
     the earlier keys, the new names are tried first. Raises ``SpecError`` with every mistake in every file.
@@ -71,7 +71,7 @@ def write_shipped() -> None:
 
 
 def _shipped_targets() -> tuple[Target, ...]:
-    """The targets of the shipped lists, compiled now if somebody changed a list after the build."""
+    """The targets of the shipped specs, compiled now if somebody changed a list after the build."""
     found = _read(_digest())
     return _compile_shipped() if found is None else found
 
@@ -108,7 +108,7 @@ def watched_modules(plan: Plan) -> tuple[str, ...]:
     """Top-level names of modules, sorted: the processes that import none of them have nothing to record, and read no
     plan.
 
-    Shipped lists of what many programs import and few ask models with (httpx, mcp) are of methods that are recorded
+    Shipped specs of what many programs import and few ask models with (httpx, mcp) are of methods that are recorded
     inside of other calls alone. A process that imports nothing else of the plan has no such calls; in one that does
     they are bound then, also if they were imported before. (Not so functions, which ``from ... import`` copies.)
     """

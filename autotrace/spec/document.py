@@ -16,7 +16,7 @@ class Problem:
     """One mistake: where it is, what it is, what to write instead."""
 
     file: str
-    """As the user gave it, or ``patch_specs/NAME`` for a shipped list."""
+    """As the user gave it, or ``patch_specs/NAME`` for a shipped spec."""
     line: int
     """1-based; 0: the file as a whole."""
     column: int
@@ -135,7 +135,7 @@ def _explained(text: str, position: Position, error: yaml.MarkedYAMLError) -> st
     if line[position.column - 1 : position.column] in ("%", "@", "`"):
         return f"a value cannot begin with {line[position.column - 1]!r}: put it in quotes"
     if error.problem and "single document" in f"{error.context} {error.problem}":
-        return "a second `---`: a spec file is one list"
+        return "a second `---`: a spec is one list"
     return f"not valid YAML: {error.problem or error.context}"
 
 
@@ -157,7 +157,7 @@ class _Conversion:
             self._complain(position, "an alias that contains itself: write the value out")
             return Node(None, position)
         if node.tag not in _PLAIN_TAGS and node.tag not in _TEXT_TAGS:
-            self._complain(position, f"the tag {_tag(node.tag)} is not used in spec files: remove it")
+            self._complain(position, f"the tag {_tag(node.tag)} is not used in specs: remove it")
             return Node(None, position)
         if isinstance(node, SequenceNode):
             return Node(tuple(self.node(item, (*above, id(node))) for item in node.value), position)

@@ -139,7 +139,7 @@ class _Drafts:
         if not isinstance(root.value, tuple):
             complain(
                 root.position,
-                "a spec file is a list: begin each entry with `- `, as in `- my_project.agents.Agent.run`",
+                "a spec is a list: begin each entry with `- `, as in `- my_project.agents.Agent.run`",
             )
             return
         here: dict[str, Position] = {}
@@ -171,7 +171,7 @@ class _Drafts:
             near = [name.name for name in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
             close = difflib.get_close_matches(path.name, near, n=1)
             hint = f"; did you mean {path.parent / close[0]}?" if close else f" (looked from {os.getcwd()})"
-            self.problems.append(Problem(file, 0, 0, f"no such spec file{hint}"))
+            self.problems.append(Problem(file, 0, 0, f"no such spec{hint}"))
         except UnicodeDecodeError:
             self.problems.append(Problem(file, 0, 0, "not UTF-8 text: save it as UTF-8"))
         except OSError as error:
@@ -233,7 +233,7 @@ def _order(problem: Problem, paths: Sequence[Path]) -> int:
 
 
 def shown(path: Path) -> str:
-    """Return the name of a spec file for messages and ``Target.where``."""
+    """Return the name of a spec for messages and ``Target.where``."""
     if path.parent == Path(carried(SHIPPED, SHIPPED)).resolve():
         return f"{SHIPPED}/{path.name}"
     return str(path)

@@ -1,4 +1,4 @@
-"""One entry of a spec file, checked against the model: every mistake in it is named, with its position."""
+"""One entry of a spec, checked against the model: every mistake in it is named, with its position."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _unknown(key: str, where: str, keys: Iterable[str]) -> str:
     if not where and "." in key and names.wrong_name(key) is None:
         return f"`{key}:` ends in a colon: write the name alone, or `target: {key}`"
     if key == "<<":
-        return "`<<` merges are not used in spec files: write the keys out"
+        return "`<<` merges are not used in specs: write the keys out"
     return f"unknown key `{where}{key}`" + (_perhaps(key, keys) or f"; the keys are {', '.join(keys)}")
 
 

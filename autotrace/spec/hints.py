@@ -16,7 +16,7 @@ _DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:(?:async[ \t]+)?def|(?P<cls>cla
 def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]]) -> str:
     """What to write instead of ``name``, as a sentence; "" when nothing is near.
 
-    ``alternatives``: name -> other names of the same symbol in other releases (from the shipped lists).
+    ``alternatives``: name -> other names of the same symbol in other releases (from the shipped specs).
     """
     path = stem(name).replace(":", ".")
     tail = name[len(stem(name)) :] if name.endswith("*") else ""

@@ -1,4 +1,4 @@
-"""The spec language: what an entry of a spec file may say. JSON Schema and reference are generated from here."""
+"""The spec language: what an entry of a spec may say. JSON Schema and reference are generated from here."""
 
 from __future__ import annotations
 
@@ -190,12 +190,12 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             "a list of dotted names", "[my_project.agents.SearchAgent.score]"),
     ] = []  # fmt: skip
     enabled: Annotated[
-        bool, _of("`false` switches off what an earlier file or a shipped list named.", "true or false", "false")
+        bool, _of("`false` switches off what an earlier file or a shipped spec named.", "true or false", "false")
     ] = True
 
 
 File = list[str | Entry]
-"""A spec file: names and entries."""
+"""A spec: names and entries."""
 
 
 def form(struct: type[msgspec.Struct], key: str) -> str:

@@ -56,7 +56,7 @@ class Proposal:
 
 
 COVERED = "covered"
-"""The role of what a shipped list traces already, through a base class."""
+"""The role of what a shipped spec traces already, through a base class."""
 
 
 def of_program(path: Path, covered: AbstractSet[tuple[str, str]] = frozenset()) -> list[Proposal]:

@@ -75,7 +75,7 @@ def judge(
 ) -> list[Verdict]:
     """One verdict for each target of ``plan``, or those of ``only``.
 
-    ``expected``: keys of the targets whose library has to be there (the user's own; a shipped list for a library that
+    ``expected``: keys of the targets whose library has to be there (the user's own; a shipped spec for a library that
     is not installed is skipped). ``absent``: how to say that it is not. ``most``: functions of a glob to look for; None
     counts all.
     """
@@ -144,7 +144,7 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool, most: int |
         description = Description("", symbol.name, "", "C function", "", ())
     if reason is not None:
         return Verdict(target, REFUSED, name, reason, description)
-    # a shipped list names the arguments of several releases, only some of which each has
+    # a shipped spec names the arguments of several releases, only some of which each has
     if not own or description is None:
         return Verdict(target, RESOLVES, name, description=description)
     notes, mistakes = tuple(_notes(target, description)), tuple(_mistakes(target, description))

@@ -152,7 +152,7 @@ number."""
 
 
 CONVERSATION = "conversation"
-"""Key of a root that no list names: it was made from a conversation (``record.conversation_roots``)."""
+"""Key of a root that no spec names: it was made from a conversation (``record.conversation_roots``)."""
 
 
 class Fact(_Record, frozen=True, tag="F"):

@@ -223,7 +223,7 @@ SPANS = Table("spans", "a call: of the agent, a model, a tool, an engine, the re
     of_span("response_tokens", "int64", "tokens generated"),
     of_span("inputs", "json", "the recorded arguments", made=json),
     of_span("output", "json", "what it returned", made=exact),
-    of_span("attributes", "json", "what the list asks to be recorded, and what adapters add", made=json),
+    of_span("attributes", "json", "what the spec asks to be recorded, and what adapters add", made=json),
     of_span("host", "string", "the machine"),
     of_span("pid", "int64", "the process"),
 ), attrgetter("spans"))  # fmt: skip

@@ -61,7 +61,7 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
     Column("attempt", "int64", "1, or 2 when the same rollout began once more",
            _attribute("attempt", integer), tag=True),
     Column("name", "string", "the function that is the trajectory", lambda one: one.root.name),
-    Column("role", "string", "of its own call: `trajectory`; `agent` or `span` where the list marks no trajectories",
+    Column("role", "string", "of its own call: `trajectory`; `agent` or `span` where the spec marks no trajectories",
            lambda one: one.root.role, tag=True),
     Column("is_trajectory", "bool", "its role is one of these three; no: a step of the trainer, a request to an engine",
            attrgetter("is_trajectory")),

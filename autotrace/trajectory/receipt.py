@@ -2,7 +2,7 @@
 the tokens of each chain, and tokens that no row has.
 
 A trainer reports on each row of a trajectory (``advantage``, ``advantage.1``, ...). Before it does, the rows count that
-a call of the trajectory returned (``chains`` of a list). A row is a chain if as many of its tokens are trained on as
+a call of the trajectory returned (``chains`` of a spec). A row is a chain if as many of its tokens are trained on as
 the chain's turns generated; of several, the one that ended first after that of the row before."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def pieces(turns: Sequence[Span], whole: Span | None) -> dict[str, Piece] | None
 
 
 def is_row(span: Span) -> bool:
-    """Whether it is one of the rows that a call returned (``chains`` of a list)."""
+    """Whether it is one of the rows that a call returned (``chains`` of a spec)."""
     return span.role == "agent" and type(span.attributes.get("row")) is int
 
 

@@ -61,7 +61,7 @@ def word(value: Any) -> str | None:
 
 _sorted = msgspec.json.Encoder(enc_hook=repr, order="sorted").encode
 _NAMED = ("agent", "span")
-"""The attribute ``name`` of a list names the calls with these roles."""
+"""The attribute ``name`` of a spec names the calls with these roles."""
 
 
 def entitle(spans: Sequence[Span]) -> None:
@@ -74,7 +74,7 @@ def entitle(spans: Sequence[Span]) -> None:
             span.title = word(span.attributes.get("name"))
     for number, span in enumerate(own_calls(spans), 1):
         span.title = f"turn {number}"
-        if "." not in span.name and span.name != span.key.rpartition(".")[2]:  # the list calls it so, not the code
+        if "." not in span.name and span.name != span.key.rpartition(".")[2]:  # the spec calls it so, not the code
             span.title += f" · {span.name}"
 
 

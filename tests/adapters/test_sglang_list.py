@@ -1,4 +1,4 @@
-"""The shipped list of SGLang on classes that are put together as in a release (the release itself: tests/engines)."""
+"""The shipped spec of SGLang on classes that are put together as in a release (the release itself: tests/engines)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that asks a model outside of any trajectory: its conversations are trajectories if no list names one; else
+"""A program that asks a model outside of any trajectory: its conversations are trajectories if no spec names one; else
 it is told what to name."""
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_with_a_list_that_names_another_function(agent: Place) -> None:
     shown, advice = status(agent)
     assert (
         "openai was called outside of a trajectory, by agent.main > agent.solve > agent.Agent.ask, which is not "
-        "recorded: name the function that is one rollout in a list, such as `- {target: agent.solve, role: trajectory}`"
+        "recorded: name the function that is one rollout in a spec, such as `- {target: agent.solve, role: trajectory}`"
     ) in advice
     (line,) = [line for line in shown.splitlines() if "Completions.create" in line and "Async" not in line]
     assert "called outside of a trajectory" in line
@@ -132,7 +132,7 @@ def test_without_a_root_in_a_list(agent: Place, options: tuple[str, ...]) -> Non
     assert "called outside" not in shown and "outside" not in advice
     (run,) = agent.runs()
     listed = agent.run(["autotrace", "show", "--where", "turns = 1", str(run)], {"COLUMNS": "400"}).stdout
-    assert "made from its conversation: no list names the function that is one rollout" in listed
+    assert "made from its conversation: no spec names the function that is one rollout" in listed
 
 
 def test_a_conversation_that_was_over_when_its_process_was_killed_is_whole(place: Place) -> None:

@@ -57,7 +57,7 @@ def test_a_required_miss_is_exit_code_1_and_a_hint() -> None:
 
 
 def test_a_method_of_a_class_that_was_renamed_is_found_under_its_new_name() -> None:
-    """What the shipped list knows of one method of a class holds for the others."""
+    """What the shipped spec knows of one method of a class holds for the others."""
     old, new = "verl.experimental.agent_loop.agent_loop.AsyncLLMServerManager", "verl.workers.rollout.llm_server"
     result = check(f"- {old}._acquire_server\n- {old}.generate\n")
     moved = f"`AsyncLLMServerManager._acquire_server` moved to `{new}.LLMServerClient._acquire_server`"

@@ -47,7 +47,7 @@ def call(*arguments: str) -> Result:
 
 def test_what_is_written_is_what_the_program_defines_and_check_accepts_it() -> None:
     result = call("init")
-    assert result.exit_code == 0 and ": 5 targets; read the list, then run: autotrace check " in result.output
+    assert result.exit_code == 0 and ": 5 targets; read the spec, then run: autotrace check " in result.output
     text = Path("patch_specs.yaml").read_text()
     entries = [line.partition("  #")[0] for line in text.splitlines() if not line.startswith("#") and line]
     assert entries == [

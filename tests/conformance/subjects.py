@@ -1,4 +1,4 @@
-"""One of each kind of thing a list can name. Imported twice: bare, and as a module whose every name is a target."""
+"""One of each kind of thing a spec can name. Imported twice: bare, and as a module whose every name is a target."""
 
 from __future__ import annotations
 

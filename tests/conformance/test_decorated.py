@@ -1,4 +1,4 @@
-"""Of a decorated function the outermost one is recorded, or the one that the list names by ``__wrapped__``."""
+"""Of a decorated function the outermost one is recorded, or the one that the spec names by ``__wrapped__``."""
 
 from __future__ import annotations
 

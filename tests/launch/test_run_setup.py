@@ -52,7 +52,7 @@ def test_the_names_of_runs_that_begin_in_one_second_sort_by_time(tmp_path: Path)
 
 
 def test_a_start_compiles_nothing_that_was_compiled_before(place: Place) -> None:
-    """The shipped lists are; PyYAML and what looks through packages would take longer than the rest of a start."""
+    """The shipped specs are; PyYAML and what looks through packages would take longer than the rest of a start."""
     done = place.run([place.python, "-X", "importtime", place.launcher, "--backend", "jsonl", "--", "true"])
     assert done.returncode == 0 and "autotrace.launch.run_setup" in done.stderr
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}

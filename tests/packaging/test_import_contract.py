@@ -19,7 +19,7 @@ VIOLATIONS = {
     "The rooms of ship, highest first": ("ship/store/state.py", "from autotrace.ship import shipper"),
     "What a traced process imports is small": ("adapters/verl/facts.py", "def later():\n    import mlflow"),
     "patch knows no library by name": ("patch/binder.py", "from autotrace.adapters import torch"),
-    "The agent knows no spec files, no delivery and no command": (
+    "The agent knows no specs, no delivery and no command": (
         "bootstrap/activate.py", "def later():\n    from autotrace.spec import compiler"),
     "Sinks know no training framework and nothing of how records were made": ("sinks/jsonl/sink.py", "import verl"),
     "trajectory knows only config": ("trajectory/model.py", "from autotrace.run import layout"),

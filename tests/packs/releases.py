@@ -1,4 +1,4 @@
-"""The shipped lists against every release people run: each wheel is downloaded once and read, nothing is installed.
+"""The shipped specs against every release people run: each wheel is downloaded once and read, nothing is installed.
 
 Which releases these are stands at the head of each list: ``# releases of DISTRIBUTION: VERSION, VERSION``. What is
 not on the package index is downloaded as its source: ``# source of DISTRIBUTION: https://.../v{version}.tar.gz``.
@@ -101,7 +101,7 @@ def wanted(given: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def wheel_of(distribution: str, version: str, cache: Path) -> Path:
-    """The wheel in ``cache``, downloaded with pip if it is not there, or the source where the list says so."""
+    """The wheel in ``cache``, downloaded with pip if it is not there, or the source where the spec says so."""
     if distribution in SOURCE:
         source = cache / f"{distribution}-{version}.tar.gz"
         if not source.exists():
@@ -167,7 +167,7 @@ def look(distribution: str, version: str, wheel: Path, there: dict[str, str]) ->
         elif row["state"] == "missing" and row["optional"] and row["target"] in there:
             failures.append(f"{row['where']} {row['target']}: in {there[row['target']]}, gone here; {row['reason']}")
     if not rows:
-        failures.append(f"no shipped list for {library}")
+        failures.append(f"no shipped spec for {library}")
     elif (set(states) == {"skipped"}) != (version in TOO_OLD.get(distribution, ())):
         failures.append("everything is skipped" if set(states) == {"skipped"} else "something is not skipped")
     return Outcome(name, states, failures)

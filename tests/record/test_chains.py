@@ -1,4 +1,4 @@
-"""Calls that return the rows of their trajectory (``chains`` of a list)."""
+"""Calls that return the rows of their trajectory (``chains`` of a spec)."""
 
 from __future__ import annotations
 

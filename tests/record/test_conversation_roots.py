@@ -1,4 +1,4 @@
-"""Calls that no list knows: those whose messages continue each other get one root."""
+"""Calls that no spec knows: those whose messages continue each other get one root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a list may compute: numbers, items, choices; absent instead of an error, and nothing of the host's runs."""
+"""What a spec may compute: numbers, items, choices; absent instead of an error, and nothing of the host's runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptions that end calls which did not fail (``outcomes`` of a list)."""
+"""Exceptions that end calls which did not fail (``outcomes`` of a spec)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that is called outside of any recorded call where a list names a root: not recorded, and the functions
+"""A client that is called outside of any recorded call where a spec names a root: not recorded, and the functions
 around it are said once."""
 
 from __future__ import annotations

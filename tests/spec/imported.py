@@ -106,7 +106,7 @@ def _arguments(function: Any) -> tuple[str, ...]:
 
 
 def main() -> None:
-    """Print, as JSON, which targets of the shipped lists agree with what importing them shows, which do not, and which
+    """Print, as JSON, which targets of the shipped specs agree with what importing them shows, which do not, and which
     cannot be imported here."""
     said: dict[str, list[str]] = {"agree": [], "differ": [], "not imported": []}
     for judged in judge(compile_plan([]), Resolver(Installed()), expected=frozenset()):

@@ -1,4 +1,4 @@
-"""Spec files become one plan: spellings, refinement, the shipped lists."""
+"""Spec files become one plan: spellings, refinement, the shipped specs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compiled(*texts: str) -> tuple[Target, ...]:
-    """The targets of files with these texts, without the shipped lists."""
+    """The targets of files with these texts, without the shipped specs."""
     for number, text in enumerate(texts):
         Path(f"{number}.yaml").write_text(text)
     return compile_plan([f"{number}.yaml" for number in range(len(texts))], shipped=False).targets

@@ -41,7 +41,7 @@ MISTAKES = {
     ),
     "no list": (
         "target: my.agents.Agent.run\n",
-        "specs.yaml:1:1: a spec file is a list: begin each entry with `- `, as in `- my_project.agents.Agent.run`",
+        "specs.yaml:1:1: a spec is a list: begin each entry with `- `, as in `- my_project.agents.Agent.run`",
     ),
     "nothing after target": (
         "- target:\n  role: llm\n",
@@ -241,11 +241,11 @@ MISTAKES = {
     ),
     "tag": (
         "- !!python/object/apply:os.system [echo]\n",
-        "specs.yaml:1:3: the tag !!python/object/apply:os.system is not used in spec files: remove it",
+        "specs.yaml:1:3: the tag !!python/object/apply:os.system is not used in specs: remove it",
     ),
     "second document": (
         "- my.agents.Agent.run\n---\n- my.agents.Agent.stop\n",
-        "specs.yaml:2:1: a second `---`: a spec file is one list",
+        "specs.yaml:2:1: a second `---`: a spec is one list",
     ),
     "NUL": (
         "- my.agents.Agent.run\n- my.\0agents\n",
@@ -310,7 +310,7 @@ def test_all_mistakes_of_all_files_are_reported_in_order(tmp_path: Path, monkeyp
     assert [f"{problem.file}:{problem.line}" for problem in caught.value.problems] == [
         "one.yaml:3", "one.yaml:4", "two.yaml:1", "three.yaml:0",
     ]  # fmt: skip
-    assert str(caught.value.problems[-1]) == "three.yaml: no such spec file; did you mean two.yaml?"
+    assert str(caught.value.problems[-1]) == "three.yaml: no such spec; did you mean two.yaml?"
 
 
 PACKAGE = {

@@ -45,7 +45,7 @@ class Better(Search):
 
 
 class Tool(BaseTool):
-    """A method that the list names as well."""
+    """A method that the spec names as well."""
 
     def __init__(self) -> None:
         self.name = "tool"

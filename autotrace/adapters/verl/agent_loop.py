@@ -1,12 +1,12 @@
 """veRL: what its list cannot express.
 
 - Which MLflow or W&B run veRL's own logger opened, which columns the dataset has, and, in ``configuration``, what is
-  about the run as well: a list speaks of calls, and has no word for ``Bind`` records.
+  about the run as well: a spec speaks of calls, and has no word for ``Bind`` records.
 - The metrics of a step (``token_facts.logged``), which are of no call and no trajectory.
 - The user's own reward function, which has no name before veRL loads it from a file.
 - veRL's own rollout trace into a backend that autotrace has: its settings become ours, and its client is kept from
   starting, so nothing is traced twice. That is done, not recorded, and so are its extension points (``trace``).
-- What the trainer learns about trajectories: ``facts`` and ``token_facts`` say each what a list cannot.
+- What the trainer learns about trajectories: ``facts`` and ``token_facts`` say each what a spec cannot.
 - The id that the engine has for a turn. Since 0.7 the engine is given a fresh one for every turn:
   ``LLMServerClient._vllm_request_id`` makes it, before 0.8 the ``uuid4`` that the agent loop's module imported. With it
   a request whose context is lost on the way (a Ray whose calls cannot carry it) still finds its turn. ``id`` of a list

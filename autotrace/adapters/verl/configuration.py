@@ -1,6 +1,6 @@
 """veRL: what its configuration says about agents, and which tokenizer its rollout uses, for the shipper.
 
-They are about the run, and a list speaks of calls: it has no word for ``Bind`` records.
+They are about the run, and a spec speaks of calls: it has no word for ``Bind`` records.
 """
 
 from __future__ import annotations

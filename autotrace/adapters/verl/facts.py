@@ -1,6 +1,6 @@
 """veRL: what only the trainer knows about a trajectory, as it learns it: advantage, trained in step S, dropped.
 
-A rollout on the V1 path (TransferQueue) is named by its key ``{uid}_{session}_{output}``, which a list cannot take
+A rollout on the V1 path (TransferQueue) is named by its key ``{uid}_{session}_{output}``, which a spec cannot take
 apart. Rows of the classic path (``DataProto``) have no name but their group's ``uid`` and what was answered, so a fact
 is keyed by the digest of the response without its padding. Values are read from the tensors that the trainer goes on
 with, over the tokens of the response alone, where they are on the CPU (what was left out is counted), and why a group

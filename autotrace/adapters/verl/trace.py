@@ -64,7 +64,7 @@ def _watch(module: ModuleType) -> None:
 def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
     """``made`` (veRL's wrapper of ``func``) recording its calls, unless its class's target records them.
 
-    The patch engine does not know the returned function as one that is recorded: where the list names it, the engine
+    The patch engine does not know the returned function as one that is recorded: where the spec names it, the engine
     records it, opens the span with the list's role, and the layer here passes through.
     """
     key = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', '')}"
@@ -107,7 +107,7 @@ def _is_recorded(owner: Any, key: str) -> bool:
 def _block(manager: Any, given: dict[str, Any], config: Any) -> Any:
     """What to enter instead of ``manager``: a root, a block that records nothing, or, inside of a trajectory, itself.
 
-    veRL's own worker enters one inside of the root that the list records, with ``trace=False`` for every rollout of the
+    veRL's own worker enters one inside of the root that the spec records, with ``trace=False`` for every rollout of the
     V1 path; sampling is ours (``record.sampling``), so it means nothing there.
     """
     call = context.current_call()

@@ -89,7 +89,7 @@ def _text(output: Mapping[str, Any]) -> str | None:
     return "\n".join(texts) if texts and len(texts) == len(content) else None
 
 
-NOTE = "made from its conversation: no list names the function that is one rollout"
+NOTE = "made from its conversation: no spec names the function that is one rollout"
 
 
 def with_told_tools(spans: Sequence[Span]) -> list[Span]:

@@ -1,4 +1,4 @@
-"""The shipped lists of httpx and httpx2: a model that is asked without a client."""
+"""The shipped specs of httpx and httpx2: a model that is asked without a client."""
 
 from __future__ import annotations
 

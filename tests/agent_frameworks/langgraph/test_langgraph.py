@@ -1,4 +1,4 @@
-"""The shipped lists of langchain-core and LangGraph: a graph is a tree of its nodes, turns and tools."""
+"""The shipped specs of langchain-core and LangGraph: a graph is a tree of its nodes, turns and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shipped list of litellm against the library itself: what is recorded of each way to ask a model."""
+"""The shipped spec of litellm against the library itself: what is recorded of each way to ask a model."""
 
 from __future__ import annotations
 

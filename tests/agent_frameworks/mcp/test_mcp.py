@@ -1,4 +1,4 @@
-"""The shipped list of mcp against its own client and server, over stdio."""
+"""The shipped spec of mcp against its own client and server, over stdio."""
 
 from __future__ import annotations
 

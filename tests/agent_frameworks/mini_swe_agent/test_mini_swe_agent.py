@@ -1,4 +1,4 @@
-"""The shipped list of mini-swe-agent: its runs, with the turns that it asks through litellm, and its commands."""
+"""The shipped spec of mini-swe-agent: its runs, with the turns that it asks through litellm, and its commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shipped list of openai against the client itself: what is recorded of each way to ask a model."""
+"""The shipped spec of openai against the client itself: what is recorded of each way to ask a model."""
 
 from __future__ import annotations
 

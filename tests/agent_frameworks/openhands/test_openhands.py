@@ -1,4 +1,4 @@
-"""The shipped list of the OpenHands SDK: runs of conversations, with the turns that they ask through litellm, and their
+"""The shipped spec of the OpenHands SDK: runs of conversations, with the turns that they ask through litellm, and their
 tools."""
 
 from __future__ import annotations

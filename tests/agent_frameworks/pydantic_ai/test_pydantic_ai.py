@@ -1,4 +1,4 @@
-"""The shipped list of pydantic-ai: runs of an agent, its turns and tools, also streamed and without a client."""
+"""The shipped spec of pydantic-ai: runs of an agent, its turns and tools, also streamed and without a client."""
 
 from __future__ import annotations
 

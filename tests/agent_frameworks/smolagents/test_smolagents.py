@@ -1,4 +1,4 @@
-"""The shipped list of smolagents: agents that call tools and agents that write code which does."""
+"""The shipped spec of smolagents: agents that call tools and agents that write code which does."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Front(MetaPathFinder):
 
 
 def main(variant: str) -> None:
-    """``front``: before anything else; ``replaced``: the list itself is another; ``alone``: ours was thrown out."""
+    """``front``: before anything else; ``replaced``: the spec itself is another; ``alone``: ours was thrown out."""
     if variant == "front":
         sys.meta_path.insert(0, Front())
     elif variant == "replaced":
