@@ -245,12 +245,49 @@ SUITES = (
         ),
         arguments=(
             "--disable-socket", "--allow-unix-socket", "--benchmark-skip",
-            # limits of 50 ms to 1 s, which a busy machine exceeds without autotrace too
+            # limits of 50 ms to 1 s: too little on a busy machine, where every function is recorded too
             "--ignore-glob=*/chat_models/test_benchmark.py", "--ignore-glob=*/chat_models/test_rate_limiting.py",
             *(f"tests/unit_tests/{name}" for name in (
                 "runnables", "output_parsers", "callbacks", "tracers", "language_models", "test_tools.py",
             )),
         ),
+    ),
+    Suite(
+        "langgraph",
+        "1.2.24",
+        needs=(
+            "pytest", "pytest-dotenv", "pytest-mock", "syrupy", "httpx", "pytest-xdist[psutil]", "pytest-repeat",
+            "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres", "psycopg[binary]", "pycryptodome", "redis",
+            "uvloop", "pytest-asyncio", "anyio", "langgraph-cli[inmem]",
+        ),
+        # checkpoints in PostgreSQL and Redis need servers
+        arguments=(
+            "-k", "not postgres and not redis and not sqlite"
+            # two tests allow 100 ms: too little on a busy machine, where every function is recorded too
+            " and not test_stream_subgraphs_during_execution and not test_stream_buffering_single_node",
+            *(f"tests/test_{name}.py" for name in (
+                "algo", "channels", "state", "runnable", "utils", "subgraph_detection", "pregel",
+            )),
+        ),
+    ),
+    Suite(
+        "anthropic",
+        "2.14.0",
+        needs=(
+            "respx", "pytest", "pytest-asyncio", "time-machine", "dirty-equals", "importlib-metadata", "rich",
+            "pytest-xdist", "hypothesis", "inline-snapshot", "http-snapshot[httpx]==0.1.9", "packaging",
+            "httpx2>=2.9", "opentelemetry-sdk", "boto3", "google-auth", "httpx-aiohttp",
+        ),
+        # the other files test clouds, credentials and more tools for a quarter of an hour
+        arguments=(
+            "-n", "0", "tests/decoders", "tests/lib/streaming", "tests/lib/_parse",
+            *(f"tests/test_{name}.py" for name in (
+                "client", "streaming", "models", "middleware", "response", "qs", "tracing", "required_args", "files",
+            )),
+            *(f"tests/lib/tools/test_{name}.py" for name in ("functions", "runners", "open_telemetry")),
+        ),
+        # models of pydantic and typed dicts
+        exclude=("anthropic.types.**",),
     ),
     Suite(
         "datasets",
