@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.findings.outside import clean_outside, outside
 from tests.findings.planted import SHORT, planted
+from tests.findings.public import clean_public, public
 from tests.findings.replies import (
     cached,
     endless,
@@ -119,6 +120,8 @@ def every() -> list[Scenario]:
         *strange(),
         *outside(),
         *clean_outside(),
+        *public(),
+        *clean_public(),
     ]
 
 

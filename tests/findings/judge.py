@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ from autotrace.insight.settings import Settings
 from autotrace.ship.readers import of_run
 from autotrace.tables import steps as findings
 from autotrace.tables.reader import Reader
+from tests.findings import named
 from tests.findings.corpus import corpus
 from tests.findings.names import begins
 from tests.findings.scenarios import Scenario
@@ -97,7 +99,14 @@ def judge(mode: str, folder: Path) -> list[Verdict]:
                 names |= _examined(reader, played, records, settings)
                 whole = steps.get(number) or Step(number, [], settings)
                 hits += diagnosis.add(Step(number, records, settings, metrics=whole.metrics, computed=whole.computed))
-            verdicts.append(_verdict(mode, scenario, played, hits, names))
+            verdict = _verdict(mode, scenario, played, hits, names)
+            if scenario.says:
+                own = [steps[n] for n in range(played["step"], played["step"] + played["steps"]) if n in steps]
+                at = (None, played["step"] + scenario.since)
+                words = [one for one in named.said(own) if re.search(scenario.says, one.words)]
+                verdict.planted, verdict.found = 1, int(bool(words))
+                verdict.placed = int(any(one.step in at for one in words))
+            verdicts.append(verdict)
     return verdicts
 
 
@@ -118,8 +127,8 @@ def _examined(reader: Reader, played: dict[str, Any], records: list[Record], set
     for name, rollout in played["rollouts"].items():
         names.setdefault(rollout["begins"], []).append(name)
     known = {}
-    for record in records:
-        one = reader.load(record.trace_id, texts=False)
+    for record, one in reader.each(records, texts=False):
+        assert one is not None
         record.profile = examine(one, settings)
         calls = one.llm_spans
         key = begins(calls[0].prompt_ids or [], calls[0].response_ids or []) if calls else ""
@@ -194,7 +203,7 @@ def main() -> int:
     """``make findings``: play both modes, print the table; 1 if less than 95 % is found, or something false."""
     import tempfile
 
-    from tests.findings import hangs, named  # which import this module
+    from tests.findings import hangs  # which imports this module
 
     modes, names = ("v0", "v1"), sys.argv[1:]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made, contextlib.ExitStack() as playing:
@@ -219,8 +228,6 @@ def main() -> int:
 
 def _agents(folder: Path, names: Sequence[str]) -> list[Any]:
     """The faults of agents of people's own, at the same time as veRL's loops."""
-    from tests.findings import named
-
     if names and not named.FAULTS.keys() & set(names):
         return []
     named.play(folder, names)

@@ -242,3 +242,47 @@ class Mends(Turns):
         kept = len(mask) - mask[::-1].index(0)
         better = self.tokenizer.encode("**Answer:** what was said, but in better words.", add_special_tokens=False)
         return response[:kept] + better, mask[:kept] + [1] * len(better)
+
+
+def is_late() -> bool:
+    """The step has the fault of its scenario."""
+    return bool(ENGINE.scenario.code) and ENGINE.step - ENGINE.first >= ENGINE.scenario.since
+
+
+@register("begins_twice")
+class BeginsTwice(Turns):
+    """Adds a first token to a prompt that the template has begun."""
+
+    def render(self, messages: list[dict[str, Any]]) -> list[int]:
+        ids = super().render(messages)
+        return ids[:1] + ids if is_late() else ids
+
+
+@register("instructs")
+class Instructs(Turns):
+    """Writes a system prompt of its own."""
+
+    def render(self, messages: list[dict[str, Any]]) -> list[int]:
+        return super().render([{"role": "system", "content": "Answer at once."}, *messages] if is_late() else messages)
+
+
+@register("heats")
+class Heats(Turns):
+    """Samples at another temperature."""
+
+    def sampling(self, given: dict[str, Any], turn: int, request: str) -> dict[str, Any]:
+        return {**given, "temperature": 1.7} if is_late() else given
+
+
+@register("gives_zero")
+class GivesZero(Turns):
+    """Fills the batch with a row that no model made."""
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
+        question = int(kwargs["raw_prompt"][-1]["content"].split("number ")[1].split("?")[0])
+        if not ENGINE.scenario.is_planted(0, question, ENGINE.step - ENGINE.first):
+            return await super().run(sampling_params, **kwargs)
+        ids = self.render(list(kwargs["raw_prompt"]))
+        return AgentLoopOutput(
+            prompt_ids=ids, response_ids=[self.tokenizer.eos_token_id], response_mask=[1], num_turns=2, metrics={},
+        )  # fmt: skip

@@ -64,9 +64,11 @@ async def play(scenario: Scenario, mode: str, step: int, tokenizer: Any, model: 
         engine.step = step + number
         engine.began = engine.last = time.monotonic()
         n = 1 if scenario.validate else scenario.n
+        is_late = bool(scenario.code) and number >= scenario.since
         prompts = [
             {"question": question(scenario, place), "answer": str(2 * place), "index": place,
-             "uid": f"{step + number}-{place}", "agent_name": scenario.agent}
+             "uid": f"{step + number}-{place}",
+             "agent_name": scenario.agent, "data_source": scenario.source if is_late and scenario.source else "toy"}
             for place in range(scenario.groups)
         ]  # fmt: skip
         try:

@@ -120,6 +120,12 @@ class Scenario:
     """Rollouts of a prompt."""
     template: str = ""
     """Of ``templates.TEMPLATES``; empty: ChatML."""
+    says: str = ""
+    """A pattern that a finding, or a cause, must match at step ``since``; empty: each rollout must have the code."""
+    since: int = 0
+    """The first of its steps, from 0, that has the fault."""
+    source: str = ""
+    """The data source from there on."""
     only_step: int | None = None
     """The one of its steps, from 0, that has the fault."""
     training: Training | None = None
@@ -129,7 +135,7 @@ class Scenario:
 
     def is_planted(self, number: int, question: int, step: int = 0) -> bool:
         """Spread evenly: of 36 rollouts 3 % are one."""
-        if not self.code or self.only_step not in (None, step):
+        if not self.code or self.only_step not in (None, step) or step < self.since:
             return False
         count = self.groups if self.by_group else self.groups * self.n
         place = question if self.by_group else number % count

@@ -32,6 +32,7 @@ SAYS = {
     9033: "Daily limit reached. Upgrade your plan to continue.",
     9034: "no such table: orders",
     9035: "a1b2c3d Fix error when connection refused\nd4e5f6a Handle timeout errors in client",
+    9040: "Sandbox provisioning did not complete within 300s (request id 8fa2).",
     9022: "Understanding TypeError: a guide to the errors of Python, with examples of failures",
 }
 """Number -> what it answers."""
