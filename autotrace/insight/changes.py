@@ -126,7 +126,7 @@ class _Series:
 def changes(by_step: Mapping[int, Sequence[Row]]) -> list[Change]:
     """The changes of a run's mean reward, in order."""
     series = _Series(by_step)
-    count = len(series.numbers)
+    numbers, count = series.numbers, len(series.numbers)
     large = LARGE * math.sqrt(series.between(0, count).rollouts.variance)
     splits = sorted(_splits(series, large, 0, count)) if large else []
     edges = [0, *(at for at, _ in splits), count]
@@ -135,11 +135,9 @@ def changes(by_step: Mapping[int, Sequence[Row]]) -> list[Change]:
     for (at, chance), (before, after), first, end in zip(splits, pairwise(means), edges, edges[2:], strict=False):
         is_new = after > max(means[: edges.index(at)]) + large and _is_abrupt(series, at)
         if after < before or is_new:  # a reward that comes back is no news, and one that rises slowly is learning
-            found.append(
-                Change(series.numbers[at], series.numbers[end - 1], series.numbers[first], after, before, chance)
-            )
+            found.append(Change(numbers[at], numbers[end - 1], numbers[first], after, before, chance))
         elif found and abs(after - found[-1].mean) < abs(after - found[-1].mean_before):
-            found[-1].last = series.numbers[end - 1]  # the reward did not come back
+            found[-1].last = numbers[end - 1]  # the reward did not come back
     return found
 
 
