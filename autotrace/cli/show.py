@@ -36,6 +36,7 @@ from autotrace.trajectory.span_text import (
     input_text,
     one_line,
     output_text,
+    swallowed,
     thoughts,
 )
 
@@ -217,6 +218,9 @@ def _span(span: Span, root: Span, full: bool) -> list[Text]:
         lines.append(block(span.error_text, "red", lines=None if full else LINES))
         if full and span.error[2]:
             lines.append(block(span.error[2], "dim"))
+    for note, words in swallowed(span):
+        times = f" ({note.get('times')} times)" if note.get("times") != 1 else ""
+        lines.append(line(f"swallowed: {words}{times}", "yellow"))
     for mark, value, style in _texts(span):
         body = block(value, style, lines=None if full else LINES, width=None if full else WIDTH)
         lines.append(Text(f"{mark} ", style="dim") + body)

@@ -89,6 +89,8 @@ class Target:
     """Recorded only inside of another recorded call."""
     final: tuple[str, ...] = ()
     """For generators: the span ends at the first item where one of these paths is true."""
+    watch: bool = True
+    """Failures are noted of the functions that this one calls by name (``patch.watch``)."""
     items: int = 0
     """For generators and iterators: how many of the last items are kept; 0: the last one alone."""
     places: dict[str, str] = field(default_factory=dict)
@@ -131,6 +133,7 @@ class Settings:
     """Bytes of the whole spool; 0: no limit."""
     follow_threads: bool = True
     """A thread or greenlet belongs to the call that started it."""
+    watch: bool = True  # of all targets that do not say otherwise
     keep_spool: bool = False
     """Segments stay when their trajectories are in the tables."""
     flush_interval: float = 0.2

@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from autotrace.insight import registry
+from autotrace.insight.families.rewards import FALSE_ZERO
 from autotrace.insight.families.tools import STEP_DECIDES
 from autotrace.insight.finding import GROUPS, TRAJECTORIES, Answer, Code, Finding, Place
 from autotrace.insight.needs import present
@@ -281,7 +282,7 @@ def hits(step: Step, history: History) -> Iterator[Hit]:
     """Everything that is found in a step, before thresholds."""
     for record in step.records:
         for mark in record.profile.marks:
-            if mark.code not in STEP_DECIDES:
+            if mark.code not in (*STEP_DECIDES, FALSE_ZERO):
                 yield Hit(mark.code, record, mark.turn, mark.token, mark.note, mark.kind)
     for group in step.groups:
         for of_group in registry.OF_GROUP:

@@ -33,6 +33,7 @@ NEEDS: dict[str, tuple[Callable[[Step], bool], str]] = {
         AT-TOOL-SLOW AT-TOOL-ONE-ANSWER AT-ENDS-ON-TOOL AT-TRUNCATED-TOOL"""),
     "rewards": (_any(lambda one: one.score is not None), """
         AT-REWARD-NAN AT-REWARD-CONSTANT AT-REWARD-MISSING AT-REWARD-DROPPED AT-REWARD-JUMPED AT-REWARD-NO-TURN
+        AT-FALSE-ZERO
         AT-NO-SIGNAL AT-NO-SIGNAL-TRUNCATED AT-NO-SIGNAL-ERRORS AT-ADVANTAGE-WRONG AT-ADVANTAGE-NOISE AT-FORMAT-GAMED
         AT-BRANCH-REWARD AT-SESSION-DIED"""),
     "calls of the reward function": (_any(lambda one: "reward_s" in one.times), """

@@ -114,6 +114,8 @@ SETTINGS = (
     Setting("--seed", "Choose other prompts for the options above.", goes=SAMPLING, metavar="TEXT"),
     Setting("--follow-threads", "A thread belongs to the call that started it (default); 0: to none.",
             goes=RECORDING, type=types.flag, metavar="0"),
+    Setting("--watch", "Note failures of the functions that a reward or tool calls and catches (default); 0: do not.",
+            goes=RECORDING, type=types.flag, metavar="0"),
     Setting("--logprobs", "Record log-probabilities of response tokens.",
             goes=RECORDING, type=types.flag, metavar="1"),
     Setting("--token-facts", "Record the trainer's value of each token: for some trajectories (default), all or off.",

@@ -47,7 +47,7 @@ def _looks(function: FunctionType, owner: Any, level: int) -> bool:
     plain = not function.__code__.co_flags & LATER
     return _reach_of(function) >= level or any(
         _reach_of(other) > level or (plain and other.__code__.co_flags & LATER and _looks(other, owner, 1))
-        for other in _called(function, owner)
+        for other in map(original_of, called(function, set(function.__code__.co_names), owner))
     )
 
 
@@ -57,25 +57,25 @@ def _reach_of(function: FunctionType) -> int:
     return reach(function.__code__, function.__globals__.get("stack") is inspect.stack)
 
 
-def _called(function: FunctionType, owner: Any) -> Iterator[FunctionType]:
-    """Functions that ``function`` may call, by the names in its code."""
-    names = set(function.__code__.co_names)
+def called(function: FunctionType, names: set[str], owner: Any, *inside: Any) -> Iterator[FunctionType]:
+    """Functions that ``function`` may call by ``names``, or that are among the values ``inside``."""
     globals_ = function.__globals__
-    found = [globals_[name] for name in names & globals_.keys()]
+    found = [*inside, *(globals_[name] for name in names & globals_.keys())]
     for module in [value for value in found if issubclass(type(value), ModuleType)]:
-        inside = object.__getattribute__(module, "__dict__")
-        if _package(inside) == _package(globals_):
-            found += [inside[name] for name in names & inside.keys()]
+        members = object.__getattribute__(module, "__dict__")
+        if package(members) == package(globals_):
+            found += [members[name] for name in names & members.keys()]
     for above in mro_of(owner) if issubclass(type(owner), type) else ():
         found += [members_of(above)[name] for name in names & members_of(above).keys()]
-        names -= members_of(above).keys()
+        names = names - members_of(above).keys()
     for value in found:
-        value = value.__func__ if type(value) in (staticmethod, classmethod) else value
+        value = value.__func__ if type(value) in (staticmethod, classmethod, MethodType) else value
         if type(value) is FunctionType:
-            yield original_of(value)
+            yield value
 
 
-def _package(namespace: dict[str, Any]) -> str:
+def package(namespace: dict[str, Any]) -> str:
+    """Return the first word of a module's name."""
     return str(namespace.get("__name__")).partition(".")[0]
 
 

@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from autotrace.config import environment
 from autotrace.config.plan import Plan, Settings, Target
-from autotrace.patch import adapting, attach, import_hook, program, wrapper
+from autotrace.patch import adapting, attach, import_hook, program, watch, wrapper
 from autotrace.patch.binder import Binder
 from autotrace.patch.import_hook import ImportHook
 from autotrace.patch.plan_index import PlanIndex
@@ -245,6 +245,8 @@ def add(target: Target, settings: Settings) -> Probe:
     """Make the probe of one target."""
     probe = calls.probes[target.key] = Probe(target, settings)
     probe.on_fault = _given_up
+    if settings.watch and target.watch and target.role in watch.ROLES:
+        probe.watch = functools.partial(watch.below, target)
     return probe
 
 

@@ -17,7 +17,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 from weakref import WeakSet
 
-from autotrace.record import faults, template
+from autotrace.record import faults, swallowed, template
 from autotrace.record.arguments import described
 
 _placed: WeakSet[FunctionType] = WeakSet()
@@ -29,11 +29,33 @@ def place(function: FunctionType, key: str) -> None:
     manager of stays as it is, and the generator inside of it is placed."""
     inner = _managed(function)
     target = inner or function
+    target.__code__ = original_code(target.__code__)  # it may have been watched so far
     original = _twin(target)
     if inner is not None and (known_as := function.__dict__.get("__wrapped__", inner)) is not inner:
         described[original] = known_as
     _give(target, key, original, inner is not None)
     _placed.add(target)
+
+
+def watch(function: FunctionType) -> None:
+    """Have exceptions of ``function`` noted in the recorded call around it (``record.swallowed``)."""
+    _give(function, template.WATCHED, _twin(function), False)
+    _placed.add(function)
+
+
+def arm(original: FunctionType) -> None:
+    """The watched function with the code of ``original`` raised: have it say that it returned, too."""
+    function = placed_of(original)
+    if function is not None:
+        _give(function, template.ARMED, original, False)
+
+
+swallowed.arm = arm
+
+
+def placed_of(original: FunctionType) -> FunctionType | None:
+    """The function whose original is ``original``."""
+    return next((one for one in list(_placed) if (mark := _mark(one.__code__)) and mark[2] is original), None)
 
 
 def copied(function: FunctionType) -> FunctionType:
@@ -128,7 +150,7 @@ def key_of(function: Any) -> str | None:
     if type(function) is not FunctionType:
         return None
     marked = _mark((_managed(function) or function).__code__)
-    return None if marked is None else marked[1]
+    return None if marked is None or marked[1] in (template.WATCHED, template.ARMED) else marked[1]
 
 
 def original_of(function: FunctionType) -> FunctionType:

@@ -55,6 +55,7 @@ class Signature:
         self.start = int(self.method)
         self.reads_name = False
         """A call is called as the object is that it is a method of."""
+        self.unwatched = False  # the functions that this one calls are to be watched, which is not done yet
         self.layout: Layout | None = None
         """Of the class of the object that the method was called on last."""
         given = getattr(function, "__defaults__", None) or ()

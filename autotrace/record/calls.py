@@ -26,6 +26,7 @@ from autotrace.record.origin import unread
 from autotrace.record.probe import NOT_COPIED, Probe
 from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.stack import make_room
+from autotrace.record.swallowed import raised, returned
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, NUMBER_BYTES, weigh_numbers, without_large
 from autotrace.record.with_blocks import entered, resumed
@@ -33,7 +34,7 @@ from autotrace.spool.records import OF
 
 __all__ = [
     "aborted", "begin", "close", "current", "dropped", "end", "ended", "entered", "exhausted", "fail", "item",
-    "recording", "resumed", "type_of", "unread", "without_frame",
+    "raised", "recording", "resumed", "returned", "type_of", "unread", "without_frame",
 ]  # fmt: skip
 
 probes: dict[str, Probe] = {}
@@ -158,6 +159,9 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         if follower is not None and not follower.admits(args, kwargs):
             return None
         signature = probe.signatures.get(function) or probe.signature(function)
+        if signature.unwatched and probe.watch is not None:
+            signature.unwatched = False
+            probe.tried("watch", probe.watch, function, args)
         attributes = prompt = None
         if probe.knows or follower is not None:
             arguments = signature.bind(args, kwargs)

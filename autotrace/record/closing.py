@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from autotrace.config.originals import thread, time
-from autotrace.record import collecting, context, errors, formulas, origin, sampling, trajectory_ids, yielded
+from autotrace.record import collecting, context, errors, formulas, origin, sampling, swallowed, trajectory_ids, yielded
 from autotrace.record.backlog import backlog
 from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, current
 from autotrace.record.event_bytes import answered
@@ -203,6 +203,7 @@ def fail(call: OpenCall, error: BaseException) -> None:
         else:
             event.status = status = errors.status_of(error)
             event.error = errors.described(error)
+            swallowed.passed_on(call, error)
             event.attributes = {"outcome": "cancelled"} if status == "CANCELLED" else None
         if type(call) is RetainingCall and call.rows is not None:
             call.rows.fail(error)

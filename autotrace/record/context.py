@@ -45,6 +45,29 @@ ROOM = 16
 """Wrappers' frames, one inside of the other, for which the recursion limit is raised at once (``record.stack``)."""
 
 
+class Swallowed(msgspec.Struct, eq=False, gc=False):
+    """An exception of a watched function (``record.swallowed``). Holds nothing of the host's.
+
+    ``error``: as in ``Ended``. ``identity``: of the exception. ``functions``: ``id()`` and name of each watched
+    function that it passed through, the innermost first. ``at``: where it was raised, ``judge (rewards.py:12)``.
+    ``caught``: the code that called the last of the functions. ``seconds``: after the call began.
+    """
+
+    error: tuple[str, Any, list[tuple[str, int | None, str]]]
+    identity: tuple[int, str]
+    functions: list[tuple[int, str]]
+    at: str
+    caught: str
+    seconds: float
+    times: int = 1
+
+    def described(self, kind: str, message: str) -> dict[str, Any]:
+        """The note as it is written. ``message`` is free of secrets."""
+        names = [name for _, name in self.functions[1:]]
+        note = {"error": kind, "message": message[:300], "at": self.at, "caught": self.caught, "times": self.times}
+        return {**note, "seconds": self.seconds, **({"through": names} if names else {})}
+
+
 class OpenCall(msgspec.Struct, eq=False, gc=False):
     """An open call, and the event that it opened. Only the process that opened a call closes it (``epoch`` changes in a
     forked child).
@@ -85,6 +108,7 @@ class OpenCall(msgspec.Struct, eq=False, gc=False):
     """What a generator or stream yielded so far; copies of ours only."""
     ender: dict[str, int] | None = None
     """Of a stream that said everything: which thread ends the call, once one does."""
+    swallowed: list[Swallowed] | None = None  # exceptions of watched functions, while the call goes on
 
 
 class OpenRows(Protocol):

@@ -116,6 +116,10 @@ class RecordEncoder:
             self._request(call, call.timeline, event)
             call.timeline = None
         output = self._clean("result", event.output)
+        attributes = None if event.attributes is None else self._clean_all(event.attributes)
+        if call.swallowed:
+            notes = [note.described(*self._error(*note.error)[:2]) for note in call.swallowed]
+            attributes = {**(attributes or {}), "swallowed": notes}
         if self.roots is not None and not call.parent:
             try:
                 self.roots.ended(event, output)
@@ -128,7 +132,7 @@ class RecordEncoder:
                 at=event.at,
                 status=event.status,
                 output=output,
-                attributes=None if event.attributes is None else self._clean_all(event.attributes),
+                attributes=attributes,
                 error=None if event.error is None else self._error(*event.error),
                 response=self._numbers_of(call, "response", self._response, event.response, event.skip),
                 logprobs=self._numbers_of(call, "logprobs", self._logprobs, event.logprobs or None),

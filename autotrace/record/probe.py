@@ -75,6 +75,7 @@ class Probe:
         self.faulty = 0
         """Which call the last of them was in."""
         self.on_fault: Callable[[Probe], None] | None = None
+        self.watch: Callable[[Any, tuple[Any, ...]], None] | None = None
         # a tool call's function is seven deep in a chat completion
         depth = settings.max_depth + (MORE_DEPTH if target.role == "llm" else 0)
         self.limits = Limits(depth, settings.max_items, settings.copied)
@@ -221,6 +222,7 @@ class Probe:
             self.plain.clear()
         signature = Signature(function, self.takes, self.whole)
         signature.reads_name = self.names_tool and signature.method
+        signature.unwatched = self.watch is not None
         if self.simple and signature.whole and "<locals>" not in signature.name:
             self.plain[function] = signature
         if "<locals>" in signature.name:

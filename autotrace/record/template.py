@@ -29,6 +29,10 @@ MANAGER, ASYNC_MANAGER = "manager", "async_manager"
 """A generator, or an asynchronous one, that ``contextlib`` makes a context manager of. Each kind is the name of a
 function in the text."""
 
+# In the place of a target's key: the function has no record of its own, and only an exception of it is noted
+# (``record.swallowed``). After the first one it is armed, and says that it returned, too. The text has both functions.
+WATCHED, ARMED = "watched", "armed"
+
 MARK = "_autotrace"
 """The last constant of a wrapper's code is ``(MARK, key, original, managed)``; see ``code_for``."""
 
@@ -55,6 +59,7 @@ _NAMES = re.compile(rf"(?<![\w.'])({'|'.join(['key', 'sys', *(kind.__name__ for 
 """The constants as the text calls them. ``_body`` writes a string for each, and the code gets the value."""
 _VARIABLE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
+_CALLED = {COROUTINE: "await {}", GENERATOR: "(yield from {})"}
 _RAISES = "_autotrace_calls.without_frame(_autotrace_error)\n        raise"
 """A bare ``raise`` adds the wrapper to the traceback again on Python 3.10."""
 _BEGIN = re.compile(r"\bargs, kwargs\)")
@@ -97,13 +102,14 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
     """
     original = function.__code__
     kind = kind_of(original)
+    text = key if key in (WATCHED, ARMED) else ""
     if managed:
         kind = MANAGER if kind == GENERATOR else ASYNC_MANAGER
     names, count, variable = _names(original), original.co_argcount, original.co_flags & _VARIABLE
     keywords = names[count : count + original.co_kwonlyargcount]
     opens = bool(_KEEPS_OPENED and variable and kind == PLAIN and _OWN_FRAME.isdisjoint(original.co_names))
     parameters = _parameters(count, original.co_posonlyargcount, keywords, variable, opens)
-    code = _compiled(kind, parameters, len(original.co_freevars), _MADE if apart or opens else _FUNCTION, guarded)
+    code = _compiled(kind, parameters, len(original.co_freevars), _MADE if apart or opens else _FUNCTION, guarded, text)
     held = {**_CONSTANTS, _FUNCTION: function, _KEY: key}
     called = _opened(original, len(names)) if opens else original
     constants = [called if type(const) is CodeType else held.get(const, const) for const in code.co_consts]
@@ -210,6 +216,7 @@ _PARTS = {
     COROUTINE: ("plain",),
     ASYNC_GENERATOR: ("generator", "asynchronous"),
     MANAGER: ("generator", "manager"),
+    ARMED: ("watched", "armed"),
     ASYNC_MANAGER: ("generator", "asynchronous", "manager"),
 }
 """The functions of the text that a wrapper is made of; of one for each other kind, the one of its name."""
@@ -217,34 +224,40 @@ _FUNCTION_TEXT = re.compile(r"^(?:async )?def (\w+)\(.*?\):\n(.*?)(?=^\S|\Z)", r
 _PART = re.compile(r"^( *)# part (\w+)\n(.*?)^ *# end\n", re.MULTILINE | re.DOTALL)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=1)
+def _functions() -> tuple[dict[str, str], re.Pattern[str]]:
+    """The bodies of the text's functions, and what finds their own variables."""
+    text = _TEXT.read_text(encoding="utf-8")
+    codes = compile(text, FILE, "exec").co_consts
+    names = {name for code in codes if isinstance(code, CodeType) for name in code.co_varnames} - {"args", "kwargs"}
+    own = re.compile(rf"(?<![\w.])({'|'.join(sorted(names | {'function'}))})\b")
+    return dict(_FUNCTION_TEXT.findall(text)), own
+
+
+@functools.lru_cache(maxsize=16)
 def _body(kind: str) -> str:
     """The body of the wrapper of this kind. Its variables have a prefix."""
-    text = _TEXT.read_text(encoding="utf-8")
-    functions = dict(_FUNCTION_TEXT.findall(text))
+    functions, own = _functions()
     bodies = [functions[name] for name in _PARTS.get(kind, (kind,))]
     others = {name: textwrap.dedent(part) for body in bodies[1:] for _, name, part in _PART.findall(body)}
     body = _PART.sub(
         lambda part: textwrap.indent(others[part[2]], part[1]) if part[2] in others else part[3], bodies[0]
     )
-    codes = compile(text, FILE, "exec").co_consts
-    names = {name for code in codes if isinstance(code, CodeType) for name in code.co_varnames} - {"args", "kwargs"}
-    own = re.compile(rf"(?<![\w.])({'|'.join(sorted(names | {'function'}))})\b")
     return _NAMES.sub(r"'_autotrace_\1'", own.sub(r"_autotrace_\1", body))
 
 
 @functools.lru_cache(maxsize=1024)
-def _compiled(kind: str, parameters: Parameters, count: int, callee: str, guarded: bool) -> CodeType:
-    """``count``: of free variables. ``callee``: the name of what is called."""
+def _compiled(kind: str, parameters: Parameters, count: int, callee: str, guarded: bool, text: str = "") -> CodeType:
+    """``count``: of free variables. ``callee``: the name of what is called. ``text``: ``WATCHED`` or ``ARMED``."""
     declared, call, args, kwargs = parameters
-    body = _body(kind)
+    body = _body(text or kind)
     free = [f"_autotrace_f{number:03}" for number in range(count)]
     body = body.replace("# before", _before(kind, call, free, callee, guarded), 1)
     if sys.version_info < (3, 11):
         body = body.replace(_RAISES, f"-{_RAISES}")
     body = _BEGIN.sub(lambda _: f"{args}, {kwargs})", body)
-    awaited = "await " * (kind == COROUTINE)
-    body = _CALL.sub(lambda _: f"{awaited}{callee}({call})", body)
+    called = _CALLED[kind] if kind == COROUTINE or (text and kind == GENERATOR) else "{}"
+    body = _CALL.sub(lambda _: called.format(f"{callee}({call})"), body)
     prefix = "async " if kind in (COROUTINE, ASYNC_GENERATOR, ASYNC_MANAGER) else ""
     text = f"def outer({', '.join([*free, _CELL])}):\n {prefix}def wrapper({declared}):\n{body}\n"
     outer = next(const for const in compile(text, FILE, "exec").co_consts if isinstance(const, CodeType))

@@ -21,6 +21,7 @@ from autotrace.spec.model import Entry, Key, Paths
 
 _ALIKE = (
     "versions", "subclasses", "role", "mode", "optional", "label", "tokenizer", "outcomes", "group", "inside",
+    "watch",
 )  # fmt: skip
 """Keys that an entry and a target share, with equal values."""
 _FIELDS = {

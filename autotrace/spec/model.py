@@ -176,6 +176,10 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         _of("Of what a generator or iterator yields, keep this many of the last items where they are no chat; without "
             "it, the last one.", "a whole number from 1 to 256", "64"),
     ] = None  # fmt: skip
+    watch: Annotated[
+        bool,
+        _of("`false`: failures that are caught below this function are not noted.", "true or false", "false"),
+    ] = True  # fmt: skip
     mode: Annotated[
         str,
         _of("`span` records each call; `count` only counts calls, for hot loops.", "span or count", "count",

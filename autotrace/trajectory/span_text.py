@@ -21,6 +21,16 @@ PROMPT_LINE = 200
 """Characters of a prompt that stand in a line of a list."""
 
 
+def swallowed(span: Span) -> list[tuple[dict[str, Any], str]]:
+    """Failures that were caught inside a call (``record.swallowed``), each with a line of words."""
+    notes = span.attributes.get("swallowed")
+    return [
+        (note, f"{note.get('error')}: {note.get('message')} in {note.get('at')}, caught in {note.get('caught')}")
+        for note in (notes if isinstance(notes, list) else ())
+        if isinstance(note, dict)
+    ]
+
+
 def input_text(span: Span) -> str | None:
     """What a call was given: the new part of an LLM call's prompt in words, else its arguments; None: neither."""
     said = asked_words(span)

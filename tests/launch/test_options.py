@@ -28,8 +28,9 @@ EXAMPLES = {
     "run_dir": "runs", "drain_timeout": "7", "content": "text", "sample_rate": "0.5", "validate_rate": "1",
     "every_n_steps": "2", "samples": "1,2", "max_samples_per_step_per_worker": "4", "seed": "7", "logprobs": "1",
     "redact_keys": "a*,b", "redact_patterns": "x+", "redact_hook": "m.n:f", "max_string": "10", "spool_limit": "1GB",
-    "follow_threads": "0", "keep_spool": "1", "images": "1", "keep": "errors,random=0.1", "step_budget": "2KB",
-    "strict": "1", "supervise": "1", "quiet": "yes", "token_facts": "all", "tokenizer": "Qwen/Qwen3-8B",
+    "follow_threads": "0", "watch": "0", "keep_spool": "1", "images": "1", "keep": "errors,random=0.1",
+    "step_budget": "2KB", "strict": "1", "supervise": "1", "quiet": "yes", "token_facts": "all",
+    "tokenizer": "Qwen/Qwen3-8B",
     "alert": "https://hooks.example.com/x", "alert_on": "AT-HUNG,AT-REPETITION", "alert_texts": "1",
     "stop_on": "AT-HUNG", "tables": "s3://bucket/lake",
 }  # fmt: skip

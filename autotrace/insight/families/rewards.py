@@ -16,7 +16,7 @@ from autotrace.insight.profile import Mark
 from autotrace.insight.records import History, Hit, Record, Step, measured
 from autotrace.trajectory.jsonable import finite, number
 from autotrace.trajectory.model import Span
-from autotrace.trajectory.span_text import answered_words, asked_words
+from autotrace.trajectory.span_text import answered_words, asked_words, swallowed
 
 MANY_ROWS, MANY_GROUPS, ONE_VALUE = 64, 8, 0.99
 """From so many rows and groups on, one reward for so large a share is no reward."""
@@ -24,7 +24,7 @@ MANY_ROWS, MANY_GROUPS, ONE_VALUE = 64, 8, 0.99
 CODES = Code.each({
     "AT-REWARD-NAN": 1.0, "AT-REWARD-RAISES": 1.0, "AT-REWARD-TIMEOUT": 0.8, "AT-REWARD-CONSTANT": 0.9,
     "AT-REWARD-MISMATCHED": 1.0, "AT-REWARD-MISSING": 0.6, "AT-FORMAT-GAMED": 0.5, "AT-REWARD-DROPPED": 1.0,
-    "AT-REWARD-JUMPED": 0.1, "AT-REWARD-NO-TURN": 1.0,
+    "AT-REWARD-JUMPED": 0.1, "AT-REWARD-NO-TURN": 1.0, "AT-FALSE-ZERO": 1.0,
 })  # fmt: skip
 
 
@@ -244,5 +244,60 @@ def _tokens(record: Record) -> int | None:
     return sum(known) if counts and len(known) == len(counts) else None
 
 
-OF_TRAJECTORY = (failed, mismatched)
-OF_STEP = (told_later, trainers_score, constant, missing, gamed, without_turn)
+# -- failures that became rewards
+
+FALSE_ZERO = "AT-FALSE-ZERO"
+_OF_ANSWERS = re.compile(
+    r"(?:Value|Index|Syntax|Assertion|Arithmetic|ZeroDivision|Overflow|Unicode\w+|Recursion"
+    r"|\w*(?:Pars|Decode|Format|Syntax|Validation)\w*)Error\Z|InvalidOperation\Z"
+)  # exceptions that an answer of the model raises where it is read
+_READING = re.compile(r"pars|extract|decod|regex|match|NoneType|to_(?:float|int|number)", re.IGNORECASE)
+
+
+def caught(evidence: Evidence) -> Iterator[Mark]:
+    """Failures that somebody caught when the model could not be told any more, or inside of a reward."""
+    told = max((call.span.end_ns or 0 for call in evidence.turns), default=0)
+    notes = [(span, note) for span in evidence.trajectory.spans for note, _ in swallowed(span)]
+    notes += [(span, note) for span in evidence.rewards if span.status == "OK" for note in _lost(evidence, span)]
+    for span, note in notes:
+        at, kind = span.start_ns + 1e9 * (number(note.get("seconds")) or 0), str(note.get("error"))
+        is_read = _OF_ANSWERS.search(kind) or _READING.search(f"{note.get('at')} {note.get('message')}")
+        if (span.role == "reward" or at >= told) and not is_read:
+            where = f"in {note.get('at')}, caught in {note.get('caught')}"
+            words = f"{kind}: {note.get('message')} {where}"
+            yield Mark(FALSE_ZERO, len(evidence.turns) or None, None, words, f"{kind} {where}")
+
+
+def _lost(evidence: Evidence, reward: Span) -> Iterator[dict[str, Any]]:
+    """Recorded calls of a reward that failed, and that no later call of the same kind made good."""
+    calls = [span for span in evidence.trajectory.spans if span.parent_id == reward.span_id]
+    good = {span.key: span.start_ns for span in calls if span.status == "OK"}
+    for span in calls:
+        if span.error and span.status not in _STOPPED and good.get(span.key, 0) < span.start_ns:
+            yield {"error": span.error[0], "message": span.error[1], "at": span.name, "caught": reward.name}
+
+
+def false_zero(step: Step, history: History) -> Iterator[Hit]:
+    """Rollouts whose reward is a failure: the lowest reward of the data source, or the highest."""
+    by_kind: dict[tuple[str, str | None], list[tuple[Record, Mark]]] = {}
+    rewards = [(record, score) for record in step.records if (score := finite(record.score)) is not None]
+    for record, _ in rewards:
+        for mark in {mark.kind: mark for mark in record.profile.marks if mark.code == FALSE_ZERO}.values():
+            by_kind.setdefault((mark.kind, record.data_source), []).append((record, mark))
+    for (_, source), found in by_kind.items():
+        having = {record.trace_id for record, _ in found}
+        own = [score for record, score in rewards if record.trace_id in having]
+        others = [score for one, score in rewards if one.data_source == source and one.trace_id not in having]
+        least, most, usual = min(own + others), max(own + others), sum(others or own) / len(others or own)
+        is_low = own.count(least) >= 0.95 * len(own) or max(own) < usual
+        if len(own) > 1 and (is_low or own.count(most) >= 0.95 * len(own) or min(own) > usual):
+            for record, mark in found:
+                tokens, which = _tokens(record), "lowest" if is_low else "highest"
+                taught = f", advantage {record.advantage:.2g} x {tokens} tokens" if record.advantage and tokens else ""
+                trained = ", trained on" if record.trained_in_step is not None else ""
+                note = f"reward {record.score:.4g} (the {which}){trained}{taught}: {mark.note}"
+                yield Hit(FALSE_ZERO, record, mark.turn, None, note, mark.kind)
+
+
+OF_TRAJECTORY = (failed, mismatched, caught)
+OF_STEP = (false_zero, told_later, trainers_score, constant, missing, gamed, without_turn)

@@ -1,6 +1,7 @@
 """The wrappers of functions: read as text by ``template``, which gives each wrapper its original's parameters, and
 never imported. That of a coroutine is ``plain`` with ``await`` before each call. Those of the other kinds are
-``generator``, with parts of ``manager`` and ``asynchronous`` in the place of parts of the same name.
+``generator``, with parts of ``manager`` and ``asynchronous`` in the place of parts of the same name. A function that is
+only watched has ``watched``, with a part of ``armed``.
 
 The drivers of what a plain function returns to be run later (``drivers``) are compiled from the same text: there
 ``function`` hands out the coroutine or generator, and ``begin`` makes its open call current again.
@@ -44,6 +45,32 @@ def plain(*args, **kwargs):
         if calls is not None:
             calls.without_frame(error)
         raise
+
+
+# A function that is only watched: nothing happens unless it raises. Of a coroutine the call is awaited, and a generator
+# yields from it. ``armed`` is the same once it has raised: that it returned then means that another try went well.
+def watched(*args, **kwargs):
+    # before
+    try:
+        # part result
+        return function(*args, **kwargs)
+        # end
+    except BaseException as error:
+        calls = sys.modules.get("autotrace.record.calls")
+        if calls is not None:
+            calls.raised(function, error)
+            calls.without_frame(error)
+        raise
+
+
+def armed(*args, **kwargs):
+    # part result
+    result = function(*args, **kwargs)
+    calls = sys.modules.get("autotrace.record.calls")
+    if calls is not None:
+        calls.returned(function)
+    return result
+    # end
 
 
 # What is yielded is popped from a list and what is sent is dropped at once, so a suspended wrapper keeps neither alive.
