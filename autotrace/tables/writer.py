@@ -36,6 +36,9 @@ SIZES = (0, 1 << 20), (1 << 20, FULL)
 LATEST = 8
 """Commits whose files are left as they are while the run goes on: they may hold what is given once more."""
 
+REMEMBERED = 10_000
+"""Trajectories that are known to be committed, at least."""
+
 
 def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
     """A table and the files to make one of it."""
@@ -95,7 +98,11 @@ class Tables:
             self._opened()
             rollouts = [Rollout(one) for one in trajectories if self._given.get(one.trace_id, 0) < one.version]
             try:
-                return self._write(rollouts, names) if rollouts else 0
+                size = self._write(rollouts, names) if rollouts else 0
+                if len(self._given) > REMEMBERED:
+                    self._given.clear()
+                self._given |= {one.trace_id: one.version for one in rollouts}
+                return size
             finally:
                 for rollout in rollouts:
                     rollout.release()
