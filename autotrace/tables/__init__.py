@@ -1,1 +1,1 @@
-"""Trajectories as tables: one schema, and the rows of it."""
+"""Hold trajectories as tables: the schema, the writer, the reader and conditions."""

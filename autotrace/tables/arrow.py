@@ -1,5 +1,5 @@
-"""Rows as Arrow tables and as Parquet files: row groups of a useful size, compressed, with the settings that fit each
-column. Never in a traced process: it imports pyarrow."""
+"""Convert rows to Arrow tables and Parquet files: compressed row groups, each column with the settings that suit the
+column. Imports pyarrow, so a traced process never imports this module."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _SCALARS: dict[str, pa.DataType] = {
     "int8": pa.int8(), "float64": pa.float64(), "float32": pa.float32(),
 }  # fmt: skip
 _CODES = {"int32": "i", "int8": "b", "float32": "f"}
-"""Lists of these types are long: ``struct`` packs them by that code in a sixth of the time of pyarrow's own way."""
+"""Element type of a long list -> the code with which ``struct`` packs the list, six times as fast as pyarrow."""
 _MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError, struct.error)
 
 
 def arrow_type(name: str) -> pa.DataType:
-    """The Arrow type of a column's ``type``."""
+    """Return the Arrow type for the ``type`` of a column."""
     if name.startswith("list<"):
         return pa.list_(_SCALARS[name[5:-1]])
     return _SCALARS[name]
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The Arrow schema of a table with ``columns``."""
+    """Return the Arrow schema of a table with ``columns``."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
 
 def from_rows(columns: Sequence[Column], asked: Sequence[Any]) -> pa.Table:
-    """A table of ``columns``, one row for each of ``asked``."""
+    """Build a table of ``columns`` with one row for each item of ``asked``."""
     return pa.Table.from_arrays([_array(column, asked) for column in columns], schema=arrow_schema(columns))
 
 
@@ -50,12 +50,12 @@ def _array(column: Column, asked: Sequence[Any]) -> pa.Array:
     code = _CODES.get(column.type.removeprefix("list<").removesuffix(">")) if column.type.startswith("list<") else None
     try:
         return pa.array([*map(column.of, asked)], kind) if code is None else _lists(kind, code, column, asked)
-    except _MISFITS:  # a host program's own class, half a character: one odd value must not keep its trajectory out
+    except _MISFITS:  # a class of the host, a lone surrogate: an odd value must not keep the trajectory out
         return pa.array([_each(column.type, column.of(row)) for row in asked], kind)
 
 
 def _lists(kind: pa.DataType, code: str, column: Column, asked: Sequence[Any]) -> pa.Array:
-    """Lists of numbers, None for a list that is not there."""
+    """Build a column of lists of numbers; None where a row has no list."""
     width, offsets, end = struct.calcsize(code), array("i", [0]), 0
     packed: list[bytes] = []
     present: list[bool] = []
@@ -80,7 +80,7 @@ def _numbers(code: str, value: Any) -> bytes:
 
 
 def _each(kind: str, value: Any) -> Any:
-    """``value`` if it fits into a column of ``kind``, else as it can, else None."""
+    """Convert ``value`` to a column value of ``kind``; None if ``value`` cannot be converted."""
     try:
         return pa.array([jsonable(value)], arrow_type(kind))[0].as_py()
     except _MISFITS:
@@ -88,34 +88,34 @@ def _each(kind: str, value: Any) -> Any:
 
 
 GROUP_BYTES = 8 << 20
-"""Bytes of a row group, about, before compression."""
+"""Approximate bytes of a row group before compression."""
 UNIQUE = (
     "span_id", "parent_id", "prompt_base", "mask_of", "text_base", "prompt_of", "request_id", "start_ns", "end_ns",
     "duration_s",
 )  # fmt: skip
 TOKENS = ("new_prompt_ids", "prompt_ids", "response_ids")
 FLOATS = ("rollout_log_probs", "old_log_probs", "ref_log_prob", "entropy", "rollout_is_weights")
-"""Lists whose numbers are all different. Their bytes are sorted by place (BYTE_STREAM_SPLIT): a tenth smaller, and
-quicker to write and to read."""
+"""Lists in which every number is different. BYTE_STREAM_SPLIT sorts the bytes by position: the file is a tenth smaller
+and quicker to write and to read."""
 TEXTS = (
     "prompt_text", "response_text", "whole_prompt_text", "response_parts", "messages", "inputs", "output", "attributes",
     "error_stack", "value", "profile", "notes",
 )  # fmt: skip
-"""Columns whose values hardly ever repeat: a dictionary of them costs time and saves nothing. Smallest
-and largest say nothing about long texts, either."""
+"""Columns whose values rarely repeat: a dictionary costs time and saves nothing. Long texts get no minimum and maximum
+either."""
 _COMPRESSED = (pa.types.is_string, pa.types.is_list)
-"""What is compressed, beside ``UNIQUE``. Other numbers take few bytes, however many columns there are, and each
-column that is compressed takes memory that has to be cleared first, which costs more than all the rest of it."""
+"""Types that are compressed, in addition to the columns in ``UNIQUE``. Other numbers take few bytes, and each
+compressed column allocates memory that must be cleared, which costs more than the compression itself."""
 
 
 def write_file(part: Path, name: str, run_id: str, tables: Iterable[pa.Table]) -> int:
-    """Write the rows of ``tables``, perhaps of an older release, to a file of the table ``name``; how many there were.
-    Raises ``OSError`` and ``pa.ArrowException``."""
+    """Write the rows of ``tables``, perhaps of an older release, to a file of the table ``name``; return the number of
+    rows. Raises ``OSError`` and ``pa.ArrowException``."""
     schema, settings = _layout(name)
     schema = schema.with_metadata({"autotrace.schema": str(VERSION), "autotrace.run": run_id})
     descriptor = files.overwrite(part)
     try:
-        # not Python's file: each of its many writes would wait for the interpreter's lock. By its number: pyarrow
+        # not Python's file object: each of many writes would wait for the interpreter's lock. By descriptor: pyarrow
         # takes names in UTF-8 only
         file = pa.OSFile(f"/dev/fd/{descriptor}", "wb")
     finally:
@@ -135,7 +135,7 @@ def write_file(part: Path, name: str, run_id: str, tables: Iterable[pa.Table]) -
 
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """``table`` with the columns of ``schema``."""
+    """Convert ``table`` to the columns of ``schema``; a missing column becomes null."""
     if table.schema.equals(schema):
         return table.replace_schema_metadata(schema.metadata)
     names = set(table.column_names)
@@ -148,7 +148,7 @@ def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 @functools.cache
 def _layout(name: str) -> tuple[pa.Schema, dict[str, Any]]:
-    """The schema of a table, and how its columns are written."""
+    """Return the schema of a table and the settings with which the columns are written."""
     schema = arrow_schema(TABLES[name].columns)
     plain = {*UNIQUE, *TOKENS, *FLOATS, *TEXTS}
     return schema, {

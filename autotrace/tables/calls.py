@@ -1,4 +1,4 @@
-"""The tables whose rows are calls: ``turns``, ``spans`` and ``tokens``."""
+"""Describe the tables whose rows are calls: ``turns``, ``spans`` and ``tokens``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRAINED = {
     "ref_log_prob": "ref_logprobs", "rollout_is_weights": "is_weights", "advantages": "advantages",
     "loss_mask": "loss_mask",
 }  # fmt: skip
-"""What the trainer computed for tokens, by the trainer's name, which is the column's -> field of ``Span``."""
+"""Column of values that the trainer computed for tokens (the trainer's name) -> field of ``Span``."""
 
 
 def _trained(name: str, kind: str, meaning: str) -> Column:
@@ -77,7 +77,7 @@ def _joined_text(call: Call) -> int | None:
 
 
 def _prompt_of(call: Call) -> str | None:
-    """The first turn, if a call that has the whole conversation has its prompt."""
+    """Return the span id of the first turn if a call with the whole conversation has the prompt of the first turn."""
     text = call.span.prompt_text if _is_whole(call) else None
     first = call.rollout.turns[0].span if text is not None else None
     return None if first is None or first.prompt_text != text else first.span_id
@@ -115,12 +115,12 @@ def _answered(call: Call) -> str | None:
 
 
 def _has_words(call: Call) -> bool:
-    """What was recorded of it may be shown as its text."""
+    """Return whether recorded messages may be shown as the text of the call."""
     return call.span.role in ("llm", "engine")
 
 
 def _parts(call: Call) -> str | None:
-    """Their lengths, where they are the response."""
+    """Return the lengths of the parts where the parts add up to the response text; else the parts themselves."""
     parts, text = call.span.response_parts, call.span.response_text
     words = [*chain.from_iterable(map(dict.items, parts or ()))]
     if parts is None or len(words) != len(parts) or "".join(part for _, part in words) != text:

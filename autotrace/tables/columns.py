@@ -1,4 +1,4 @@
-"""What a table and a column are, and the columns by which every table says whose its rows are."""
+"""Define tables and columns, and the columns with which every table identifies the trajectory of a row."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Column:
-    """One column."""
+    """Describe a column: name, type, meaning and value."""
 
     name: str
     type: str
     """``string`` | ``json`` (text) | ``bool`` | ``int64`` | ``int32`` | ``int8`` | ``float64`` | ``float32`` |
-    ``list<...>`` of one of them."""
+    ``list<...>`` of such a type."""
     meaning: str
     of: Callable[[Any], Any]
-    """Its value in a row; None: not known."""
+    """Return the value of the column for a row; None: not known."""
     text: bool = False
-    """Needs the tokens decoded."""
+    """Whether the value needs decoded tokens."""
     packed: Callable[[Any], bytes | None] | None = None
-    """Of a list of numbers: the same as an array of them has it, where that is at hand; None: ask ``of``."""
+    """Return a list of numbers as the bytes of an array, if the bytes exist already; None: call ``of``."""
     head: str = ""
-    """Of a trajectory's: its head in ``autotrace ls``, which shows it where a trajectory has a value. ``ls`` assembles
-    nothing for what it only shows: a value that the run's state lacks appears once the trajectory is in the tables.
-    Empty: not shown, or shown in a way of its own."""
+    """Heading of a trajectory's column in ``autotrace ls``, which shows the column where a trajectory has a value.
+    ``ls`` assembles nothing for a column that is only shown: a value that the state of the run lacks appears once the
+    trajectory is in the tables. Empty: not shown, or shown in another way."""
     tag: bool = False
-    """Of a trajectory's: backends show it as a tag, or an attribute, of the trace."""
+    """Whether backends show the value of a trajectory as a tag or an attribute of the trace."""
     fact: Callable[[Any], Any] | None = None
-    """Of a trajectory's: the column is the fact of the same name, which may become known later, and this makes the
-    column's value of the fact's. None: it is not a fact."""
+    """Convert the fact of the same name, which may become known later, to the column's value. None: the column is not a
+    fact of a trajectory."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table."""
+    """Describe a table: name, columns and rows."""
 
     name: str
     row: str
-    """What a row is."""
+    """Description of a row in the documentation."""
     columns: tuple[Column, ...]
     of: Callable[[Any], Iterable[Any]] = lambda rollout: ()
-    """What ``Column.of`` is asked for each row that a ``Rollout`` has."""
+    """Return the objects that ``Column.of`` takes: one object for each row of a ``Rollout``."""
 
     def rows(self, rollouts: Iterable[Any]) -> list[Any]:
-        """The same of all ``rollouts``."""
+        """Return the row objects of all ``rollouts``."""
         return [row for rollout in rollouts for row in self.of(rollout)]
 
     def chosen(self, *names: str) -> list[Column]:
-        """The columns that are called so. Raises ``KeyError``."""
+        """Return the columns with these names. Raises ``KeyError``."""
         by_name = {column.name: column for column in self.columns}
         return [by_name[name] for name in names]
 
@@ -66,7 +66,7 @@ IDENTITY = (
     Column("validate", "bool", "whether it is of a validation", attrgetter("validate"), tag=True),
 )
 ID = ("run_id", "trace_id")
-"""What tells trajectories apart: an actor that outlives a run may give two runs the same trace id."""
+"""Columns that identify a trajectory: an actor that outlives a run may give two runs the same trace id."""
 id_of: Callable[[Any], tuple[str, str]] = attrgetter(*ID)
 OF_ROLLOUT = tuple(dataclasses.replace(column, of=attrgetter(f"rollout.{column.name}")) for column in IDENTITY)
 
@@ -80,8 +80,8 @@ def of_span(
     *,
     text: bool = False,
 ) -> Column:
-    """A column that is made of one field of a call's span: of the one that is called the same, as it is. ``made`` is
-    called where the field has a value."""
+    """Return a column that shows a field of the call's span; by default the field has the column's name. ``made``
+    converts a value that is not None."""
     of = attrgetter(f"span.{field or name}")
     if made is None:
         return Column(name, kind, meaning, of, text)
@@ -89,5 +89,5 @@ def of_span(
 
 
 def duration(start_ns: int, end_ns: int | None) -> float | None:
-    """Seconds; None of what has not ended."""
+    """Return the duration in seconds; None if the end is not known."""
     return None if end_ns is None else (end_ns - start_ns) / 1e9

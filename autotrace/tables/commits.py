@@ -1,9 +1,9 @@
-"""What is in the tables of a run: the lines of ``commits.jsonl``, each written at once.
+"""List the contents of a run's tables: the lines of ``commits.jsonl``, each written at once.
 
-A line names the files that one commit adds and those that it takes away, and the trajectories whose earlier rows no
-longer count. A file that no line names is garbage. A last line that is torn does not count. Who reads the lines once
-has a snapshot: files never change, and one that is taken away stays on the disk for ``LINGERS`` seconds. What was
-taken away leaves the lines, too, some time later.
+A line names the files that a commit adds, the files that the commit removes, and the trajectories whose earlier rows no
+longer count. A file that no line names is garbage. A torn last line does not count. A reader who reads the lines once
+has a snapshot: files never change, and a removed file stays on the disk for ``LINGERS`` seconds. Removed files
+disappear from the lines some time later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLDER, FILE = "tables", "commits.jsonl"
 SUFFIX = ".parquet"
 _FILE = re.compile(r"[a-z_]+/[0-9A-Za-z][0-9A-Za-z._-]*\.parquet")
 LINGERS = 60.0
-"""Seconds for which a file that was taken away can still be read."""
+"""Seconds for which a removed file can still be read."""
 
 
 TRIES = 5
@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 
 def asked_again(ask: Callable[[], T]) -> T:
-    """``ask``, which reads the lines and then files that they name, until these are there: files may be made one
-    between the two. Raises ``FileNotFoundError``."""
+    """Call ``ask``, which reads the lines and then files that the lines name, again until all files exist: a compaction
+    may run between the two reads. Raises ``FileNotFoundError``."""
     for _ in range(TRIES - 1):
         with contextlib.suppress(FileNotFoundError):
             return ask()
@@ -39,7 +39,7 @@ def asked_again(ask: Callable[[], T]) -> T:
 
 
 class Added(msgspec.Struct, array_like=True):
-    """A file of a table."""
+    """Name a file of a table, with rows and bytes."""
 
     name: str
     rows: int
@@ -47,48 +47,49 @@ class Added(msgspec.Struct, array_like=True):
 
 
 class Commit(msgspec.Struct, omit_defaults=True):
-    """One line."""
+    """Record a commit: a line of ``commits.jsonl``."""
 
     batch: int
     at_ns: int
     files: dict[str, Added] = {}
-    """Table -> the file with its new rows."""
+    """Table -> the file with the new rows."""
     removes: list[str] = []
-    """``TABLE/NAME`` of the files whose rows ``files`` have now."""
+    """``TABLE/NAME`` of the files whose rows ``files`` now contain."""
     supersedes: dict[str, int] = {}
-    """Trace id -> version: rows of it with a smaller one do not count."""
+    """Trace id -> version: rows of the trajectory with a smaller version do not count."""
     trajectories: int = 0
-    """How many are new or written again."""
+    """Number of trajectories that are new or written again."""
 
     def names_tables_alone(self) -> bool:
-        """Every file that it names is one of a table: a line may be a stranger's, and files are read and removed."""
+        """Check that every named file belongs to a table: a line may be a stranger's, and named files are read and
+        removed."""
         names = [*(f"{table}/{added.name}" for table, added in self.files.items()), *self.removes]
         return all(_FILE.fullmatch(name) for name in names)
 
     def line(self) -> bytes:
-        """The bytes of the line, with its end."""
+        """Return the bytes of the line, with the line end."""
         text = msgspec.json.encode(self)
         return b'%s,"crc":%d}\n' % (text[:-1], zlib.crc32(text))
 
 
 @dataclass
 class Snapshot:
-    """What counts at one moment."""
+    """List the files and versions that count at a moment."""
 
     files: dict[str, dict[str, Added]] = field(default_factory=dict)
     """Table -> path below the folder of the tables -> file."""
     superseded: dict[str, int] = field(default_factory=dict)
     commits: list[Commit] = field(default_factory=list)
     size: int = 0
-    """Bytes of the lines that are whole."""
+    """Bytes of the complete lines."""
 
     @property
     def batch(self) -> int:
-        """The number of the last commit; 0 without one."""
+        """Return the number of the last commit; 0 without a commit."""
         return self.commits[-1].batch if self.commits else 0
 
     def add(self, commit: Commit) -> None:
-        """One more line."""
+        """Apply the next line."""
         self.commits.append(commit)
         self.superseded |= commit.supersedes
         for path in commit.removes:
@@ -98,8 +99,8 @@ class Snapshot:
 
 
 def folded(found: Snapshot, since_ns: int) -> list[Commit]:
-    """The commits of ``found`` without the files that were taken away. ``removes`` stays for those taken away after
-    ``since_ns``. Each commit keeps its number."""
+    """Return the commits of ``found`` without removed files. ``removes`` stays for files removed after ``since_ns``.
+    Each commit keeps its number."""
     lines = []
     for commit in found.commits:
         files = {table: file for table, file in commit.files.items() if f"{table}/{file.name}" in found.files[table]}
@@ -112,7 +113,7 @@ def folded(found: Snapshot, since_ns: int) -> list[Commit]:
 
 
 def snapshot(text: bytes) -> Snapshot:
-    """What the lines ``text`` say, up to the first one that is not whole."""
+    """Parse the lines of ``text`` up to the first incomplete line."""
     found = Snapshot()
     for line in text.splitlines(keepends=True):
         head, mark, crc = line.rpartition(b',"crc":')

@@ -1,4 +1,4 @@
-"""The committed tables of a run, as a reader sees them: the files that count at one moment."""
+"""Read the committed tables of a run: the files that count at a moment."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _NAME = re.compile(r"\d{6,}(\.c)?\.parquet")
 
 
 class Committed(Source):
-    """The tables in the folder of a run, or in a copy that has nothing else of it. The folder may be a stranger's: no
-    link in it is followed. Raises ``OSError``."""
+    """Read the tables in a run folder, or in a copy that holds only the tables. The folder may be a stranger's: no link
+    inside is followed. Raises ``OSError``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,13 +50,13 @@ class Committed(Source):
 
     @cached_property
     def info(self) -> RunInfo:  # type: ignore[override]  # asked for only where there is no run folder
-        """See ``Source``: as far as the tables say it."""
+        """See ``Source``: as much as the tables contain."""
         run_id, start, _ = self._run
         return stored_info(run_id or ids.run_id(self.path.name, "run"), start)
 
     @cached_property
     def _run(self) -> tuple[str, int, int]:
-        """Id of the run, its start, and how many trajectories there are."""
+        """Return the run id, the start in ns and the number of trajectories."""
         paths = self.files(TRAJECTORIES.name)
         count = f"count(DISTINCT trace_id) FILTER (role IN {ROLES})"
         named = checked_id("run_id", "any_value(run_id)")
@@ -65,7 +65,7 @@ class Committed(Source):
         return run_id, start, count
 
     def _look(self) -> tuple[Snapshot, dict[str, dict[str, Added]]]:
-        """What counts now, and the files of each table by their paths."""
+        """Return the current snapshot, and the existing files of each table by path."""
         found = snapshot(self._lines())
         return found, {table: self._found(found, table) for table in TABLES}
 
@@ -75,7 +75,7 @@ class Committed(Source):
         return b""
 
     def look_again(self) -> bool:
-        """See ``Source``: the end of the run makes one of some."""
+        """See ``Source``: the end of a run merges files."""
         before = self._files
         self._snapshot, self._files = asked_again(self._look)
         if self._files == before:
@@ -85,7 +85,7 @@ class Committed(Source):
 
     @property
     def has_commits(self) -> bool:
-        """There is something."""
+        """Return whether the folder has a commit."""
         return bool(self._snapshot.commits)
 
     def superseded(self) -> Mapping[str, int]:
@@ -97,7 +97,7 @@ class Committed(Source):
         return [*self._files[table]]
 
     def late_facts(self) -> Sequence[str]:
-        """See ``Source``: what is committed with its trajectories is in their rows."""
+        """See ``Source``: facts that were committed together with a trajectory are in the row of the trajectory."""
         at_first = {commit.files["facts"].name for commit in self._snapshot.commits
                     if {TRAJECTORIES.name, "facts"} <= commit.files.keys()}  # fmt: skip
         return [path for path, file in self._files["facts"].items() if file.name not in at_first]
@@ -113,7 +113,7 @@ class Committed(Source):
         return self._there(table, named) if named else {}
 
     def _there(self, table: str, named: list[Added]) -> dict[str, Added]:
-        """Those that are there, by their paths, with their bytes as they are."""
+        """Return the named files that exist, by path, with their size on disk."""
         folder, there = f"{self.folder}/{table}", dict[str, Added]()
         for file in [] if os.path.islink(folder) else named:
             info = os.lstat(path := f"{folder}/{file.name}")
@@ -122,7 +122,7 @@ class Committed(Source):
         return there
 
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None, shown: Iterable[str] = ()) -> Lines | None:
-        """See ``Source``: everything is in files."""
+        """See ``Source``: every row is in a file."""
         return iter(())
 
     def load(self, trace_id: str, *, texts: bool = True) -> Trajectory:
@@ -174,17 +174,17 @@ class Committed(Source):
         return loaded
 
     def _rows(self, name: str, where: str, trace_ids: Collection[str]) -> Iterable[Row]:
-        """The rows of a table about some trajectories: those of their last version, and of ``facts`` all."""
+        """Return the rows of a table for some trajectories: rows of the last version, and all rows of ``facts``."""
         paths, columns = self.files(name), OF_TRAJECTORIES[name].columns
         described = self._database.execute(f"DESCRIBE SELECT * FROM {read(paths)}").fetchall()
-        present = {row[0] for row in described}  # tables of an earlier release lack some
+        present = {row[0] for row in described}  # tables of an earlier release lack some columns
         listed = ", ".join(of_file(column, present) for column in columns)
         last = "" if name == "facts" else " QUALIFY version = max(version) OVER (PARTITION BY trace_id)"
         sql = f"SELECT {listed} FROM {read(paths)} WHERE {where}{last}"
         found = self._database.sql(sql, params={"ids": list(trace_ids)})
         if len(trace_ids) > 1:
             return rows_of(found.to_arrow_table())
-        rows = found.fetchall()  # pyarrow takes longer to import than one trajectory takes to be read
+        rows = found.fetchall()  # importing pyarrow takes longer than reading a single trajectory
         if name in ("turns", "tokens") and any(type(value) is list and None in value for row in rows for value in row):
             raise Gone(f"{self.folder} was not written by autotrace: a list of numbers in {name} lacks one")
         return [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
@@ -202,7 +202,7 @@ class Committed(Source):
         return metrics.steps(dict(zip(names, row, strict=True)) for row in rows)
 
     def asked(self, sql: str) -> list[tuple[Any, ...]]:
-        """The answer to ``sql``. Raises ``QueryError``."""
+        """Return the answer to ``sql``. Raises ``QueryError``."""
         import duckdb
 
         try:
@@ -230,8 +230,8 @@ class Committed(Source):
 
 
 class Remote(Committed):
-    """The tables of a run at a URL, which are read there: DuckDB fetches the parts of files that a question needs.
-    Raises ``QueryError``."""
+    """Read the tables of a run at a URL: DuckDB fetches the parts of files that a question needs. Raises
+    ``QueryError``."""
 
     def __init__(self, url: str, filesystem: Any, info: RunInfo | None) -> None:
         self._url, self._filesystem = url, filesystem
@@ -252,7 +252,7 @@ class Remote(Committed):
             return self._filesystem.ukey(f"{self._url}/{FOLDER}/{FILE}")
 
     def _there(self, table: str, named: list[Added]) -> dict[str, Added]:
-        """The sizes are those of the bucket's own list: the lines may state any."""
+        """Return the named files with sizes from the bucket's own list: the lines may state any size."""
         folder, there = f"{self._url}/{FOLDER}/{table}", dict[str, Added]()
         for file in named:
             if (size := self._sizes.get(f"{table}/{file.name}")) is None:
@@ -262,7 +262,7 @@ class Remote(Committed):
 
 
 def _sizes(filesystem: Any, at: str) -> dict[str, int]:
-    """The files below ``at`` -> their sizes in bytes."""
+    """Return the files below ``at``, by path, with their sizes in bytes."""
     base = filesystem._strip_protocol(at).rstrip("/")
     found = filesystem.find(base, detail=True)
     return {path.removeprefix(base).lstrip("/"): int(info.get("size") or 0) for path, info in found.items()}
@@ -277,9 +277,9 @@ def _reading(url: str) -> Iterator[None]:
 
 
 def remote_runs(url: str, problems: list[Exception]) -> list[Place]:
-    """The runs whose tables are at ``url`` or below it, in the order of their names. One that cannot be read is passed
-    over where there are others; ``problems`` gets a sentence about it. Raises ``FileNotFoundError`` if there are no
-    runs, ``QueryError``."""
+    """Return the runs whose tables are at or below ``url``, in the order of names. A run that cannot be read is skipped
+    if another run can be read; ``problems`` gets a sentence about the skipped run. Raises ``FileNotFoundError`` if
+    there are no runs, and ``QueryError``."""
     at, runs, mark = RemotePlace(url.rstrip("/")), list[Place](), f"/{FOLDER}/{FILE}"
     with _reading(url):
         filesystem, base = at.opened
@@ -304,12 +304,12 @@ def remote_runs(url: str, problems: list[Exception]) -> list[Place]:
 
 
 def table_folders(path: Path) -> list[Source]:
-    """The runs of which ``path`` has the tables alone: itself, those in it, and those by project in it."""
+    """Return the runs of which only the tables exist: in ``path``, in its folders, and in project folders."""
     return [Committed(folder) for folder in _folders(path) if os.path.isfile(folder / FOLDER / FILE)]
 
 
 def _folders(path: Path, below: int = 2) -> Iterator[Path]:
-    """``path`` and the folders in it, but run folders and what is in those."""
+    """Yield ``path`` and the folders inside, except for run folders and their contents."""
     if os.path.exists(path / layout.RUN_JSON):
         return
     yield path

@@ -1,16 +1,16 @@
-"""``reward < 0.1 and step >= 3``: a condition on trajectories as people write it, compiled once to SQL over the table
-``trajectories``, with parameters.
+"""Compile a condition such as ``reward < 0.1 and step >= 3``, as people write conditions on trajectories, to SQL over
+the table ``trajectories``, with parameters.
 
     condition  =  condition "or" condition | condition "and" condition | "not" condition | "(" condition ")"
                |  word ("=" | "==" | "!=" | "<>" | "<" | "<=" | ">" | ">=") (value | word)
                |  word ["not"] "in" "(" value {"," value} ")" | word ["not"] "contains" text
-               |  word "is" ["not"] "null" | word                            (of one that is true or false)
+               |  word "is" ["not"] "null" | word                            (a word that is true or false)
     value      =  number | 'text' | "text" | true | false
-    word       =  one of ``words.WORDS``, or ``facts.NAME``, ``attributes.NAME`` (``facts.reward_extra_info.acc``)
+    word       =  a name in ``words.WORDS``, ``facts.NAME`` or ``attributes.NAME`` (``facts.reward_extra_info.acc``)
 
-A comparison with something that is not there is neither true nor false, as in SQL: ``reward < 1`` and ``not reward <
-1`` both leave out a trajectory without a reward; ``reward is null`` finds it. Nothing of the text gets into the SQL:
-names are looked up, values are bound.
+A comparison with a missing value is neither true nor false, as in SQL: ``reward < 1`` and ``not reward < 1`` both leave
+out a trajectory without a reward; ``reward is null`` finds the trajectory. No part of the text gets into the SQL: names
+are looked up, values are bound.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from autotrace.tables.errors import QueryError
 from autotrace.tables.words import ANY, FLAG, JSON, LIST, NAMES, NUMBER, STATUSES, TEXT, Word, lookup
 
 MAX_TERMS = 400
-"""Comparisons and values in one condition."""
+"""Maximum number of comparisons and values in a condition."""
 MAX_DEPTH = 40
 
 
 class WhereError(QueryError):
-    """A condition cannot be understood; the message is one sentence with what to write instead."""
+    """Report a condition that cannot be understood; the message is a sentence with the correct spelling."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on trajectories."""
+    """Hold a compiled condition on trajectories: SQL, values and columns."""
 
     sql: str = "true"
     values: tuple[Any, ...] = ()
     columns: frozenset[str] = frozenset()
-    """The columns of ``trajectories`` that it reads."""
+    """Columns of ``trajectories`` that the condition reads."""
 
     def __and__(self, other: Condition) -> Condition:
         return _joined("AND", [self, other])
@@ -62,7 +62,7 @@ _COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=
 _KEYWORDS = ("and", "or", "not", "in", "is", "null", "contains", "true", "false")
 
 EVERY = Condition()
-"""Every trajectory satisfies it."""
+"""Match every trajectory."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class _Token:
     kind: str
     text: str
     at: int
-    """Number of its first character, from 1."""
+    """Number of the token's first character, from 1."""
 
 
 def condition(expression: str) -> Condition:
-    """``expression`` compiled. Raises ``WhereError``."""
+    """Compile ``expression``. Raises ``WhereError``."""
     try:
         expression.encode()
     except UnicodeEncodeError:
@@ -83,21 +83,21 @@ def condition(expression: str) -> Condition:
 
 
 def equals(**values: Any) -> Condition:
-    """Columns of the table that have these values; None: any."""
+    """Return a condition that columns have these values; None: any value."""
     given = {name: value for name, value in values.items() if value is not None}
     sql = " AND ".join(f'"{name}" = ?' for name in given) or "true"
     return Condition(sql, tuple(given.values()), frozenset(given))
 
 
 def has_status(statuses: tuple[str, ...]) -> Condition:
-    """One of ``statuses``; without any: every one."""
+    """Return a condition that the status is in ``statuses``; without statuses every trajectory matches."""
     if not statuses:
         return EVERY
     return Condition(f"status IN ({', '.join('?' * len(statuses))})", statuses, frozenset({"status"}))
 
 
 class _Parser:
-    """Recursive descent; one instance per expression."""
+    """Parse by recursive descent; each expression needs a new parser."""
 
     def __init__(self, expression: str) -> None:
         self._tokens = list(_tokens(expression))
@@ -119,7 +119,7 @@ class _Parser:
         return self._tokens[self._at]
 
     def _keyword(self, *words: str) -> str:
-        """The next token, taken, if it is one of ``words``; else empty."""
+        """Take and return the next token if the token is in ``words``; else return an empty text."""
         token = self._token
         text = token.text.lower() if token.kind == "name" else token.text if token.kind == "mark" else ""
         if text not in words:

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY, EXPANDED = 512 << 20, 8
-"""Bytes that a question may take, and how many more for each byte of what it may read."""
+"""Bytes of memory that a question may take, and additional bytes for each byte that the question may read."""
 CEILING = min(16 << 30, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
-"""Bytes that a question may take, whatever it may read."""
+"""Maximum bytes of memory for a question of any size."""
 
 
 def connect(files: Sequence[str], size: int, **settings: str) -> duckdb.DuckDBPyConnection:
-    """A database that can open ``files`` (paths and URLs), and nothing else: no other file or address, no variable of
-    Python's. ``size``: bytes of all that it may read; ``settings``: more of DuckDB's."""
+    """Return a database that can open ``files`` (paths and URLs) and nothing else: no other file or address, and no
+    variable of Python's. ``size``: bytes of all ``files``; ``settings``: further settings of DuckDB."""
     import duckdb
 
     remote = {file.partition("://")[0]: file for file in files if is_url(file)}
@@ -39,12 +39,12 @@ def connect(files: Sequence[str], size: int, **settings: str) -> duckdb.DuckDBPy
 
 
 def read(files: Sequence[str], several_runs: bool = False) -> str:
-    """Return SQL for the rows of ``files``, with the columns of the first file. Files of ``several_runs``, which
-    several releases may have written, are all looked into for their columns."""
+    """Return SQL for the rows of ``files``, with the columns of the first file. With ``several_runs``, which several
+    releases may have written, DuckDB takes the columns of all files."""
     listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
     return f"read_parquet([{listed}], union_by_name = {several_runs})"
 
 
 def first_line(error: Exception) -> str:
-    """What it says, without where in the query, and without more of the data than a line of it."""
+    """Return the first line of the message, at most 500 characters, without the position in the query."""
     return str(error).strip().partition("\n")[0][:500] or "there is too little memory"

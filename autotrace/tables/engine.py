@@ -1,7 +1,7 @@
-"""DuckDB over the rows of sources: a database in memory that opens only the files it is given, and writes nothing.
+"""Query the rows of sources with DuckDB: a database in memory opens only the given files and writes nothing.
 
-Its views (``Views``) are the tables of the sources: what is in Parquet files, with facts that came later, and beside
-it what is in no file yet (open calls, a run of an earlier release, a file of lines) under the same schema.
+The views (``Views``) are the tables of the sources: the rows of Parquet files with later facts, and the rows that are
+in no file yet (open calls, a run of an earlier release, a file of lines) under the same schema.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ TYPES = {
     "float64": "DOUBLE", "float32": "FLOAT",
 }  # fmt: skip
 AT_ONCE, IN_MEMORY = 2_000, 100
-"""Rows that are put there at once, and trajectories that are read at once."""
+"""Rows inserted at once, and trajectories read at once."""
 Progress = Callable[[int, int], None]
-"""Called with how many trajectories were read, and of how many."""
+"""Receive the number of trajectories read so far, and the total."""
 BESIDE = (
     Column("complete", "bool", "everything of it is known but late facts", lambda one: one.root.status != "OPEN"),
     Column("facts", "json", "all facts", lambda one: to_json(one.facts)),
 )
-"""Columns that conditions and commands have beside those of ``trajectories``."""
+"""Columns that conditions and commands use in addition to the columns of ``trajectories``."""
 _FACT = {
     "float64": "any_value(number) FILTER (name = '{}')",
     "int64": "any_value(TRY_CAST(trunc(number) AS BIGINT)) FILTER (name = '{}')",
@@ -49,7 +49,7 @@ _FACT = {
     "string": "any_value(json_extract_string(value, '$')) FILTER (name = '{}')",
     "bool": "any_value(value = 'true') FILTER (name = '{}' AND value IN ('true', 'false'))",
 }
-"""Type of a column that is a fact -> SQL over the rows of ``facts`` of one trajectory."""
+"""Type of a fact's column -> SQL over the rows of ``facts`` of a trajectory."""
 _KNOWN = {
     "version": "any_value(version)",
     **{column.name: _FACT[column.type].format(column.name) for column in TRAJECTORIES.columns if column.fact},
@@ -71,21 +71,21 @@ _LATEST = {
 LABELS = ("label", "label_why")
 """Columns that people fill."""
 NEWEST = {**dict.fromkeys(WITH_FACTS, ", ".join(ID)), "metrics": "run_id, step"}
-"""Table -> of what the rows with the largest version count."""
+"""Table -> key; for each key only the rows with the largest version count."""
 _SAME = " AND ".join(f"{{0}}.{name} = one.{name}" for name in ID)
 _KEYS = {"trajectories": {*ID, "start_ns", "is_trajectory"}, "turns": {"run_id", "own"}}
 
 
 def duck_type(name: str) -> str:
-    """DuckDB's type for a column's ``type``."""
+    """Return DuckDB's type for a column's ``type``."""
     return f"{TYPES[name[5:-1]]}[]" if name.startswith("list<") else TYPES[name]
 
 
 def put(
     connection: duckdb.DuckDBPyConnection, name: str, columns: Sequence[Column], rows: Iterable[tuple[Any, ...]]
 ) -> None:
-    """Make the table ``name`` of ``rows``. They go there as JSON, ``AT_ONCE`` at a time: that needs neither Arrow nor
-    numpy, which take longer to import than a list takes to be shown."""
+    """Create the table ``name`` with ``rows``, inserted as JSON, ``AT_ONCE`` rows at a time: JSON needs neither Arrow
+    nor numpy, whose imports take longer than showing a list."""
     types = {column.name: duck_type(column.type) for column in columns}
     declared = ", ".join(f'"{column}" {kind}' for column, kind in types.items())
     connection.execute(f"CREATE OR REPLACE TABLE {name} ({declared})")
@@ -99,7 +99,7 @@ def put(
 
 
 def of_file(column: Column, present: set[str], one: str = "") -> str:
-    """A column of a file; of one that an earlier release wrote, what follows from the others."""
+    """Return SQL for a column of a file; a column that an earlier release lacks gets a default."""
     if column.name in present:
         value = f'{one}"{column.name}"'
         return f'{checked_id(column.name, value)} AS "{column.name}"' if column.name in ids.OF_COLUMN else value
@@ -108,28 +108,28 @@ def of_file(column: Column, present: set[str], one: str = "") -> str:
 
 
 def checked_id(name: str, value: str) -> str:
-    """Return SQL for the id ``value`` of the column ``name``, which ends the question where the id has not its form."""
+    """Return SQL for the id ``value`` of the column ``name``; a malformed id ends the question with an error."""
     wrong = f"error('not written by autotrace, or damaged: a {name} is no id')"
     is_id = f"{value} IS NULL OR regexp_full_match({value}, '{ids.OF_COLUMN[name]}')"
     return f"CASE WHEN {is_id} THEN {value} ELSE {wrong} END"
 
 
 class Views:
-    """The tables of ``sources``. A table is read when somebody asks for it."""
+    """Provide the tables of ``sources`` as views. A table is read when a question needs the table."""
 
     def __init__(self, sources: Sequence[Source], progress: Progress | None = None) -> None:
         self.progress = progress
         self._sources = sources
         self._there: dict[tuple[str, Steps | None], set[str]] = {}
-        """Table, steps -> columns of it that are in the database."""
+        """Table and steps -> the columns that the database already has."""
         self._opened: list[str] = []
         """Files that the database may read."""
         self._is_beside = self._is_superseded = False
-        """Trajectories are beside the files; rows in files are superseded."""
+        """Whether trajectories exist outside the files; whether rows in files are superseded."""
 
     def provide(self, table: Table, needs: Iterable[str], steps: Steps | None, shown: Iterable[str] = ()) -> str:
-        """The name of a view of ``table`` that has the columns ``needs`` at least, and those that are only ``shown``
-        (see ``Source.lines``)."""
+        """Return the name of a view of ``table`` that has at least the columns ``needs`` and the columns that are only
+        ``shown`` (see ``Source.lines``)."""
         self._follow()
         needed = set(needs) | _KEYS.get(table.name, {"run_id"})
         key = (table.name, steps)
@@ -156,11 +156,11 @@ class Views:
         return view
 
     def of_files(self, table: Table, columns: Sequence[Column], steps: Steps | None) -> list[str]:
-        """SELECTs over the files of the sources: what a later version has replaced, and what is beside them, does not
-        count."""
+        """Return SELECTs over the files of the sources, without rows that a later version has replaced and without
+        trajectories that are also outside the files."""
         self._follow()
         rows = self._rows(table.name)
-        if not rows or self.database is None:  # which says what is beside them
+        if not rows or self.database is None:  # opening the database finds the trajectories outside the files
             return []
         conditions = []
         if table.name in OF_TRAJECTORIES and self._is_beside:
@@ -180,7 +180,7 @@ class Views:
         return [f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"]
 
     def forget(self, steps: Steps) -> None:
-        """Let go of what was read of some steps alone."""
+        """Drop the views and rows that were read for ``steps`` alone."""
         for name, of in list(self._there):
             if of == steps:
                 del self._there[name, of]
@@ -194,11 +194,11 @@ class Views:
 
     @cached_property
     def labels(self) -> dict[tuple[str, str], Label]:
-        """Run, trace id -> what somebody called it."""
+        """Map run and trace id to the label that a person gave."""
         return {(source.info.run_id, id): one for source in self._sources for id, one in source.labels().items()}
 
     def asked(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of an answer. Raises ``QueryError``."""
+        """Return the rows of an answer. Raises ``QueryError``."""
         import duckdb
 
         try:
@@ -208,7 +208,7 @@ class Views:
 
     @cached_property
     def database(self) -> duckdb.DuckDBPyConnection:
-        """Where the views are, and the tables ``own.*`` that they need."""
+        """Open the database with the views and the tables ``own.*`` that the views need."""
         self._opened = self._files()
         database = connect(self._opened, sum(source.size() for source in self._sources))
         database.execute("CREATE SCHEMA own")
@@ -226,7 +226,7 @@ class Views:
         return database
 
     def _follow(self) -> None:
-        """Close a database of other files: the end of a run makes one of some."""
+        """Close the database if the files have changed: the end of a run merges files."""
         if "database" in self.__dict__ and self._files() != self._opened:
             self.database.close()
             del self.database
@@ -236,19 +236,20 @@ class Views:
         return [file for source in self._sources for name in TABLES for file in source.files(name)]
 
     def _rows(self, name: str, late: bool = False) -> str:
-        """SQL for all rows of a table in files, or (``late``) in those of ``late_facts``; empty: there are none."""
+        """Return SQL for all rows of a table in files, or (``late``) in the files of ``late_facts``; empty without
+        files."""
         files = [file for source in self._sources for file in (source.late_facts() if late else source.files(name))]
         return read(files, len(self._sources) > 1) if files else ""
 
     def _present(self, rows: str) -> set[str]:
-        """The columns that ``rows`` have: those of an earlier release lack some."""
+        """Return the columns that ``rows`` have: files of an earlier release lack some columns."""
         return {row[0] for row in self.asked(f"DESCRIBE SELECT * FROM {rows}")}
 
     def _with_facts(self, found: str, columns: Sequence[Column]) -> str:
-        """The trajectories ``found`` with the facts that came after they were written."""
+        """Return SQL for the trajectories ``found`` with the facts that came later."""
         present = self._present(self._rows(TRAJECTORIES.name))
         names = [column.name for column in columns if column.name in _KNOWN and column.name in {*present, "facts"}]
-        at_first = "facts" not in names  # what was known then is in the row itself
+        at_first = "facts" not in names  # the row itself has the facts of that time
         rows = self._rows("facts", late=at_first)
         if not rows or not names:
             return f"SELECT {', '.join(of_file(column, present) for column in columns)} FROM ({found})"
@@ -270,7 +271,7 @@ class Views:
     def _beside(
         self, table: Table, columns: Sequence[Column], steps: Steps | None, view: str, shown: Iterable[str]
     ) -> str:
-        """The name of a table with what is in no file."""
+        """Create a table with the rows that are in no file; return the name of the table."""
         name, names = f"{view}_beside", [column.name for column in columns]
         there: list[Iterator[tuple[Any, ...]]] = []
         whole = []
@@ -290,7 +291,7 @@ class Views:
     def _assembled(
         self, table: Table, columns: Sequence[Column], steps: Steps | None, sources: list[Source]
     ) -> pa.Table:
-        """Rows made from whole trajectories."""
+        """Build rows from whole trajectories."""
         import pyarrow as pa
 
         from autotrace.tables import arrow

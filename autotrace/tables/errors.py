@@ -1,4 +1,4 @@
-"""What can be wrong with a question."""
+"""Define the errors of questions."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 
 class QueryError(ValueError):
-    """A question cannot be answered; the message is one sentence for the user."""
+    """Report that a question cannot be answered; the message is a sentence for the user."""
 
 
 class NotFound(QueryError, KeyError):
-    """There is no such trajectory, call or column."""
+    """Report that a trajectory, call or column does not exist."""
 
     __str__ = QueryError.__str__  # without the quotes of a ``KeyError``
 
 
 class Gone(NotFound):
-    """Only the line of a trajectory is left: its segments or its tables were removed by hand, or by an earlier
+    """Report that only the line of a trajectory is left: the segments or tables were removed by hand, or by an earlier
     release (``--spool-limit``)."""
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> QueryError:
-    """There is no such table or column."""
+    """Return the error for a table or column that does not exist, with the nearest name."""
     names = list(choices)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(names)}"
@@ -36,13 +36,13 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> QueryError:
 
 
 def missing(library: str, extra: str | None = None) -> ModuleNotFoundError:
-    """A library is not installed."""
+    """Return the error for a library that is not installed, with the command that installs the library."""
     remedy = install(extra) if extra else f"pip install {library}"
     return ModuleNotFoundError(f"this needs {library}, which is not installed: {remedy}", name=library)
 
 
 def known(name: str, columns: Sequence[str] | None = None) -> Table:
-    """The table ``name``, which has ``columns``. Raises ``QueryError``."""
+    """Return the table ``name`` after checking that the table has ``columns``. Raises ``QueryError``."""
     from autotrace.tables.schema import TABLES
 
     if name not in TABLES:

@@ -1,4 +1,4 @@
-"""What hangs in a run that goes on: trajectories whose innermost call is open for far longer than calls like it."""
+"""Find hanging trajectories in a living run: the innermost call is open far longer than similar calls took."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from autotrace.trajectory.model import OPEN, Span, Trajectory, ancestors
 from autotrace.trajectory.tool_calls import tool_name
 
 SECONDS, TIMES = 60.0, 10.0
-"""A call hangs if it is open for so long, and so many times as long as nearly all calls like it took."""
+"""Seconds, and multiples of the duration of nearly all similar calls, after which an open call hangs."""
 ALONE = 120.0
-"""... or for so long where fewer than ``FEW`` calls like it have ended."""
+"""Seconds after which an open call hangs if fewer than ``FEW`` similar calls have ended."""
 FEW, NEARLY_ALL = 4, 0.95
 MAX_OPEN, MAX_ENDED = 500, 2000
-"""Open trajectories that are looked into, the oldest first, and the last ones that ended, with which they are
-compared."""
+"""Number of open trajectories that are examined, oldest first, and of ended trajectories for comparison, newest
+first."""
 
 
 _ENDED = ("profile", "reward_s", "duration_s")
 
 
 def hanging(reader: Reader, now_ns: int | None = None) -> dict[str, Mark]:
-    """Trace id -> in which call it hangs and since when, the oldest first; nothing of a run that has ended. ``now_ns``:
-    for tests; by default now."""
+    """Return trace id -> the call that hangs and the duration, oldest first; empty for a run that has ended.
+    ``now_ns``: for tests; by default the current time."""
     if not reader.run.living:
         return {}
     now = time.time_ns() if now_ns is None else now_ns
@@ -61,13 +61,13 @@ def hanging(reader: Reader, now_ns: int | None = None) -> dict[str, Mark]:
 
 
 def _tool_around(trajectory: Trajectory, inside: Span) -> Span:
-    """The agent's call of a tool that ``inside`` is part of; itself where there is none."""
+    """Return the agent's tool call around ``inside``; ``inside`` itself without a tool call."""
     tools = [above for above in ancestors(inside, trajectory.by_id) if above.role == "tool"]
     return tools[-1] if tools else inside
 
 
 class _Usual:
-    """How long calls take that end: tools by name, turns, rewards, trajectories."""
+    """Collect the durations of ended calls: tools by name, turns, rewards, trajectories."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
         self._seconds: dict[str, list[float]] = {}
@@ -85,7 +85,7 @@ class _Usual:
             self._seconds.setdefault(kind, []).append(seconds)
 
     def limit(self, span: Span) -> float:
-        """Seconds from which an open call hangs."""
+        """Return the seconds after which an open call hangs."""
         kind = f"tool {tool_name(span)}" if span.role == "tool" else "llm" if span.role == "engine" else span.role
         seconds = sorted(self._seconds.get(kind if kind in self._seconds else "", ()))
         if len(seconds) < FEW:
@@ -94,7 +94,7 @@ class _Usual:
 
 
 def sentences(hung: dict[str, Mark], shown: int = 3) -> list[str]:
-    """For people: which ones hang, and in what."""
+    """Describe for people the trajectories that hang, and the call in which each trajectory hangs."""
     if not hung:
         return []
     which = "; ".join(f"{trace_id[:12]} {mark.note}" for trace_id, mark in list(hung.items())[:shown])

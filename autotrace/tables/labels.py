@@ -1,4 +1,4 @@
-"""What people called trajectories: lines that are appended to a file of the run folder, and joined when it is read."""
+"""Store the labels that people give to trajectories: lines appended to a file of the run folder, joined on reading."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import msgspec
 from autotrace.run import files, layout
 
 MOST = 500
-"""Characters of a label, and of the reason."""
+"""Maximum characters of a label, and of a reason."""
 
 
 class Label(msgspec.Struct):
-    """One line. The last one about a trajectory counts."""
+    """Hold a line. The last line about a trajectory counts."""
 
     trace_id: str
     label: str | None
-    """None: it has no label any more."""
+    """None: the label was removed."""
     why: str | None
     at_ns: int
 
@@ -30,7 +30,7 @@ _decode = msgspec.json.Decoder(Label).decode
 
 
 def read(folder: Path) -> Mapping[str, Label]:
-    """Trace id -> its label, also None. A line that was not written whole, or not by us, is passed over."""
+    """Return trace id -> label, including removed labels. A line that is torn or not autotrace's is skipped."""
     found: dict[str, Label] = {}
     try:
         lines = files.read(folder, layout.LABELS).splitlines()
@@ -39,7 +39,7 @@ def read(folder: Path) -> Mapping[str, Label]:
     for line in lines:
         try:
             one = _decode(line)
-        except (ValueError, RecursionError):  # msgspec's errors are of the first kind
+        except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
             continue
         if len(one.label or "") <= MOST and len(one.why or "") <= MOST:
             found[one.trace_id] = one
@@ -48,7 +48,7 @@ def read(folder: Path) -> Mapping[str, Label]:
 
 def write(folder: Path, trace_id: str, label: str | None, why: str | None) -> None:
     """Label a trajectory of this user's run. Raises ``ValueError`` with a sentence, and ``OSError``."""
-    folder = folder.resolve()  # a person named it, perhaps by a link
+    folder = folder.resolve()  # a person named the folder, perhaps by a link
     if not (folder / layout.RUN_JSON).exists():
         raise ValueError(f"{folder} is not a run folder; labels are kept there")
     if not files.is_own(folder):
@@ -60,9 +60,9 @@ def write(folder: Path, trace_id: str, label: str | None, why: str | None) -> No
     except UnicodeEncodeError:
         raise ValueError("a label and its reason are text that UTF-8 can hold") from None
     with contextlib.suppress(FileNotFoundError):
-        files.read(folder, layout.LABELS)  # a label is kept where it will be read
+        files.read(folder, layout.LABELS)  # a label is only kept where a reader will find the label
     fd = files.append(folder / layout.LABELS)
     try:
-        files.write_all(fd, b"\n" + line + b"\n")  # a line that was torn before ends here
+        files.write_all(fd, b"\n" + line + b"\n")  # a torn line from before ends here
     finally:
         os.close(fd)

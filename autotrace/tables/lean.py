@@ -1,4 +1,4 @@
-"""Large libraries that others import wherever they are installed, in processes that are autotrace's own."""
+"""Hide large libraries that other libraries import wherever installed, in autotrace's own processes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any
 
 
 class _Absent:
-    """A finder for which some modules are not installed, on one thread."""
+    """Find no module among some names, on a single thread."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = frozenset(names)
         self._thread = threading.get_ident()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
-        """Raises ``ModuleNotFoundError`` for them; else leaves it to the other finders."""
+        """Raise ``ModuleNotFoundError`` for the names; leave other names to the other finders."""
         if name in self._names and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @contextmanager
 def absent(*names: str) -> Iterator[None]:
-    """Within, imports of this thread find none of ``names`` that is not imported already."""
+    """Hide modules: within the block, imports of this thread find no module of ``names`` that is not yet imported."""
     finder: Any = _Absent(names)
     sys.meta_path.insert(0, finder)
     try:
@@ -37,11 +37,11 @@ def absent(*names: str) -> Iterator[None]:
 
 
 def arrow_without_pandas(*others: str) -> None:
-    """Import pyarrow without pandas, which pyarrow else imports with the first array: a second of CPU. For the process
-    of a command or of a shipper, where nobody asks an Arrow table for a data frame. Do nothing where pyarrow is
-    imported or missing. ``others``: further libraries that pyarrow 18 and newer does without.
+    """Import pyarrow without pandas, which pyarrow otherwise imports with the first array: a second of CPU. For the
+    process of a command or a shipper, where nobody converts an Arrow table to a data frame. Do nothing where pyarrow is
+    imported or missing. ``others``: further libraries that pyarrow 18 and newer can do without.
 
-    Memory comes from the system's allocator: with pyarrow's own a shipper of Parquet takes 310 MB instead of 260.
+    Memory comes from the system's allocator: with pyarrow's own, a shipper of Parquet takes 310 MB instead of 260.
     """
     if "pyarrow" in sys.modules:
         return

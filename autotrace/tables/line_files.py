@@ -1,4 +1,4 @@
-"""Lines of JSON, as the backend ``jsonl`` and ``autotrace export --format jsonl`` write them."""
+"""Read lines of JSON, as the backend ``jsonl`` and ``autotrace export --format jsonl`` write trajectories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILE = "trajectories.jsonl"
 SUFFIX = ".jsonl"
 _CLOCK = range(1 << 63)
 _MADE = frozenset({"prompt_ids", "prompt_text", "error", "title"})
-"""Fields of ``Span`` whose type on the line is another."""
+"""Fields of ``Span`` whose type on the line differs."""
 
 _KINDS = {
     name: get_args(kind)[0] | None if get_origin(kind) is DeferrableField else kind
@@ -38,7 +38,7 @@ _FLOATS = [name for name, kind in _KINDS.items() if kind == list[float] | None]
 
 
 def _types() -> list[tuple[str, Any, Any]]:
-    """The fields of a span on a line: name, type, default."""
+    """Return the fields of a span on a line: name, type, default."""
     fields: list[tuple[str, Any, Any]] = []
     for field in dataclasses.fields(Span):
         if field.name not in _MADE:
@@ -66,16 +66,16 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 class LineFile(Source):
-    """The trajectories of one run in one file. Of several lines of a trajectory the last one counts."""
+    """Read the trajectories of a run in a file. The last line of a trajectory counts."""
 
     def __init__(
         self, path: Path, run_id: str, at: dict[str, tuple[int, int, int | None]], seen: tuple[int, int] | None
     ) -> None:
-        """``seen``: what ``fingerprint`` returned before the file was read."""
+        """Take ``seen``, the result of ``fingerprint`` before the file was read."""
         self.seen = seen
         super().__init__(path, stored_info(run_id, min((start for start, _, _ in at.values()), default=None)))
         self._at = at
-        """Trace id -> start, where its line begins, step."""
+        """Trace id -> start, offset of the line, step."""
 
     def ids(self, steps: Steps | None) -> Sequence[str]:
         """See ``Source``."""
@@ -101,13 +101,13 @@ class LineFile(Source):
         return files.changed(self.path)
 
     def again(self) -> Source | None:
-        """See ``Source``: a file that has not changed is not read again for each of its runs."""
+        """See ``Source``: an unchanged file is not read again for each run."""
         return self if self.seen is not None and self.seen == self.fingerprint() else None
 
 
 def line_files(path: Path) -> list[LineFile]:
-    """The runs whose trajectories stand in ``path``: a file of lines, or a folder with ``trajectories.jsonl``. Raises
-    ``QueryError`` for another file."""
+    """Return the runs in ``path``: a file of lines, or a folder with ``trajectories.jsonl``. Raises ``QueryError`` for
+    another file."""
     file = path / FILE if path.is_dir() else path
     if not file.is_file() or (file != path and file.is_symlink()) or (not path.is_dir() and path.suffix != SUFFIX):
         return []
@@ -124,7 +124,8 @@ def line_files(path: Path) -> list[LineFile]:
 
 
 def _read(path: Path) -> Iterator[tuple[int, Trajectory]]:
-    """The trajectories of all runs, each with where its line begins. A last line without its end is being written."""
+    """Yield the trajectories of all runs, each with the offset of the line. A last line without its end is still being
+    written."""
     try:
         with path.open("rb") as file:
             if not files.is_ours(os.fstat(file.fileno())):
@@ -147,7 +148,7 @@ def _read(path: Path) -> Iterator[tuple[int, Trajectory]]:
 
 
 def _trajectory(line: bytes) -> Trajectory | None:
-    """None where the line is something else."""
+    """Parse a line; return None if the line is not a trajectory."""
     try:
         read = _decoder.decode(line)
         if not read.spans:

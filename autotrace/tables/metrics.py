@@ -1,4 +1,4 @@
-"""The table ``metrics``: numbers about steps, not about trajectories."""
+"""Describe the table ``metrics``: numbers about steps, not about trajectories."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 from autotrace.tables.columns import Column, Table
 
 SOURCES = {"metrics": "trainer"}
-"""Name under which numbers were recorded -> ``source``, where that is another word."""
+"""Name under which numbers were recorded -> ``source``, where the two differ."""
 
 OfStep = Mapping[str, Mapping[str, float]]
-"""What was recorded about a step: ``metrics``, ``token_facts``; each name -> number."""
+"""Numbers recorded about a step: ``metrics`` or ``token_facts`` -> name -> number."""
 
 
 class Metric(NamedTuple):
-    """A row."""
+    """Hold a row of ``metrics``."""
 
     run_id: str
     step: int
@@ -39,7 +39,7 @@ METRICS = Table("metrics", "a number about a step of training", (
 
 
 def rows(run_id: str, steps: Mapping[int, OfStep], version: int = 1) -> list[Metric]:
-    """Of all ``steps``, in their order."""
+    """Return the rows of all ``steps``, in the order of steps."""
     return [
         Metric(run_id, step, SOURCES.get(recorded, recorded), name, value, version)
         for step in sorted(steps)
@@ -49,7 +49,7 @@ def rows(run_id: str, steps: Mapping[int, OfStep], version: int = 1) -> list[Met
 
 
 def steps(metrics: Iterable[Mapping[str, object]]) -> dict[int, dict[str, dict[str, float]]]:
-    """What ``rows`` were made of; of a run alone."""
+    """Convert the rows of a single run back to the numbers of steps."""
     recorded = {source: name for name, source in SOURCES.items()}
     made: dict[int, dict[str, dict[str, float]]] = {}
     for row in metrics:

@@ -1,8 +1,9 @@
-"""Where tables are copied to: ``PROJECT/RUN/`` in a local folder or an object store, as the run goes on.
+"""Copy tables to ``PROJECT/RUN/`` in a local folder or an object store while the run goes on.
 
-A file there is whole, or it is not there: by ``rename`` after ``fsync``, or by an upload, which object stores show
-only when it is whole. Files are copied first, then ``commits.jsonl``, so a reader of its lines there sees whole
-commits. What a killed process copied and no line names is written again, or taken away."""
+A file at the destination is complete or missing: by ``rename`` after ``fsync``, or by an upload, which object stores
+show only when complete. Files are copied first, then ``commits.jsonl``, so a reader of the copied lines sees complete
+commits. Files that a killed process copied and no line names are written again or deleted.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +21,27 @@ from autotrace.run import files
 from autotrace.tables.commits import FILE, FOLDER, asked_again, snapshot
 
 DEFAULT = "parquet"
-"""In the run directory."""
+"""Default destination, in the run directory."""
 _LIBRARIES = {
     "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs",
     "hdfs": "fsspec", "memory": "fsspec",
 }  # fmt: skip
-"""Scheme of a URL -> the module that fsspec needs for it."""
+"""Scheme of a URL -> the module that fsspec needs."""
 
 
 def is_url(root: str) -> bool:
-    """Not a path of this machine."""
+    """Return whether ``root`` is a URL, not a path of this machine."""
     return "://" in root and not root.startswith("file://")
 
 
 def local(root: str) -> Path:
-    """The path that ``root`` is."""
+    """Return ``root`` as an absolute path."""
     return Path(os.path.abspath(os.path.expanduser(root.removeprefix("file://"))))
 
 
 def check(root: str, find: Callable[[str], Any]) -> None:
-    """Whether ``root`` could be written to, without a connection. ``find(module)``: None where it is not installed.
-    Raises ``ValueError`` with one sentence."""
+    """Check without a connection that ``root`` could be written to. ``find(module)`` returns None if the module is not
+    installed. Raises ``ValueError`` with a sentence."""
     if not is_url(root):
         path = local(root)
         if path.exists() and not path.is_dir():
@@ -57,12 +58,12 @@ def check(root: str, find: Callable[[str], Any]) -> None:
 
 
 def root_of(given: str) -> str:
-    """``given`` as an absolute path or URL."""
+    """Return ``given`` as an absolute path or URL."""
     return given.rstrip("/") if is_url(given) else str(local(given))
 
 
 def segment(name: str | None, empty: str) -> str:
-    """``name`` as the name of a folder that every reader and file system takes."""
+    """Convert ``name`` to a folder name that every reader and file system accepts."""
     return re.sub(r"[^A-Za-z0-9.-]+", "-", name or "").strip(".-")[:100] or empty
 
 
@@ -72,40 +73,41 @@ ABANDONED = 600.0
 
 
 class PlaceError(Exception):
-    """One sentence for the user."""
+    """Report a failure in a sentence for the user."""
 
     def __init__(self, message: str, refused: bool = False) -> None:
-        """``refused``: until a person acts; else it may pass by itself."""
+        """Take ``refused``: a person must act; otherwise the failure may pass by itself."""
         super().__init__(message)
         self.refused = refused
 
 
 class Place(Protocol):
-    """Paths are relative to the root, with ``/``. Raises ``PlaceError``."""
+    """Define a destination. Paths are relative to the root, with ``/``. Raises ``PlaceError``."""
 
     root: str
 
     def read(self, path: str) -> bytes | None:
-        """A small file; None if it is missing."""
+        """Return a small file; None if missing."""
 
     def put(self, path: str, source: Path) -> None:
-        """Copy the file ``source`` there, over what is there."""
+        """Copy the file ``source`` to ``path``, replacing an existing file."""
 
     def remove(self, path: str) -> None:
-        """Take a file away, if it is there."""
+        """Remove a file, if present."""
 
     def names(self, folder: str) -> list[str]:
-        """What ``folder`` holds; nothing where it does not exist."""
+        """Return the names in ``folder``; empty if the folder does not exist."""
 
 
 class LocalPlace:
-    """A folder of this machine."""
+    """Store files in a folder of this machine."""
 
     def __init__(self, root: str) -> None:
         self.root = root
 
     def _at(self, path: str) -> Path:
-        """A link below the root, which a person named, is followed by nobody."""
+        """Return the path below the root. A link below the root is not followed; a person may name a link as the
+        root."""
         at = Path(self.root)
         for part in path.split("/"):
             at = at / part
@@ -120,7 +122,7 @@ class LocalPlace:
         return None
 
     def put(self, path: str, source: Path) -> None:
-        """See ``Place``. The part is in the same folder: a rename does not leave a file system."""
+        """See ``Place``. The part is in the same folder: a rename cannot cross file systems."""
         final = self._at(path)
         part = final.with_name(f".{final.name}{PART}")
         try:
@@ -144,7 +146,7 @@ class LocalPlace:
             self._at(path).unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
-        """See ``Place``. Parts that a killed process left are removed."""
+        """See ``Place``. Parts left by a killed process are removed."""
         with _errors(self.root), contextlib.suppress(FileNotFoundError):
             with os.scandir(self._at(folder)) as entries:
                 found = list(entries)
@@ -156,21 +158,22 @@ class LocalPlace:
 
 
 class RemotePlace:
-    """An object store, through fsspec. Options and credentials come from the environment or the user's own files."""
+    """Store files in an object store, through fsspec. Options and credentials come from the environment or the user's
+    own files."""
 
     def __init__(self, root: str) -> None:
         self.root = root
 
     @cached_property
     def opened(self) -> tuple[Any, str]:
-        """The file system, and what is the root in it."""
+        """Return the file system and the root's path in the file system."""
         import fsspec
 
         filesystem, base = fsspec.core.url_to_fs(self.root, use_listings_cache=False, skip_instance_cache=True)
         return filesystem, base
 
     def _at(self, path: str) -> tuple[Any, str]:
-        """The file system, and ``path`` in it."""
+        """Return the file system and the full path of ``path``."""
         filesystem, base = self.opened
         return filesystem, f"{base}/{path}".rstrip("/")
 
@@ -183,7 +186,7 @@ class RemotePlace:
 
     def put(self, path: str, source: Path) -> None:
         """See ``Place``."""
-        os.stat(source)  # what is missing here is not the object store's fault
+        os.stat(source)  # a file that is missing here is not the object store's fault
         with _errors(self.root):
             filesystem, at = self._at(path)
             filesystem.put_file(str(source), at)
@@ -203,13 +206,13 @@ class RemotePlace:
 
 
 def place(root: str) -> Place:
-    """The place that ``root`` names."""
+    """Return the place that ``root`` names."""
     return RemotePlace(root) if is_url(root) else LocalPlace(root)
 
 
 @contextlib.contextmanager
 def _errors(root: str) -> Iterator[None]:
-    """Raises ``PlaceError`` for everything that is raised within."""
+    """Raise ``PlaceError`` for every error within the block."""
     try:
         yield
     except PlaceError:
@@ -219,7 +222,7 @@ def _errors(root: str) -> Iterator[None]:
 
 
 def failed(root: str, error: BaseException, doing: str = "write to") -> PlaceError:
-    """What went wrong, in one sentence."""
+    """Describe a failure in a sentence."""
     kind = type(error).__name__
     words = str(getattr(error, "strerror", None) or error or kind).partition("\n")[0]
     words = _OF_ARROW.sub("", words)[:300].rstrip(".")
@@ -232,7 +235,7 @@ def failed(root: str, error: BaseException, doing: str = "write to") -> PlaceErr
 
 
 def sync(path: Path) -> None:
-    """What was written to the file, or of names into the folder, is on the disk. Raises ``OSError``."""
+    """Flush a file's contents, or the names in a folder, to the disk. Raises ``OSError``."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -241,7 +244,7 @@ def sync(path: Path) -> None:
 
 
 _OF_ARROW = re.compile(r".*Detail: \[errno \d+\] ")
-"""What pyarrow says before the system's own words."""
+"""Text that pyarrow puts before the system's own message."""
 _CREDENTIALS = "set the credentials of the object store (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)"
 _REMEDIES = {
     "NoCredentialsError": _CREDENTIALS,
@@ -251,22 +254,22 @@ _REMEDIES = {
     "NoSuchBucket": "create the bucket first",
     "ImportError": "install what its scheme needs",
 }
-"""Exception -> what a person must do; all others may pass by themselves."""
+"""Exception -> the action that a person must take; all other failures may pass by themselves."""
 
 
 class Copy:
-    """Copies the tables of ``run_folder`` to ``folder`` of a place."""
+    """Copy the tables of ``run_folder`` to ``folder`` of a place."""
 
     def __init__(self, run_folder: Path, at: Place, folder: str) -> None:
         self._tables = run_folder / FOLDER
         self._place = at
         self._folder = f"{folder}/{FOLDER}"
         self._there: set[str] | None = None
-        """Files that are there and that count."""
+        """Remote files that exist and count."""
 
     def update(self) -> int:
-        """Copy what was committed since; bytes. Raises ``PlaceError``, or ``OSError`` where the tables cannot be read;
-        then it may be tried again."""
+        """Copy new commits; return the number of bytes. Raises ``PlaceError``, or ``OSError`` where the tables cannot
+        be read; the caller may then try again."""
         try:
             return asked_again(self._update)
         except BaseException:
@@ -292,7 +295,8 @@ class Copy:
         return copied
 
     def _cleaned(self, counts: set[str]) -> set[str]:
-        """The files there that its own lines and these name; others that it has are taken away."""
+        """Return the remote files that the remote or the local ``commits.jsonl`` names; delete all other remote
+        files."""
         known = snapshot(self._place.read(f"{self._folder}/{FILE}") or b"")
         named = {path for by_path in known.files.values() for path in by_path}
         for table in {path.partition("/")[0] for path in counts | named}:

@@ -1,7 +1,8 @@
-"""The one reader: runs as lines, tables and whole trajectories, wherever they stand, over one engine.
+"""Read runs as lines, tables and whole trajectories, wherever the runs are, through a single engine.
 
-What is in Parquet files is read by DuckDB; what is in none yet (open calls, a run of an earlier release, a file of
-lines) lies beside it under the same schema. A reader shows one moment: open another one to see what came later.
+DuckDB reads the rows in Parquet files; rows that are in no file yet (open calls, a run of an earlier release, a file of
+lines) are provided beside the files under the same schema. A reader shows a fixed moment: open another reader to see
+later data.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 TRIES = 3
-"""Files may be made one while they are read."""
+"""Number of repetitions when files are merged during a read."""
 LINE = (
     "run_id", "trace_id", "name", "role", "status", "step", "sample_index", "rollout_n", "validate", "uid",
     "data_source", "project_name", "experiment_name", "group_id", "attempt", "start_ns", "end_ns", "duration_s",
@@ -42,22 +43,23 @@ LINE = (
 )  # fmt: skip
 """Columns of a trajectory's line."""
 SORTS = {name: word for name, word in WORDS.items() if word.kind != LIST}
-"""What lists are ordered by."""
+"""Name -> the word by which lists are sorted."""
 SEARCHED = {"turns": ("prompt_text", "response_text"), "spans": ("inputs", "output", "error_type", "error_message")}
 """Table -> columns with texts."""
 OWN = {"trajectories": "is_trajectory", "turns": "coalesce(own, true)"}
-"""Table -> SQL that is true of the rows that people mean: the others are roots and calls beside the agent's."""
+"""Table -> SQL that is true for the rows that people mean; the other rows are roots and calls beside the agent's."""
 
 
 def _changed(sources: Sequence[Source]) -> bool:
-    """Other files count by now, and they are there."""
+    """Return whether other files count by now, and the files exist."""
     with suppress(OSError, QueryError):
         return any([source.look_again() for source in sources])
     return False
 
 
 def _asked_again(method: Callable[P, T]) -> Callable[P, T]:
-    """``method`` of a reader, called once more if files were made one meanwhile: those that it asked are gone."""
+    """Wrap ``method`` of a reader to run again if files were merged meanwhile: the files that the method read are
+    gone."""
 
     @functools.wraps(method)
     def called(*args: P.args, **more: P.kwargs) -> T:
@@ -74,7 +76,7 @@ def _asked_again(method: Callable[P, T]) -> Callable[P, T]:
 
 
 class Reader:
-    """Reads one run, or several as one."""
+    """Read a run, or several runs together."""
 
     def __init__(self, sources: Sequence[Source], progress: Progress | None = None) -> None:
         self.sources = list(sources)
@@ -95,10 +97,10 @@ class Reader:
         roots: bool = False,
         shown: Sequence[str] = (),
     ) -> list[Any]:
-        """These columns of the trajectories that satisfy ``condition``, at most ``limit``, in the order of one of
-        ``SORTS``; what has no value comes last. ``steps``: only those of these steps are looked at. ``roots``:
-        everything that is no part of another call, also what is no trajectory. ``shown``: more columns, None where
-        a trajectory that is in no table yet would have to be assembled for them alone."""
+        """Return ``columns`` of the trajectories that satisfy ``condition``, at most ``limit``, sorted by a key of
+        ``SORTS``; missing values come last. ``steps``: look only at these steps. ``roots``: include every root call,
+        also if the root is not a trajectory. ``shown``: additional columns, None where a trajectory outside the tables
+        would have to be assembled for these columns alone."""
         order = SORTS[sort]
         needs = {*columns} | order.columns | condition.columns
         view = self.views.provide(TRAJECTORIES, needs, steps, shown)
@@ -115,20 +117,20 @@ class Reader:
 
     @_asked_again
     def count(self, condition: Condition = EVERY, *, roots: bool = False) -> int:
-        """How many trajectories satisfy ``condition``."""
+        """Return the number of trajectories that satisfy ``condition``."""
         view = self.views.provide(TRAJECTORIES, condition.columns, None)
         sql = f"SELECT count(*) FROM {view} WHERE {_wanted(condition, roots)}"
         return int(self.views.asked(sql, condition.values)[0][0])
 
     @_asked_again
     def steps(self) -> dict[int | None, int]:
-        """The training steps in order, and how many trajectories there are of each; None last, for those without."""
+        """Return training step -> number of trajectories, in order; None (no step) comes last."""
         view = self.views.provide(TRAJECTORIES, ("step",), None)
         sql = f"SELECT step, count(*) FROM {view} WHERE is_trajectory GROUP BY step ORDER BY step NULLS LAST"
         return dict(self.views.asked(sql))
 
     def rows(self, name: str, columns: Sequence[str], where: str = "true", values: Sequence[Any] = ()) -> Iterator[Any]:
-        """These columns of the table ``name``, where ``where`` (SQL, never user input) is true, in no order."""
+        """Yield ``columns`` of the table ``name`` where ``where`` (SQL, never user input) is true, in no order."""
         view = self.views.provide(known(name), columns, None)
         listed = ", ".join(f'"{column}"' for column in columns)
         cursor = self.views.database.cursor()
@@ -143,7 +145,7 @@ class Reader:
     def table(
         self, name: str = "trajectories", columns: Sequence[str] | None = None, step: int | None = None
     ) -> pa.Table:
-        """A table as Arrow. Raises ``QueryError``."""
+        """Return a table as Arrow. Raises ``QueryError``."""
         table = known(name, columns)
         names = [column.name for column in table.columns] if columns is None else list(columns)
         sql = self._meant(name, names, None if step is None else (step, step))
@@ -154,26 +156,26 @@ class Reader:
 
     @_asked_again
     def sql(self, query: str) -> Answer:
-        """The answer to one SELECT over the tables. Raises ``QueryError``."""
+        """Answer a SELECT over the tables. Raises ``QueryError``."""
         return answer(query, self._views)
 
     def _views(self, needs: Mapping[str, Sequence[str]]) -> duckdb.DuckDBPyConnection:
-        """The database with these columns of the tables by their names."""
+        """Return the database after providing the needed columns of each table under the table's name."""
         for name, columns in needs.items():
-            meant = self._meant(name, columns)  # which may open another database
+            meant = self._meant(name, columns)  # may open another database
             self.views.database.execute(f"CREATE OR REPLACE VIEW {name} AS {meant}")
         return self.views.database
 
     def _meant(self, name: str, columns: Sequence[str], steps: Steps | None = None) -> str:
-        """SQL for these columns of the rows that people mean."""
+        """Return SQL for ``columns`` of the rows that people mean."""
         view = self.views.provide(TABLES[name], columns, steps)
         listed = ", ".join(f'"{column}"' for column in columns)
         return f"SELECT {listed} FROM {view} WHERE {OWN.get(name, 'true')}"
 
     @_asked_again
     def computed(self, of: Mapping[str, Word], condition: Condition = EVERY) -> pa.Table:
-        """Words of conditions, by name, of the trajectories that satisfy ``condition``, by start, as Arrow: numbers and
-        flags as 64-bit floats, others as text, several texts with blanks between."""
+        """Return words of conditions, by name, for the trajectories that satisfy ``condition``, sorted by start, as
+        Arrow: numbers and flags as 64-bit floats, other words as text, several texts joined by blanks."""
         needs = condition.columns.union(*(word.columns for word in of.values()))
         view = self.views.provide(TRAJECTORIES, needs, None)
         listed = ", ".join(f'{word.shown} AS "{name}"' for name, word in of.items())
@@ -185,7 +187,7 @@ class Reader:
 
     @_asked_again
     def structure(self, column: str) -> dict[str, Any]:
-        """The names within a column of JSON, each with its type: ``{"acc": "BOOLEAN", "parts": {...}}``."""
+        """Return the names within a column of JSON, each with its type: ``{"acc": "BOOLEAN", "parts": {...}}``."""
         view = self.views.provide(TRAJECTORIES, {column}, None)
         text = f'CASE WHEN json_valid("{column}") THEN CAST("{column}" AS JSON) END'
         ((found,),) = self.views.asked(f"SELECT json_group_structure({text}) FROM {view} WHERE is_trajectory")
@@ -193,8 +195,8 @@ class Reader:
 
     @_asked_again
     def containing(self, text: str, *, in_any_case: bool = False) -> set[tuple[str, str]]:
-        """Run and trace id of the trajectories that may contain ``text`` in what models and tools were given and
-        returned: those in files that do, and all others."""
+        """Return run and trace id of the trajectories that may contain ``text`` in the input or output of models and
+        tools: trajectories whose files contain ``text``, and all trajectories outside the files."""
         found = {(source.info.run_id, trace_id) for source in self.sources for trace_id in source.ids(None)}
         of = ", ".join(ID)
         for name, columns in SEARCHED.items():
@@ -213,12 +215,12 @@ class Reader:
     # -- whole trajectories --------------------------------------------------------------------------------------------
 
     def resolve(self, prefix: str) -> str:
-        """The whole id of the trajectory that begins with ``prefix`` (``tr-`` in front is MLflow's). Raises
-        ``NotFound`` unless there is exactly one."""
+        """Return the whole id of the only trajectory that begins with ``prefix`` (MLflow prepends ``tr-``). Raises
+        ``NotFound`` if no trajectory or several trajectories match."""
         return str(self._found(prefix).trace_id)
 
     def _found(self, prefix: str) -> Any:
-        """Its row, with ``ID``."""
+        """Return the row with the columns ``ID`` of the only trajectory that matches."""
         wanted = prefix.removeprefix("tr-").lower()
         begins = Condition("starts_with(trace_id, ?)", (wanted,), frozenset({"trace_id"}))
         rows = self.select(begins, ID, sort="trace_id", limit=4, roots=True) if wanted else []
@@ -232,16 +234,16 @@ class Reader:
         return rows[0]
 
     def load(self, prefix: str, *, texts: bool = True) -> Trajectory:
-        """The trajectory whose id begins with ``prefix``, open calls included, decoded if ``texts``. Raises
-        ``NotFound`` where there is none, ``Gone`` where only its line is left."""
+        """Load the trajectory whose id begins with ``prefix``, open calls included, decoded if ``texts``. Raises
+        ``NotFound`` if no trajectory matches, ``Gone`` if only the trajectory's line is left."""
         return self.one(self._found(prefix), texts=texts)
 
     def one(self, row: Any, *, texts: bool = True) -> Trajectory:
-        """The trajectory of a row that has ``ID``. Raises as ``load``."""
+        """Load the trajectory of a row that has ``ID``. Raises the errors of ``load``."""
         return self._labelled(self.source(row.run_id).load(row.trace_id, texts=texts))
 
     def each(self, rows: Iterable[Any], *, texts: bool = True) -> Iterator[tuple[Any, Trajectory | None]]:
-        """Each of ``rows`` (with ``ID``) with its trajectory; None where only its line is left."""
+        """Yield each of ``rows`` (with ``ID``) with its trajectory; None if only the line is left."""
         listed = iter(rows)
         while chunk := list(islice(listed, IN_MEMORY)):
             ids: dict[str, list[str]] = {}
@@ -259,7 +261,7 @@ class Reader:
                 yield row, one and self._labelled(one)
 
     def _labelled(self, trajectory: Trajectory) -> Trajectory:
-        """With what somebody called it among its facts."""
+        """Add the label that a person gave to the facts of the trajectory."""
         given = self.views.labels.get((trajectory.run_id, trajectory.trace_id))
         if given is not None:
             facts = {name: value for name, value in trajectory.facts.items() if name not in LABELS}
@@ -268,7 +270,7 @@ class Reader:
         return trajectory
 
     def source(self, run_id: str) -> Source:
-        """The run of that name; the newest where none has it."""
+        """Return the run with this id; the newest run if no run has the id."""
         return self._by_run.get(run_id, self.run)
 
     @functools.cached_property
@@ -276,12 +278,12 @@ class Reader:
         return {source.info.run_id: source for source in self.sources}
 
     def pages(self) -> dict[tuple[str, str], str]:
-        """``ID`` -> URL of its page in a backend, for those that have one."""
+        """Return ``ID`` -> URL of the trajectory's page in a backend, for trajectories with a page."""
         return {(source.info.run_id, id): page for source in self.sources for id, page in source.pages().items()}
 
     @property
     def run(self) -> Source:
-        """The newest run, or the only one."""
+        """Return the newest run, or the only run."""
         return self.sources[-1]
 
     def close(self) -> None:
@@ -292,7 +294,7 @@ class Reader:
 
 
 def mapping(text: str | None) -> dict[str, Any]:
-    """A mapping in JSON; an empty one for other text."""
+    """Parse a mapping in JSON; return an empty mapping for other text."""
     try:
         value = msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError):

@@ -1,5 +1,5 @@
-"""Trajectories made again of the rows of the tables: equal to those that were written. What follows from the rest is
-not stored: titles, and whole prompts. Never in a traced process."""
+"""Rebuild trajectories from the rows of the tables, equal to the trajectories that were written. Derived values are not
+stored: titles, and whole prompts. A traced process never imports this module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def connected(spans: list[Span]) -> list[Span]:
-    """``spans`` with it."""
+    """Connect ``spans``: set depth, derived prompts and titles; return ``spans``."""
     flattened(spans)
     by_id, allowance = {span.span_id: span for span in spans}, Allowance()
     for span in spans:
@@ -33,7 +33,7 @@ def connected(spans: list[Span]) -> list[Span]:
 
 
 class _Followed(Deferred[list[int]]):
-    """A prompt that follows from an earlier call's."""
+    """Hold a prompt that is derived from an earlier call's prompt."""
 
 
 def _followed(span: Span, by_id: Mapping[str, Span]) -> _Followed:
@@ -41,8 +41,8 @@ def _followed(span: Span, by_id: Mapping[str, Span]) -> _Followed:
 
 
 def _prompt(span: Span, by_id: Mapping[str, Span]) -> list[int] | None:
-    """Turn by turn back to the first one, or to one whose prompt is there as a whole, from each what is still
-    missing."""
+    """Build a prompt: walk back turn by turn to the first turn, or to a turn with a complete prompt, and take the
+    missing tokens of each turn."""
     pieces, missing, at, hops = [span.new_prompt_ids or []], span.prompt_keep, span, 0
     while missing > 0:
         base = by_id.get(at.prompt_base or "")
@@ -62,7 +62,7 @@ def _prompt(span: Span, by_id: Mapping[str, Span]) -> list[int] | None:
 
 
 def as_error(parts: Sequence[Any] | None) -> tuple[str, str, str] | None:
-    """Type, message and stack of a call's error."""
+    """Return type, message and stack of a call's error."""
     if not parts or not any(parts):
         return None
     kind, message, stack = (["" if part is None else str(part) for part in parts] + ["", "", ""])[:3]
@@ -74,8 +74,8 @@ Row = dict[str, Any]
 
 
 def rebuilt(tables: Mapping[str, Iterable[Row]]) -> list[Trajectory]:
-    """The trajectories of the rows of ``trajectories``, ``turns``, ``spans``, ``tokens`` and ``facts``, in the order of
-    ``trajectories``. The facts of one are those of its newest version."""
+    """Build trajectories from the rows of ``trajectories``, ``turns``, ``spans``, ``tokens`` and ``facts``, in the
+    order of ``trajectories``. A trajectory has the facts of its newest version."""
     by_trace = {name: _by_trace(tables[name]) for name in BELOW if name in tables}
     return [
         _trajectory(row, *(by_trace.get(name, {}).get(row["trace_id"], []) for name in BELOW))
@@ -84,7 +84,7 @@ def rebuilt(tables: Mapping[str, Iterable[Row]]) -> list[Trajectory]:
 
 
 BELOW = ("spans", "turns", "tokens", "facts")
-"""Tables that trajectories are read from, beside ``trajectories``."""
+"""Tables from which trajectories are read, in addition to ``trajectories``."""
 
 
 def _by_trace(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -95,7 +95,7 @@ def _by_trace(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def rows_of(table: pa.Table) -> Iterator[Row]:
-    """The rows of a table, long lists of numbers as ``Packed``."""
+    """Yield the rows of a table, long lists of numbers as ``Packed``."""
     names = table.column_names
     for batch in table.combine_chunks().to_batches():
         columns = [_values(batch.column(name)) for name in names]
@@ -145,7 +145,7 @@ def _facts(rows: list[Row]) -> dict[str, Any]:
 
 
 def _profile(text: str, found: list[Any]) -> str:
-    """``text`` with what was found in the trajectory's group and step by now."""
+    """Return the profile ``text`` with the current findings of the trajectory's group and step."""
     known, marks = decode(text), msgspec.convert(found, list[Mark])
     if known is None or known.found == marks:
         return text
@@ -168,7 +168,7 @@ def _span(row: Row) -> Span:
 
 
 def _fill(span: Span, row: Row) -> None:
-    """Take what the row itself has."""
+    """Set the fields that the row itself contains."""
     span.new_prompt_ids, span.response_ids = row["new_prompt_ids"], row["response_ids"]
     span.logprobs = row["rollout_log_probs"]
     span.prompt_base, span.prompt_keep = row["prompt_base"], row["prompt_keep"]
@@ -182,7 +182,7 @@ def _fill(span: Span, row: Row) -> None:
 
 
 def _continue(span: Span, row: Row, spans: Mapping[str, Span]) -> None:
-    """Prompts that go on from another call's."""
+    """Set prompts that continue another call's prompt."""
     if row["prompt_ids"] is not None:
         span.prompt_ids = row["prompt_ids"]
     elif row["prompt_known"]:
@@ -199,7 +199,7 @@ def _continue(span: Span, row: Row, spans: Mapping[str, Span]) -> None:
 def _text(span: Span, spans: Mapping[str, Span]) -> str:
     parts = [span.new_prompt_text or ""]
     prompt = vars(span)["_prompt_text"]
-    for _ in spans:  # tables of a stranger's may go in circles
+    for _ in spans:  # a stranger's tables may contain circles
         if not isinstance(prompt, Continued) or prompt.base is None:
             break
         base = spans[prompt.base]
@@ -211,7 +211,7 @@ def _text(span: Span, spans: Mapping[str, Span]) -> str:
 
 
 def _join(turns: list[Row], spans: Mapping[str, Span], rollout: Rollout) -> None:
-    """The whole conversations, which the turns have in pieces."""
+    """Restore the responses of calls with the whole conversation from the pieces in the turns."""
     for row in turns:
         span = spans[row["span_id"]]
         if row["joined_ids"] is not None:

@@ -1,5 +1,4 @@
-"""What the rows of the tables describe: a trajectory, one of its calls, one of its facts, with what is asked of each
-computed once."""
+"""Represent the objects behind table rows: a trajectory, a call, a fact. Each derived value is computed once."""
 
 from __future__ import annotations
 
@@ -19,43 +18,43 @@ from autotrace.trajectory.model import TRAINERS, Span, Trajectory, group_of, own
 from autotrace.trajectory.receipt import Receipt, of_row, own_pieces, receipt, whole_response
 
 ROLES = ("trajectory", "agent", "span")
-"""Roles of a root that make a trace a trajectory. An engine's request alone and a trainer's own calls are none: they
-have turns and spans."""
+"""Roles of a root that make a trace a trajectory. A lone engine request and the trainer's own calls are not
+trajectories: both have turns and spans only."""
 GROUP_FINDINGS = "group_findings"
-"""The fact that has what its group and its step showed of a trajectory: a list of ``insight.profile.Mark``."""
+"""Name of the fact with the findings of the trajectory's group and step: a list of ``insight.profile.Mark``."""
 
 _WORDED = frozenset({
     "_prompt_ids", "_new_prompt_ids", "_response_ids", "_logprobs", "_prompt_text", "new_prompt_text",
     "response_text", "response_parts", "messages", "response_mask",
 })  # fmt: skip
-"""Fields of a call, as an instance of ``Span`` has them, for which it has a row in ``turns``."""
+"""Fields of a ``Span`` instance for which the call gets a row in ``turns``."""
 _TRAINED = frozenset(TRAINERS)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
 def json(value: Any) -> str | None:
-    """``value`` as JSON; None for None and for an empty mapping or list."""
+    """Encode ``value`` as JSON; None for None and for an empty mapping or list."""
     if not value and (value is None or value == {} or value == []):
         return None
     try:
         return _encode(value).decode()
-    except (TypeError, ValueError, RecursionError):  # not plain, or text that is no Unicode
+    except (TypeError, ValueError, RecursionError):  # not plain, or text that is not Unicode
         return msgspec.json.encode(jsonable(value)).decode()
 
 
 def exact(value: Any) -> str | None:
-    """``value`` as JSON, from which ``exactly`` makes it again if it is plain; None for None alone."""
+    """Encode ``value`` as JSON, from which ``exactly`` restores a plain value; None for None alone."""
     if value is None:
         return None
     try:
         return _encode(value).decode()
-    except (TypeError, ValueError, OverflowError, RecursionError):  # integers of any size stay what they are
+    except (TypeError, ValueError, OverflowError, RecursionError):  # integers of any size stay exact
         return dumps(jsonable(value), ensure_ascii=False)
 
 
 def exactly(text: str | None) -> Any:
-    """What ``exact`` was given."""
+    """Decode the value that ``exact`` encoded."""
     if text is None:
         return None
     try:
@@ -65,7 +64,7 @@ def exactly(text: str | None) -> Any:
 
 
 class Rollout:
-    """One trace, for its row in ``trajectories`` and for what all its rows have in common."""
+    """Represent a trace: a row in ``trajectories`` and the columns that all rows of the trace share."""
 
     def __init__(self, trajectory: Trajectory) -> None:
         attributes = trajectory.attributes
@@ -84,7 +83,7 @@ class Rollout:
 
     @cached
     def spans(self) -> list[Call]:
-        """All calls, in the trajectory's order."""
+        """Return all calls, in the trajectory's order."""
         found = [
             Call(self, span, position, figures(self.trajectory, span))
             for position, span in enumerate(self.trajectory.spans)
@@ -96,67 +95,68 @@ class Rollout:
 
     @cached
     def turns(self) -> list[Call]:
-        """The agent's calls of models."""
+        """Return the agent's calls of models."""
         calls = {call.span.span_id: call for call in self.spans if call.turn is not None}
         return [calls[span.span_id] for span in self.trajectory.llm_spans]
 
     @cached
     def profile(self) -> Profile | None:
-        """What detectors saw in it; None: it was not examined."""
+        """Return the observations of the detectors; None: the trajectory was not examined."""
         return decode(self.trajectory.profile)
 
     @cached
     def generated(self) -> list[int | None]:
-        """Tokens that each turn generated: of the calls, else (a trajectory without its calls) of the profile."""
+        """Return the tokens that each turn generated, from the calls, or from the profile if the trajectory has no
+        calls."""
         calls, known = self.trajectory.llm_spans, self.profile
         of_calls = [span.response_tokens for span in calls]
         return of_calls if of_calls or known is None else [turn.response for turn in known.turns]
 
     @cached
     def tree(self) -> Sequence[Chain]:
-        """The chains of the turns, from the calls or from the profile."""
+        """Return the chains of the turns, from the calls or from the profile."""
         if self.trajectory.llm_spans or self.profile is None or not self.generated:
             return tree_of(self.trajectory).chains
         return self.profile.chains or [Chain(0, turns=[*range(1, len(self.generated) + 1)])]
 
     @cached
     def receipt(self) -> Receipt | None:
-        """What became of its tokens in training."""
+        """Return the training rows that received the tokens."""
         return receipt(self.tree, self.generated, self.facts)
 
     def chains(self) -> Iterator[OwnChain]:
-        """Its chains; only a trajectory has some."""
+        """Yield the chains; only a trajectory has chains."""
         if self.is_trajectory:
             yield from (OwnChain(self, chain) for chain in self.tree)
 
     def release(self) -> None:
-        """Let go of its calls, which hold it: all of it is then freed at once, and not when cycles are looked for.
-        Nothing may be asked of it any more."""
+        """Drop the calls, which refer back to this object: the memory is then freed at once, without the cycle
+        collector. The object must not be used afterwards."""
         self.spans, self.turns, self.worded = [], [], []
 
     @property
     def is_trajectory(self) -> bool:
-        """It has a row in ``trajectories``."""
+        """Return whether the trace has a row in ``trajectories``."""
         return self.root.role in ROLES
 
     @property
     def group_id(self) -> str:
-        """``model.group_of``; without a prompt it is alone in one."""
+        """Return ``model.group_of``; a trajectory without a prompt forms its own group."""
         return group_of(self.attributes) or self.trace_id
 
     @cached
     def times(self) -> Times:
-        """Where the time went."""
+        """Return the parts of the duration."""
         return times(self.trajectory)
 
     @cached
     def tool_calls(self) -> int:
-        """Calls of tools; a tool's own method below the agent's call of it is the same call."""
+        """Return the number of tool calls; a tool's own method below the agent's tool call is the same call."""
         return len({span.span_id for span in own_calls(self.trajectory.spans, "tool")})
 
     @cached
     def failed(self) -> Span | None:
-        """The root if it failed, else the first call that did, leaving out those that were cancelled on purpose."""
+        """Return the root if the root failed, else the first failed call that was not cancelled on purpose."""
         return next((span for span in self.trajectory.spans if span.error and not self._dropped(span)), None)
 
     def _dropped(self, span: Span) -> bool:
@@ -164,31 +164,31 @@ class Rollout:
 
     @cached
     def finish_reasons(self) -> list[str | None]:
-        """Why each turn ended."""
+        """Return the reason why each turn ended."""
         return [finish_reason(call.figures) for call in self.turns]
 
     @cached
     def weight_versions(self) -> list[int]:
-        """Versions of the weights that answered."""
+        """Return the weight versions that answered."""
         versions = (integer(call.figures.get("weight_version")) for call in self.turns)
         return [version for version in versions if version is not None]
 
     @cached
     def answer(self) -> Span | None:
-        """The call that has the whole conversation: the agent's."""
+        """Return the agent's call with the whole conversation."""
         return whole_response(self.trajectory.spans)
 
     @cached
     def untold(self) -> Span | None:
-        """``answer``, where no turn has tokens or text of its own."""
+        """Return ``answer`` if no turn has tokens or text."""
         if any(call.span.packed_response is not None or call.span.response_text is not None for call in self.turns):
             return None
         return self.answer
 
     @cached
     def masks(self) -> dict[str, list[int]] | None:
-        """Span id of each turn -> the part of the agent's response mask over its response; None where the turns are no
-        pieces of one response (the agent began anew, or left a turn out)."""
+        """Return span id of each turn -> the turn's part of the agent's response mask; None if the turns are not pieces
+        of a single response (the agent began anew, or left out a turn)."""
         whole = self.answer
         mask = None if whole is None else whole.response_mask
         places = own_pieces(self.trajectory, whole) if mask else None
@@ -198,12 +198,12 @@ class Rollout:
 
     @cached
     def worded(self) -> list[Call]:
-        """The calls that have tokens, texts, messages or a mask."""
+        """Return the calls that have tokens, texts, messages or a mask."""
         return [call for call in self.spans if _has(call, _WORDED)]
 
     @cached
     def followed(self) -> frozenset[str]:
-        """Span ids of the calls whose prompt follows from an earlier call and what is new."""
+        """Return span ids of the calls whose prompt follows from an earlier call plus new tokens."""
         ends: dict[str, int] = {}
         followed = set()
         for call in self.worded:
@@ -223,13 +223,13 @@ class Rollout:
 
     @cached
     def joined_ids(self) -> bytes:
-        """The tokens of the turns, one after the other: the response of the first, then what each prompt adds, and its
-        response. Empty where some are not known."""
+        """Join the tokens of the turns: the response of the first turn, then the new prompt tokens and the response of
+        each later turn. Empty if some tokens are not known."""
         return b"".join(self._joined("packed_prompt", "packed_response"))
 
     @cached
     def joined_text(self) -> str:
-        """The same as text."""
+        """Join the texts of the turns, as ``joined_ids`` joins the tokens."""
         return "".join(self._joined("new_prompt_text", "response_text"))
 
     def _joined(self, *fields: str) -> list[Any]:
@@ -238,24 +238,24 @@ class Rollout:
 
     @property
     def computed(self) -> list[Call]:
-        """The calls for whose tokens the trainer's values were recorded."""
+        """Return the calls for whose tokens the trainer's values were recorded."""
         return [call for call in self.spans if _has(call, _TRAINED)]
 
     def known(self) -> Iterator[Known]:
-        """Its facts."""
+        """Yield the facts of the trajectory."""
         yield from (Known(self, name, value) for name, value in self.facts.items())
         if self.profile is not None and self.profile.found:
             yield Known(self, GROUP_FINDINGS, msgspec.to_builtins(self.profile.found))
 
 
 def _has(call: Call, names: frozenset[str]) -> bool:
-    """One of these fields has a value."""
+    """Return whether a field in ``names`` has a value."""
     fields = vars(call.span)
     return not names.isdisjoint(fields) and any(fields.get(name) is not None for name in names)
 
 
 class Call:
-    """One call of a trace: a row of ``spans``, and of ``turns`` if it is an LLM call."""
+    """Represent a call of a trace: a row of ``spans``, and of ``turns`` for an LLM call."""
 
     __slots__ = ("figures", "position", "rollout", "span", "turn")
 
@@ -263,62 +263,62 @@ class Call:
         self.rollout = rollout
         self.span = span
         self.position = position
-        """In the trajectory: 0 is its root."""
+        """Position in the trajectory; 0 is the root."""
         self.turn = 0
         self.figures = figures
-        """Attributes of the call and of its request to the engine."""
+        """Attributes of the call and of the call's engine request."""
 
     @property
     def chain(self) -> int | None:
-        """The chain that it is a turn of; None: the agent did not make it."""
+        """Return the chain of the turn; None: the agent did not make the call."""
         return tree_of(self.rollout.trajectory).of[self.turn] if self.turn else None
 
 
 @dataclass(slots=True, eq=False)
 class OwnChain:
-    """One chain of a trajectory: a row of ``chains``."""
+    """Represent a chain of a trajectory: a row of ``chains``."""
 
     rollout: Rollout
     chain: Chain
 
     @property
     def tokens(self) -> int | None:
-        """Generated in its own turns; None where no turn's number is known."""
+        """Return the tokens that the chain's own turns generated; None if no turn's number is known."""
         generated = self.rollout.generated
         counts = [count for turn in self.chain.turns if (count := generated[turn - 1]) is not None]
         return sum(counts) if counts else None
 
     @property
     def row(self) -> int | None:
-        """The trainer's row that it is; None: none, or not known."""
+        """Return the trainer's row that received the chain; None: no row, or not known."""
         told = self.rollout.receipt
         return None if told is None else told.row.get(self.chain.number)
 
     @property
     def in_rows(self) -> int | None:
-        """How many of ``tokens`` are in a row; None: not known."""
+        """Return how many of ``tokens`` are in a row; None: not known."""
         told = self.rollout.receipt
         return None if told is None or not (told.is_whole or told.inside(self.chain)) else told.inside(self.chain)
 
     def fact(self, name: str) -> Any:
-        """A fact about its row."""
+        """Return a fact about the chain's row."""
         return None if self.row is None else of_row(self.rollout.facts, name, self.row)
 
     def count(self, name: str) -> int | None:
-        """A number of the token facts of its row."""
+        """Return a number from the token facts of the chain's row."""
         told = self.fact("token_facts")
         return integer(told.get(name)) if isinstance(told, dict) else None
 
     @property
     def trained(self) -> int | None:
-        """Tokens of its row that the loss is taken over."""
+        """Return the tokens of the chain's row that the loss covers."""
         count = self.count("tokens")
         return None if count is None else count - (self.count("rejected") or 0)
 
 
 @dataclass(slots=True, eq=False)
 class Known:
-    """One fact about a trajectory: a row of ``facts``."""
+    """Represent a fact about a trajectory: a row of ``facts``."""
 
     rollout: Rollout
     name: str

@@ -1,4 +1,4 @@
-"""``autotrace.open``: the runs of a folder, for notebooks and scripts."""
+"""Open the runs of a folder (``autotrace.open``) for notebooks and scripts."""
 
 from __future__ import annotations
 
@@ -23,20 +23,19 @@ if TYPE_CHECKING:
 
 
 class Tables:
-    """What one run and several have in common. Everything is read when it is asked for: of a run that goes on, what
-    there is by then."""
+    """Provide the methods that a run and several runs share. Each call reads the current data, also of a living run."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._places = list(places)
 
     def reader(self) -> Reader:
-        """The runs as they are now."""
+        """Open a reader of the runs as of now."""
         return Reader([place.open() for place in self._places])
 
     def table(
         self, name: str = "trajectories", *, step: int | None = None, columns: Sequence[str] | None = None
     ) -> pyarrow.Table:
-        """A table (``trajectories``, ``turns``, ``spans``, ``facts``, ``tokens`` or ``metrics``; columns:
+        """Return a table (``trajectories``, ``turns``, ``spans``, ``facts``, ``tokens`` or ``metrics``; columns:
         ``docs/data.md``) as Arrow. Raises ``QueryError``."""
         with contextlib.closing(self.reader()) as reader:
             return reader.table(name, columns, step)
@@ -44,7 +43,7 @@ class Tables:
     def to_polars(
         self, name: str = "trajectories", *, step: int | None = None, columns: Sequence[str] | None = None
     ) -> polars.DataFrame:
-        """The same as a polars data frame."""
+        """Return a table as a polars data frame."""
         try:
             import polars
         except ImportError as error:
@@ -54,7 +53,7 @@ class Tables:
     def to_pandas(
         self, name: str = "trajectories", *, step: int | None = None, columns: Sequence[str] | None = None
     ) -> pandas.DataFrame:
-        """The same as a pandas data frame."""
+        """Return a table as a pandas data frame."""
         try:
             import pandas  # noqa: F401
         except ImportError as error:
@@ -63,13 +62,13 @@ class Tables:
         return frame
 
     def files(self, name: str = "trajectories") -> list[str]:
-        """The Parquet files of a table that count now, for other tools: a glob also finds those that a compaction has
-        replaced. Raises ``OSError``, ``QueryError``."""
+        """Return the Parquet files of a table that count now, for other tools: a glob also finds files that a
+        compaction has replaced. Raises ``OSError``, ``QueryError``."""
         folders = [place.path.absolute() for place in self._places if place.path.is_dir()]
         return [file for folder in folders for file in Committed(folder).files(known(name).name)]
 
     def steps(self) -> list[int]:
-        """The training steps that there are trajectories of."""
+        """Return the training steps that have trajectories."""
         with contextlib.closing(self.reader()) as reader:
             return [step for step in reader.steps() if step is not None]
 
@@ -82,23 +81,22 @@ class Tables:
         where: str | None = None,
         texts: bool = True,
     ) -> Trajectories:
-        """The trajectories with all their calls, lazily: a sequence that reads each one when it is asked for.
-        ``where``: a condition as ``--where`` has it.
+        """Return the trajectories with all calls as a lazy sequence, which reads each trajectory on access.
 
-        ``texts=False`` leaves token ids undecoded, which takes less time.
+        ``where``: a condition as for ``--where``. ``texts=False`` leaves token ids undecoded, which takes less time.
         """
         wanted = equals(step=step, status=status, validate=validate) & (condition(where) if where else EVERY)
         reader = self.reader()
         return Trajectories(reader, reader.select(wanted, (*ID, "start_ns")), texts)
 
     def sql(self, query: str) -> pyarrow.Table:
-        """The answer to a SELECT over the tables, in DuckDB's SQL. Raises ``QueryError``."""
+        """Return the answer to a SELECT over the tables, in DuckDB's SQL. Raises ``QueryError``."""
         with contextlib.closing(self.reader()) as reader:
             return reader.sql(query).arrow()
 
 
 class Run(Tables):
-    """One run."""
+    """Read a single run."""
 
     def __init__(self, place: Place) -> None:
         super().__init__([place])
@@ -106,17 +104,17 @@ class Run(Tables):
 
     @property
     def folder(self) -> Path:
-        """The run folder, or where its trajectories are stored."""
+        """Return the run folder, or the path of the stored trajectories."""
         return self._place.path
 
     @property
     def run_id(self) -> str:
-        """Its name."""
+        """Return the name of the run."""
         return self.info.run_id
 
     @property
     def info(self) -> RunInfo:
-        """How it was started."""
+        """Return how the run was started."""
         return self._place.info
 
     def __repr__(self) -> str:
@@ -124,11 +122,11 @@ class Run(Tables):
 
 
 class Runs(Tables, Sequence[Run]):
-    """Several runs, oldest first: a sequence of them, and their tables as one."""
+    """Read several runs, oldest first: a sequence of runs whose tables are joined."""
 
     @property
     def latest(self) -> Run:
-        """The newest of them."""
+        """Return the newest run."""
         return self[-1]
 
     @overload
@@ -146,7 +144,7 @@ class Runs(Tables, Sequence[Run]):
 
 
 class Trajectories(Sequence[Trajectory]):
-    """Trajectories in order of their start. Each is read when it is asked for, and not kept."""
+    """Hold trajectories in the order of their start. Each trajectory is read on access and not kept."""
 
     def __init__(self, reader: Reader, rows: Sequence[Any], texts: bool) -> None:
         self._reader, self._rows, self._texts = reader, rows, texts
@@ -159,13 +157,13 @@ class Trajectories(Sequence[Trajectory]):
     @overload
     def __getitem__(self, index: slice) -> Trajectories: ...
     def __getitem__(self, index: int | slice) -> Trajectory | Trajectories:
-        """Raises ``Gone`` where only its line is left."""
+        """Raises ``Gone`` if only the trajectory's line is left."""
         if isinstance(index, slice):
             return Trajectories(self._reader, self._rows[index], self._texts)
         return self._reader.one(self._rows[index], texts=self._texts)
 
     def __iter__(self) -> Iterator[Trajectory]:
-        """Those of which only the line is left are passed over."""
+        """Skip trajectories of which only the line is left."""
         for row in self._rows:
             with contextlib.suppress(Gone):
                 yield self._reader.one(row, texts=self._texts)

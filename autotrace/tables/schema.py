@@ -1,7 +1,7 @@
-"""The tables: every column with its type, what it means, and where its value comes from. The one place for all of it.
+"""Define the tables: every column with type, meaning and source, in a single place.
 
-Names are veRL's where veRL has one, else those of rLLM, slime or the GenAI conventions. ``docs/data.md`` has them
-from here (``make pages``).
+Names are veRL's where veRL has a name, else names of rLLM, slime or the GenAI conventions. ``make pages`` writes
+``docs/data.md`` from this module.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.jsonable import number
 
 VERSION = 1
-"""Counts up when a column changes its meaning or goes; new columns and tables need no new version."""
+"""Version of the schema: increases when a column changes its meaning or is removed; new columns and tables keep the
+version."""
 
 FACTS = Table("facts", "something that became known about a trajectory later", (
     *OF_ROLLOUT,
@@ -51,14 +52,14 @@ CHAINS = Table("chains", "a path through the turns of a trajectory: one, or seve
 ), Rollout.chains)  # fmt: skip
 
 OF_TRAJECTORIES: dict[str, Table] = {table.name: table for table in (TRAJECTORIES, TURNS, SPANS, FACTS, TOKENS, CHAINS)}
-"""Those whose rows belong to one trajectory each."""
+"""Tables whose rows each belong to a single trajectory."""
 WITH_FACTS = (FACTS.name, CHAINS.name)
-"""They are written again whenever more becomes known about a trajectory: the rows of its newest version count."""
+"""Tables that are written again when new facts of a trajectory arrive: the rows of the newest version count."""
 TABLES: dict[str, Table] = {**OF_TRAJECTORIES, METRICS.name: METRICS}
 
 
 def markdown() -> str:
-    """The tables as they stand in ``docs/data.md``."""
+    """Return the tables as Markdown for ``docs/data.md``."""
     parts = []
     for table in TABLES.values():
         lines = [

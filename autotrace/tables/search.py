@@ -1,7 +1,7 @@
-"""Where a phrase occurs: in what models said and were asked, and in what tools were given and returned.
+"""Search for a phrase in the prompts and answers of models, and in the arguments and results of tools.
 
-One rule for ``autotrace grep`` and the page. The engine says which trajectories can have it, as far as they are in
-files: those whose texts contain the letters that every match has.
+``autotrace grep`` and the page share this rule. For trajectories in files, the engine preselects the trajectories whose
+texts contain the letters that every match has.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ else:
     import sre_parse as _parser
 
 AROUND = 40
-"""Characters shown on each side."""
+"""Characters shown on each side of a match."""
 ROLES = ("assistant", "prompt", "tool")
-"""``assistant``: what models said; ``prompt``: what they were given; ``tool``: arguments and results of tools."""
+"""``assistant``: answers of models; ``prompt``: prompts of models; ``tool``: arguments and results of tools."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """One place."""
+    """Describe a match in a text."""
 
     turn: int | None
     role: str
-    """Of ``ROLES``."""
+    """Role, from ``ROLES``."""
     where: str
     """``answer``, ``prompt``, ``arguments of search``, ``result of search``."""
     at: int
-    """Characters from the beginning of that text."""
+    """Characters from the beginning of the text."""
     before: str
     text: str
     after: str
 
 
 _SHORTEST = 3
-"""Letters that are worth asking the engine for."""
+"""Minimum letters that make a preselection by the engine worthwhile."""
 
 
 def candidates(reader: Reader, rows: Sequence[Any], pattern: re.Pattern[str]) -> list[Any]:
-    """Those of ``rows`` (with ``columns.ID``) in which ``pattern`` may occur."""
+    """Return the ``rows`` (with ``columns.ID``) in which ``pattern`` may occur."""
     letters = _letters(pattern)
     if len(letters) < _SHORTEST:
         return list(rows)
@@ -61,8 +61,8 @@ def candidates(reader: Reader, rows: Sequence[Any], pattern: re.Pattern[str]) ->
 
 
 def _letters(pattern: re.Pattern[str]) -> str:
-    """The longest run of plain letters, digits and blanks that every match contains: what stands so in every form of
-    a text. Empty: there is none."""
+    """Return the longest run of plain letters, digits and blanks that every match contains: characters that every
+    encoding of a text keeps. Empty without such a run."""
     longest = run = ""
     for code, value in _parser.parse(pattern.pattern, pattern.flags):  # type: ignore[attr-defined]
         plain = code is _codes.LITERAL and value < 128 and (chr(value).isalnum() or value == 32)
@@ -72,7 +72,7 @@ def _letters(pattern: re.Pattern[str]) -> str:
 
 
 def search(trajectory: Trajectory, pattern: re.Pattern[str], roles: frozenset[str]) -> Iterator[Match]:
-    """The places in a trajectory whose texts were decoded, in order."""
+    """Yield the matches in a trajectory whose texts were decoded, in order."""
     turns = trajectory.llm_spans
     numbers = {span.span_id: number for number, span in enumerate(turns, 1)}
     for span in trajectory.spans:

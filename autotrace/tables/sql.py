@@ -1,7 +1,8 @@
-"""SQL over the tables as people write it, in DuckDB: one SELECT at a time.
+"""Answer SQL over the tables as people write SQL, in DuckDB: a single SELECT at a time.
 
-The question is planned over empty tables first. So a wrong one is answered at once, and of what is in no file yet only
-those columns of those tables are read that it needs: ``SELECT step, avg(reward) FROM trajectories`` opens no segment.
+The question is first planned over empty tables. A wrong question is therefore answered at once, and rows outside the
+files are read only for the columns and tables that the question needs: ``SELECT step, avg(reward) FROM trajectories``
+opens no segment.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ T = TypeVar("T")
 _NUMBER = re.compile(r"\w*INT\b|FLOAT|DOUBLE|DECIMAL")
 CHANGING = ("INSERT", "DELETE", "UPDATE", "MERGE_INTO", "CREATE", "COPY")
 PAST = ("JSON_EXECUTE_SERIALIZED_SQL", "DUCKDB_TABLE_SAMPLE", "PRAGMA_STORAGE_INFO")
-"""Words in names of a plan's nodes: what changes something; what reads tables without a scan, here the empty ones."""
+"""Words in names of plan nodes: nodes that change data; nodes that read tables without a scan, here the empty
+tables."""
 GUESSING = ("filter_pushdown", "statistics_propagation", "empty_result_pullup")
-"""Optimizers that would leave out of the plan what an empty table does not need."""
+"""Optimizers that would remove parts of the plan because the tables are empty."""
 KEY = "run_id"
-"""A column of every table: what is read where only rows are counted."""
+"""Column of every table, read where only rows are counted."""
 
 
 class Answer:
-    """To one question."""
+    """Hold the answer to a question."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection, query: str) -> None:
         """Raises ``QueryError``."""
@@ -43,15 +45,15 @@ class Answer:
         self._keep = database
         self.names = _distinct(self._relation.columns)
         self.numeric = [bool(_NUMBER.match(str(kind))) for kind in self._relation.types]
-        """Of each column: it holds numbers."""
+        """Whether each column holds numbers."""
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """All of it."""
+        """Return all rows."""
         found: list[tuple[Any, ...]] = asked(self._relation.fetchall)
         return found
 
     def arrow(self) -> pa.Table:
-        """All of it; sums of integers, which DuckDB gives 128 bits, as 64-bit integers."""
+        """Return all rows as Arrow; sums of integers, which DuckDB gives 128 bits, as 64-bit integers."""
         import pyarrow as pa
 
         table = asked(self._relation.to_arrow_table).rename_columns(self.names)
@@ -63,15 +65,14 @@ class Answer:
 
 
 def answer(query: str, provide: Callable[[Mapping[str, Sequence[str]]], duckdb.DuckDBPyConnection]) -> Answer:
-    """The answer to ``query``; ``provide`` makes a database of tables that have these columns. Raises
-    ``QueryError``."""
+    """Answer ``query``; ``provide`` returns a database of tables with the needed columns. Raises ``QueryError``."""
     planner = _planner()
     needs = _needs(planner, query)
-    return Answer(provide(needs) if needs else planner, query)  # about no row: DESCRIBE, SELECT 1
+    return Answer(provide(needs) if needs else planner, query)  # no rows needed: DESCRIBE, SELECT 1
 
 
 def asked(question: Callable[[], T]) -> T:
-    """The answer to ``question``. Raises ``QueryError`` for what DuckDB raises."""
+    """Return the answer to ``question``. Raises ``QueryError`` for errors of DuckDB."""
     import duckdb
 
     try:
@@ -83,18 +84,19 @@ def asked(question: Callable[[], T]) -> T:
 
 
 def _needs(planner: duckdb.DuckDBPyConnection, query: str) -> dict[str, list[str]]:
-    """Table -> columns that ``query`` reads. Raises ``QueryError`` unless it is one SELECT that can be planned."""
+    """Return table -> columns that ``query`` reads. Raises ``QueryError`` unless ``query`` is a single SELECT that
+    DuckDB can plan."""
     _check(planner, query)
     plan = asked(lambda: planner.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchall())
     try:
         return _scanned(list(_all(json.loads(plan[0][1]))))
-    except (KeyError, TypeError, json.JSONDecodeError, IndexError):  # a plan of another form: everything that is named
+    except (KeyError, TypeError, json.JSONDecodeError, IndexError):  # a plan of another form: take every named table
         named = [table for table in TABLES.values() if re.search(rf"\b{table.name}\b", query, re.I)]
         return {table.name: [column.name for column in table.columns] for table in named}
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """``names``, numbered where one stands twice (``SELECT * FROM trajectories JOIN turns ...``)."""
+    """Return ``names``, numbered where a name occurs twice (``SELECT * FROM trajectories JOIN turns ...``)."""
     found: list[str] = []
     for name in names:
         own, number = name, 0
@@ -106,7 +108,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _planner() -> duckdb.DuckDBPyConnection:
-    """The tables, empty."""
+    """Return a database with empty tables."""
     planner = connect((), 0, disabled_optimizers=",".join(GUESSING), threads="1")
     for name, table in TABLES.items():
         columns = ", ".join(f'"{column.name}" {duck_type(column.type)}' for column in table.columns)
@@ -115,7 +117,8 @@ def _planner() -> duckdb.DuckDBPyConnection:
 
 
 def _check(planner: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Raise ``QueryError`` unless ``query`` is one SELECT. Others wrote files where access is restricted."""
+    """Raise ``QueryError`` unless ``query`` is a single SELECT. Other statements wrote files despite restricted
+    access."""
     statements = asked(lambda: planner.extract_statements(query))
     if len(statements) != 1:
         count = len(statements) or "no"
@@ -132,7 +135,7 @@ def _read_only(kind: str) -> QueryError:
 
 
 def _scanned(nodes: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Table -> columns that the nodes of a plan read. Raises ``QueryError`` for one that may not be asked."""
+    """Return table -> columns that the nodes of a plan read. Raises ``QueryError`` for a forbidden node."""
     refused = next((word for node in nodes for word in CHANGING + PAST if word in node["name"]), None)
     if refused is not None:
         raise _read_only(refused)
@@ -155,7 +158,7 @@ def _all(nodes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _explained(error: Exception) -> QueryError:
-    """DuckDB's message, in one sentence and in our words where it is about our tables."""
+    """Convert DuckDB's message to a sentence, in autotrace's words if the message is about the tables."""
     text = str(error)
     column = re.search(
         r'(?:column|Column) (?:with name |named )?"?(?:\w+\.)?(\w+)"? (?:not found|does not exist)', text

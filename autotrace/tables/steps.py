@@ -1,4 +1,4 @@
-"""The steps of a run as findings read them, wherever the run stands."""
+"""Read the steps of a run for findings, wherever the run is."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from autotrace.trajectory.model import OPEN
 
 Watch = Callable[[Sequence[Any]], Iterable[Any]]
 MAX_TEXTS, FEW_TEXTS = 256, 4
-"""Trajectories whose texts are compared with what their rewards judged: of a run, and at least of a step."""
+"""Trajectories whose texts are compared with the texts that rewards judged: for a run, and at least for a step."""
 AT_ONCE = 10_000
-"""Trajectories in memory, if no step alone has more."""
+"""Maximum trajectories in memory, unless a single step has more."""
 COLUMNS = (
     *ID, "group_id", "step", "status", "profile", "validate", "uid", "data_source", "reward", "facts",
     "start_ns", "end_ns", "attempt", "rollout_n", "error", "complete", *PARTS,
 )  # fmt: skip
-"""``PARTS`` come last."""
+"""Columns of a step's rows; ``PARTS`` come last."""
 
 
 def steps(
@@ -42,10 +42,10 @@ def steps(
     texts: bool = False,
     now_ns: int | None = None,
 ) -> Iterator[Step]:
-    """The steps of one run in order, or one of them. Trajectories that were not examined when they were complete (by an
-    older release, or before a detector was installed) are examined now, which reads them; ``watch`` iterates
-    over these. ``texts``: of ``MAX_TEXTS`` trajectories the texts are decoded, to see whether rewards judged them.
-    ``now_ns``: see ``hanging``. Raises ``QueryError`` where there are several runs."""
+    """Yield the steps of a run in order, or a single step. Trajectories that were not examined on completion (by an
+    older release, or before a detector was installed) are read and examined now; ``watch`` iterates over these
+    trajectories. ``texts``: decode the texts of ``MAX_TEXTS`` trajectories to check whether rewards judged the texts.
+    ``now_ns``: see ``hanging``. Raises ``QueryError`` for several runs."""
     if len(reader.sources) > 1:
         names = ", ".join(source.info.run_id for source in reader.sources[:3])
         raise QueryError(f"these are {len(reader.sources)} runs ({names}, ...); name one")
@@ -69,7 +69,7 @@ def steps(
 
 
 def _by_step(reader: Reader, counts: Mapping[int | None, int]) -> Iterator[tuple[int | None, list[Any]]]:
-    """Each step with its rows, some thousands of rows at a time."""
+    """Yield each step with its rows, some thousands of rows at a time."""
     numbered, at = [number for number in counts if number is not None], 0
     while at < len(numbered):
         end, rows = at, 0
@@ -88,7 +88,7 @@ def _by_step(reader: Reader, counts: Mapping[int | None, int]) -> Iterator[tuple
 
 
 def _settings(reader: Reader) -> Settings:
-    """As they were reported; of a run of which only its tables are there, as they stand in these."""
+    """Read the run's settings from its reports, or from its tables if nothing else is left."""
     if binds := reader.run.binds():
         return Settings.of(binds)
     rows = reader.rows("trajectories", ("settings",), "settings IS NOT NULL")
@@ -117,7 +117,7 @@ def _record(row: Any, known: Profile) -> Record:
 
 
 def _with_texts(records: list[Record], reader: Reader, settings: Settings, most: int) -> None:
-    """Compare what rewards judged with what rollouts said, in at most ``most`` of them."""
+    """Compare the texts that rewards judged with the texts of rollouts, in at most ``most`` trajectories."""
     judged = [record for record in records if record.profile.judged and not record.has("AT-REWARD-MISMATCHED")]
     for one, trajectory in reader.each(judged[:: max(1, -(-len(judged) // most))]):
         if trajectory is not None and (marks := list(misread(Evidence(trajectory, settings)))):

@@ -1,4 +1,4 @@
-"""The table ``trajectories``."""
+"""Describe the table ``trajectories``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FACTS: dict[str, Callable[[Any], Any]] = {
 
 
 def _fact(name: str, kind: str, meaning: str, *, head: str = "", tag: bool = False) -> Column:
-    """A column that is the fact of the same name."""
+    """Return a column that shows the fact of the same name."""
     convert = _FACTS[kind]
     return Column(
         name, kind, meaning, lambda rollout: convert(rollout.facts.get(name)), head=head, tag=tag, fact=convert
@@ -139,11 +139,11 @@ TRAJECTORIES = Table("trajectories", "a trajectory", (
            lambda one: exact(one.attributes)),
 ), lambda one: (one,))  # fmt: skip
 HEADED = tuple(column for column in TRAJECTORIES.columns if column.head)
-"""Columns that ``autotrace ls`` shows as they are."""
+"""Columns that ``autotrace ls`` shows as stored."""
 
 
 def tags(trajectory: Trajectory) -> dict[str, Any]:
-    """The values that are tags, those that are known."""
+    """Return the known values of the columns that are tags."""
     rollout = Rollout(trajectory)
     values = {column.name: column.of(rollout) for column in TRAJECTORIES.columns if column.tag}
     return {name: value for name, value in values.items() if value is not None and value != []}

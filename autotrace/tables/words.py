@@ -1,5 +1,5 @@
-"""What a condition may name: the columns of ``trajectories`` by their names and a few shorter ones, and names of the
-user's within ``facts`` and ``attributes``."""
+"""Define the words of a condition: columns of ``trajectories`` by name, a few shorter names, and the user's own names
+within ``facts`` and ``attributes``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autotrace.tables.trajectories import TRAJECTORIES
 NUMBER, TEXT, FLAG, LIST, ANY = "a number", "text", "true or false", "several texts", ""
 STATUSES = ("OK", "OPEN", "ERROR", "TIMEOUT", "INTERRUPTED", "CANCELLED")
 OF_FINDINGS = frozenset({"finding", "findings", "truncated", "tool_error", "trait", "traits"})
-"""Words that are NULL or out of date where a trajectory was not examined by this release."""
+"""Words that are NULL or out of date where this release has not examined a trajectory."""
 _TYPES = {"string": TEXT, "bool": FLAG, "int64": NUMBER, "float64": NUMBER, "list<string>": LIST}
 _JSON_TYPES = {
     NUMBER: ("('BIGINT', 'UBIGINT', 'HUGEINT', 'DOUBLE')", "DOUBLE"), TEXT: ("('VARCHAR')", "VARCHAR"),
@@ -22,7 +22,7 @@ _LINE = "chr(10)"
 
 @dataclass(frozen=True)
 class Word:
-    """What stands for a name: ``sql`` over ``columns`` of the table."""
+    """Describe a name in a condition: ``sql`` over ``columns`` of the table."""
 
     sql: str
     kind: str
@@ -31,14 +31,14 @@ class Word:
 
     @property
     def kinds(self) -> set[str]:
-        """Kinds of values that it can be compared with. A dataset's index is stored as text, and is ordered as a
-        number beside one."""
+        """Return the kinds of values that the word can be compared with. A dataset's index is stored as text, and
+        compares as a number with numbers."""
         if self.kind == LIST:
             return {TEXT}
         return {TEXT, NUMBER} if self.sql == '"sample_index"' else {self.kind}
 
     def as_kind(self, kind: str) -> str:
-        """SQL for it as it is compared with a value of ``kind``; NULL where it is of another."""
+        """Return SQL for the word in a comparison with a value of ``kind``; NULL for a word of another kind."""
         if self.kind == ANY:
             types, cast = _JSON_TYPES[kind]
             return (
@@ -51,28 +51,28 @@ class Word:
 
     @property
     def presence(self) -> str:
-        """SQL that is NULL where it is not there; a list of nothing is not."""
+        """Return SQL that is NULL for a missing value; an empty list counts as missing."""
         if self.kind == LIST:
             return f"nullif(len({self.sql}), 0)"
         return self.text if self.kind == ANY else self.sql
 
     @property
     def text(self) -> str:
-        """SQL for it as text."""
+        """Return SQL for the word as text."""
         if self.kind == LIST:
             return f"coalesce(array_to_string({self.sql}, {_LINE}), '')"
         return f"json_extract_string({self.sql}, '$')" if self.kind == ANY else self.sql
 
     @property
     def shown(self) -> str:
-        """SQL for it as a 64-bit float, or as text."""
+        """Return SQL for the word as a 64-bit float, or as text."""
         if self.kind == LIST:
             return f"nullif(array_to_string({self.sql}, ' '), '')"
         return f"CAST({self.sql} AS DOUBLE)" if self.kind in (NUMBER, FLAG) else self.text
 
     @property
     def has(self) -> str:
-        """SQL that is true where one of several texts is the parameter, in any case."""
+        """Return SQL that is true where the parameter equals a text of the list, ignoring case."""
         return f"list_contains(string_split(lower({self.text}), {_LINE}), lower(?))"
 
 
@@ -95,16 +95,16 @@ WORDS: dict[str, Word] = {
     **{name: _COLUMNS[column] for name, column in ALIASES.items()},
     "start": Word('("start_ns" / 1e9)', NUMBER, "start, seconds since 1970", frozenset({"start_ns"})),
 }
-"""Name -> what it is; the names are veRL's where it has one."""
+"""Name -> word; the names are veRL's where veRL has a name."""
 JSON = {
     "facts": "what became known later: facts.advantage, facts.reward_extra_info.acc",
     "attributes": "attributes of the first call",
 }
-"""Columns that hold names of the user's."""
+"""Columns that hold the user's own names."""
 
 
 def lookup(name: str) -> Word | None:
-    """What people mean by ``name``; None: there is nothing of that name."""
+    """Return the word for ``name``; None: no word has that name."""
     column, _, rest = name.partition(".")
     if column in JSON and rest:
         path = "$" + "".join(f'."{part}"' for part in rest.split("."))
@@ -114,4 +114,4 @@ def lookup(name: str) -> Word | None:
 
 
 NAMES = (*WORDS, *(f"{name}.NAME" for name in JSON))
-"""Everything that can be named."""
+"""Every name that a condition may use."""

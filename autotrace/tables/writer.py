@@ -1,8 +1,9 @@
-"""The tables of a run folder as they grow: a batch of trajectories is one file a table and one line of
-``commits.jsonl``. Small files are made one, so that readers open few. Never in a traced process.
+"""Write the tables of a run folder: a batch of trajectories is a file for each table and a line of ``commits.jsonl``.
+Small files are merged, so that readers open few files. A traced process never imports this module.
 
-Killed at any moment, or on a full disk, what was committed is there once and the rest is not: files are written and
-synced first, the line is the commit. One process writes at a time, the holder of ``shipper.lock``."""
+After a kill at any moment, or on a full disk, committed rows exist once and other rows do not: files are written and
+synced first, the line is the commit. Only the holder of ``shipper.lock`` writes.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +29,22 @@ from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.model import Trajectory
 
 MANY, FEW = 32, 2
-"""Files of one of ``SIZES`` that are made one; at the end of a run, or where they are a full one."""
+"""Number of files in a range of ``SIZES`` that are merged; at the end of a run, or where the files fill a full file."""
 FULL = 64 << 20
-"""Bytes of a file that is left as it is."""
+"""Bytes of a file that is not merged any more."""
 SIZES = (0, 1 << 20), (1 << 20, FULL)
-"""From and below so many bytes: each row is written about three times. At the end of a run the first alone counts."""
+"""Ranges of file sizes in bytes: each row is written about three times. At the end of a run only the first range
+counts."""
 LATEST = 8
-"""Commits whose files are left as they are while the run goes on: they may hold what is given once more."""
+"""Latest commits whose files are not merged while the run goes on: the files may hold trajectories that are given
+again."""
 
 REMEMBERED = 10_000
-"""Trajectories that are known to be committed, at least."""
+"""Return a table and the files to merge."""
 
 
 def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
-    """A table and the files to make one of it."""
+    """Yield the rows of a file that count, a row group at a time."""
     recent = [*islice((commit for commit in reversed(found.commits) if not commit.removes), LATEST)]
     for table, by_path in found.files.items():
         latest = set() if everything else {f"{table}/{of.files[table].name}" for of in recent if table in of.files}
@@ -57,7 +60,7 @@ def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
 
 
 def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
-    """The rows of a file that count, a row group at a time."""
+    """Write the tables of a run folder. All methods raise ``PlaceError``; two threads may call the methods."""
     ids = pa.array(superseded, pa.string())
     since = pa.array(superseded.values(), pa.int64())
     with pq.ParquetFile(path) as file:
@@ -74,7 +77,7 @@ def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
 
 
 class Tables:
-    """The tables of one run folder. All methods raise ``PlaceError``; two threads may call them."""
+    """Committed trajectories that may be given again -> version."""
 
     def __init__(self, run_folder: Path, run_id: str) -> None:
         self.folder = run_folder / FOLDER
@@ -82,15 +85,16 @@ class Tables:
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._given: dict[str, int] = {}
-        """Trajectories that were committed and may be given once more -> version."""
+        """Commit ``trajectories``, except for trajectories already committed in this version. Returns bytes of the
+        files."""
         self._removed: dict[str, float] = {}
 
     def write(self, trajectories: Sequence[Trajectory]) -> int:
-        """Commit ``trajectories``; those that are there in this version are passed over. Returns bytes of the files."""
+        """Commit the facts of ``trajectories``, whose calls are already committed and not read. Returns bytes."""
         return self._written(trajectories, OF_TRAJECTORIES)
 
     def write_facts(self, trajectories: Sequence[Trajectory]) -> int:
-        """Commit the facts of ``trajectories``, whose calls are there and are not looked at. Returns bytes."""
+        """Commit the numbers of a step, replacing earlier numbers of the step."""
         return self._written(trajectories, WITH_FACTS)
 
     def _written(self, trajectories: Sequence[Trajectory], names: Collection[str]) -> int:
@@ -108,14 +112,16 @@ class Tables:
                     rollout.release()
 
     def write_metrics(self, step: int, numbers: OfStep) -> None:
-        """Commit what was recorded about a step, instead of what was committed of it before."""
+        """Merge small files, if there are many, or a few and ``everything`` is set; return whether files were
+        merged."""
         with self._lock, self._errors():
             found = metrics.rows(self.run_id, {step: numbers}, self._opened().batch + 1)
             if found:
                 self._commit({METRICS.name: arrow.from_rows(METRICS.columns, found)}, {}, 0)
 
     def compact(self, everything: bool = False) -> bool:
-        """Make one file of small ones, if there are many, or a few and ``everything`` is to be; whether it was done."""
+        """End writing for now: leave few files, and only files that count. Concurrent readers must read
+        ``commits.jsonl`` again."""
         with self._lock, self._errors():
             found = self._opened()
             self._sweep(found, LINGERS)
@@ -134,8 +140,7 @@ class Tables:
             return True
 
     def finish(self) -> None:
-        """Nothing more is written for now: leave few files, and none that does not count. Who reads at this moment has
-        to read ``commits.jsonl`` again."""
+        """Write ``rows`` to a file, unless there are no rows. The file counts once a line names the file."""
         while self.compact(everything=True):
             pass
         with self._lock, self._errors():
@@ -163,7 +168,7 @@ class Tables:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def _file(self, table: str, name: str, rows: Iterable[pa.Table]) -> Added:
-        """Write ``rows`` to a file, if there are any. It counts once a line names it."""
+        """Append the line of a commit."""
         folder = self.folder / table
         files.folder(folder)
         part = folder / f".{name}.part"
@@ -177,7 +182,8 @@ class Tables:
         return Added(name, count, (folder / name).stat().st_size)
 
     def _append(self, commit: Commit) -> None:
-        """The commit."""
+        """Drop files that were removed more than ``lingers`` seconds ago from the lines: every reader reads all
+        lines."""
         found = self._opened()
         line = commit.line()
         fd = files.append(self.folder / FILE)
@@ -191,7 +197,7 @@ class Tables:
         found.size += len(line)
 
     def _fold(self, lingers: float) -> None:
-        """Drop what was taken away more than ``lingers`` seconds ago from the lines: every reader reads all of them."""
+        """Return the committed state, read from the disk if not known or no longer known."""
         found = self._opened()
         lines = folded(found, time.time_ns() - int(lingers * 1e9))
         if len(lines) == len(found.commits):
@@ -203,7 +209,7 @@ class Tables:
                 file.write(text)
             sync(part)
             os.replace(part, self.folder / FILE)
-        except OSError:  # nothing is lost by lines that stay
+        except OSError:  # leftover lines lose nothing
             with contextlib.suppress(OSError):
                 part.unlink()
             return
@@ -211,7 +217,8 @@ class Tables:
         sync(self.folder)
 
     def _opened(self) -> Snapshot:
-        """What is committed; read where that is not known, or no longer."""
+        """Return trace id -> version in the latest files: a shipper that was killed, or got an error, gives these
+        trajectories again."""
         if self._snapshot is None:
             files.folder(self.folder)
             try:
@@ -226,7 +233,8 @@ class Tables:
         return self._snapshot
 
     def _latest(self, found: Snapshot) -> dict[str, int]:
-        """Trace id -> version, in the latest files: who was killed, or told of a failure, gives these once more."""
+        """Remove files that no line names any more, once no reader can use the files; ``begins``: also files that no
+        line ever named."""
         latest: dict[str, int] = {}
         for table in (TRAJECTORIES.name, "facts"):
             for path in [*found.files.get(table, ())][-LATEST:]:
@@ -237,7 +245,8 @@ class Tables:
         return latest
 
     def _sweep(self, found: Snapshot, lingers: float, begins: bool = False) -> None:
-        """Remove what no line names any more, once no reader can be at it; ``begins``: and what none ever did."""
+        """Raise ``PlaceError`` within the block; after a failure the disk is read again: the line may be present, torn
+        or missing."""
         now, now_ns = time.monotonic(), time.time_ns()
         if begins:
             since_ns = {path: commit.at_ns for commit in found.commits for path in commit.removes}
