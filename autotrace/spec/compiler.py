@@ -1,7 +1,7 @@
-"""Spec files -> one plan.
+"""Compile spec files into one plan.
 
-The shipped specs are compiled when the package is built; ``compiled.json`` beside the lists holds the targets. So
-``autotrace-run`` without ``--spec`` parses no YAML::
+The build of the package compiles the shipped specs and writes the targets into ``compiled.json`` beside the specs.
+``autotrace-run`` without ``--spec`` therefore parses no YAML::
 
     plan = compile_plan(["mine.yaml"], settings=Settings(content="text"))
     plan.targets[-1].names      # the last entry of mine.yaml
@@ -24,19 +24,19 @@ from autotrace.config.plan import SHIPPED, Plan, Settings, Target
 
 _LISTS = Path(carried(SHIPPED, SHIPPED)).resolve()
 COMPILED = "compiled.json"
-"""File with the targets of the shipped specs, in their folder."""
+"""Names the file with the targets of the shipped specs, in the folder of the specs."""
 
 
 class ShippedTargets(msgspec.Struct):
-    """Content of ``compiled.json``."""
+    """Holds the content of ``compiled.json``."""
 
     digest: str
-    """Digest of the specs and of the compiler, as ``_digest`` returned it when the file was written."""
+    """States the digest of the specs and the compiler, as ``_digest`` returned the digest when the file was written."""
     targets: tuple[Target, ...]
 
 
 def shipped_specs() -> list[Path]:
-    """The lists that come with autotrace, in the order of their names."""
+    """Return the specs that come with autotrace, in the order of their names."""
     return sorted(_LISTS.glob("*.yaml"))
 
 
@@ -46,10 +46,10 @@ def compile_plan(
     shipped: bool = True,
     settings: Settings = Settings(),  # noqa: B008 - frozen
 ) -> Plan:
-    """The plan of the shipped specs (unless ``shipped`` is false) and then ``files``, in order.
+    """Compile the shipped specs (unless ``shipped`` is false) and then ``files``, in order.
 
     An entry of a later file that names a target of an earlier file refines that target: the keys of the entry replace
-    the earlier keys, the new names are tried first. Raises ``SpecError`` with every mistake in every file.
+    the earlier keys, and the new names are tried first. Raises ``SpecError`` with every mistake in every file.
     """
     targets = _shipped_targets() if shipped else ()
     if files:
@@ -61,7 +61,7 @@ def compile_plan(
 
 
 def write_shipped() -> None:
-    """Write ``compiled.json``, unless the file is there and fits the lists. Raises ``OSError`` and ``SpecError``."""
+    """Write ``compiled.json``, unless the file exists and fits the specs. Raises ``OSError`` and ``SpecError``."""
     digest = _digest()
     if _read(digest) is None:
         text = msgspec.json.encode(ShippedTargets(digest, _compile_shipped()))
@@ -71,7 +71,7 @@ def write_shipped() -> None:
 
 
 def _shipped_targets() -> tuple[Target, ...]:
-    """The targets of the shipped specs, compiled now if somebody changed a list after the build."""
+    """Return the targets of the shipped specs. Compile the specs if somebody changed a spec after the build."""
     found = _read(_digest())
     return _compile_shipped() if found is None else found
 
@@ -83,7 +83,7 @@ def _compile_shipped() -> tuple[Target, ...]:
 
 
 def _read(digest: str) -> tuple[Target, ...] | None:
-    """The targets in ``compiled.json``; None where the file was built from other lists, or by another compiler."""
+    """Read the targets in ``compiled.json``; None if the file was built from other specs, or by another compiler."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         stored = msgspec.json.decode((_LISTS / COMPILED).read_bytes(), type=ShippedTargets)
         if stored.digest == digest:
@@ -92,7 +92,7 @@ def _read(digest: str) -> tuple[Target, ...] | None:
 
 
 def _digest() -> str:
-    """Digest of everything that the targets are made from: the lists and the source text of the compiler."""
+    """Compute the digest of everything that determines the targets: the specs and the source text of the compiler."""
     sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(plan_module.__file__)]
     digest = hashlib.sha256()
     for path in [*shipped_specs(), *sources]:
@@ -105,12 +105,14 @@ _IMPORTED_BY_MANY = ("httpx", "httpx2")
 
 
 def watched_modules(plan: Plan) -> tuple[str, ...]:
-    """Top-level names of modules, sorted: the processes that import none of them have nothing to record, and read no
-    plan.
+    """Return the top-level names of modules that can lead to a target, sorted.
 
-    Shipped specs of what many programs import and few ask models with (httpx, mcp) are of methods that are recorded
-    inside of other calls alone. A process that imports nothing else of the plan has no such calls; in one that does
-    they are bound then, also if they were imported before. (Not so functions, which ``from ... import`` copies.)
+    A process that imports none of the modules has nothing to record and reads no plan.
+
+    Many programs import httpx and mcp, but few call models through httpx or mcp. The shipped specs for such libraries
+    name methods that are recorded only inside other calls. A process that imports nothing else of the plan has no such
+    calls. In a process that does, the methods are bound at that time, even if their library was imported before.
+    (Functions cannot wait like this, because ``from ... import`` copies a function.)
     """
     names = (name for target in plan.targets if not _can_wait(target) for name in target.names)
     return tuple(sorted({name.replace(":", ".").split(".", 1)[0] for name in names}))

@@ -1,4 +1,4 @@
-"""What can be read of a function without running it: its kind, its arguments, and whether it can be wrapped at all."""
+"""Read a function's kind and arguments, and whether the function can be wrapped, from the source text alone."""
 
 from __future__ import annotations
 
@@ -20,40 +20,41 @@ _COMPILED = {
     "triton": frozenset({"triton.jit"}),
     "jax": frozenset({"jax.jit"}),
 }
-"""Compiler -> its decorators, as people write them."""
+"""Maps each compiler to the names of its decorators, as people write the decorators."""
 _LOOKS = "auto_await"
-"""veRL's, which looks whether its caller awaits. What is run tells others."""
+"""Names veRL's decorator that looks whether the caller awaits. Other such decorators show only when they run."""
 _IMPLICIT_CLASS_METHODS = frozenset({"__init_subclass__", "__class_getitem__"})
 
 
 @dataclass(frozen=True)
 class Description:
-    """A function, as its source describes it."""
+    """Describes a function as its source text does."""
 
     module: str
-    """Where it is defined, which may be elsewhere than where it was named."""
+    """Names the module that defines the function; the name in the spec may lead through another module."""
     qualname: str
     location: str
-    """``file:line``"""
+    """Place of the definition: ``file:line``."""
     kind: str
-    """function | async function | generator | async generator | context manager | async context manager | property |
-    C function"""
+    """States one word for the kind: function | async function | generator | async generator | context manager | async
+    context manager | property | C function
+    """
     binding: str
-    """"" | static | class"""
+    """States the binding: "" | static | class"""
     arguments: tuple[str, ...]
-    """As written, with ``self``; ``*`` and ``**`` before those that take the rest."""
+    """Lists the arguments as written, with ``self``, ``*`` and ``**``."""
     abstract: bool = False
     decorator: str = ""
-    """A decorator that looks at its caller: the function is recorded below it."""
+    """Names the decorator that looks at its caller; autotrace records the function below that decorator."""
 
     @property
     def dotted(self) -> str:
-        """Full name of the definition."""
+        """Return the full name of the definition."""
         return f"{self.module}.{self.qualname}"
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """Plain argument names, without stars."""
+        """Return the plain argument names, without stars."""
         return tuple(name.lstrip("*") for name in self.arguments if name != "*")
 
 
@@ -87,8 +88,10 @@ def describe(symbol: Function) -> Description:
 
 
 def refusal(symbol: Symbol, name: str, resolver: Resolver, depth: int = 0) -> str | None:
-    """Why ``symbol``, found under ``name``, or what is below ``depth`` decorators of it, cannot be wrapped, and what to
-    name instead; None when it can."""
+    """Explain why ``symbol``, or the function below ``depth`` decorators of ``symbol``, cannot be wrapped.
+
+    Return a sentence that also says which name to write instead of ``name``; None if the symbol can be wrapped.
+    """
     if isinstance(symbol, Module):
         return f"it is a module: name a function in it, or `{name}.**` for all of them"
     if isinstance(symbol, Class):

@@ -1,4 +1,4 @@
-"""A YAML file as values that know their line and column. No tag is executed; duplicate keys and tabs are explained."""
+"""Read a YAML file as values with line and column. No tag is executed; duplicate keys and tabs are explained."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """One mistake: where it is, what it is, what to write instead."""
+    """Describes one mistake: the place, the fault, and a correction."""
 
     file: str
-    """As the user gave it, or ``patch_specs/NAME`` for a shipped spec."""
+    """Names the file as the user gave the path, or ``patch_specs/NAME`` for a shipped spec."""
     line: int
-    """1-based; 0: the file as a whole."""
+    """Count from 1; 0 means the file as a whole."""
     column: int
-    """1-based."""
+    """Count from 1."""
     text: str
 
     def __str__(self) -> str:
@@ -29,7 +29,7 @@ class Problem:
 
 
 class SpecError(Exception):
-    """Spec files with mistakes: all of them, of all files, one line each. Nothing of them is in effect."""
+    """Reports all mistakes of all spec files, one line each. No part of the files takes effect."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -37,38 +37,38 @@ class SpecError(Exception):
 
 
 class Position(NamedTuple):
-    """1-based line and column."""
+    """Holds a line and a column, both counted from 1."""
 
     line: int
     column: int
 
 
 Complain = Callable[[Position, str], None]
-"""Takes a mistake and where it is."""
+"""Takes a mistake and its position."""
 
 _PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map"))
 MAX_DEPTH = 32
-"""Levels of lists and mappings in each other."""
+"""Limit the levels of nested lists and mappings."""
 MAX_VALUES = 100_000
-"""Values in a file, those behind aliases counted each time."""
+"""Limit the values in a file. Values behind an alias count at each use of the alias."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _TEXT_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value"))
 
 
 @dataclass(frozen=True)
 class Node:
-    """One value of the file."""
+    """Holds one value of the file."""
 
     value: Any
-    """None, bool, int, float, str, a tuple of nodes, or a dict from key to node."""
+    """Value: None, bool, int, float, str, a tuple of nodes, or a dict from key to node."""
     position: Position
     text: str = ""
-    """A scalar as written."""
+    """Text of a scalar, as written."""
     keys: dict[str, Position] = field(default_factory=dict)
-    """Positions of a mapping's keys."""
+    """Maps a mapping's keys to their positions."""
 
     def plain(self) -> Any:
-        """The value without positions."""
+        """Return the value without positions."""
         if isinstance(self.value, tuple):
             return [item.plain() for item in self.value]
         if isinstance(self.value, dict):
@@ -77,7 +77,10 @@ class Node:
 
 
 def load(text: str, complain: Complain) -> Node | None:
-    """The one document in ``text``; None when it is empty or, after complaining, when it is not valid YAML."""
+    """Load the single document in ``text``.
+
+    Return None if ``text`` is empty. Call ``complain`` and return None if ``text`` is not valid YAML.
+    """
     try:
         loader = _Loader(text)
     except yaml.reader.ReaderError as error:
@@ -100,7 +103,7 @@ def load(text: str, complain: Complain) -> Node | None:
 
 
 class _Rejected(Exception):
-    """The file as a whole is not read any further."""
+    """Stops reading the whole file."""
 
     def __init__(self, position: Position, text: str) -> None:
         super().__init__(text)
@@ -108,7 +111,7 @@ class _Rejected(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, which calls itself once a level and knows no limit."""
+    """Limit the depth of PyYAML's loader, which calls itself once a level without any limit."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -140,7 +143,7 @@ def _explained(text: str, position: Position, error: yaml.MarkedYAMLError) -> st
 
 
 class _Conversion:
-    """PyYAML's nodes as ours. What an alias stands for counts each time: a few lines can mean billions of values."""
+    """Converts PyYAML's nodes into ours. Values behind an alias count at each use: a few lines can mean billions."""
 
     def __init__(self, loader: yaml.SafeLoader, complain: Complain) -> None:
         self._loader = loader
@@ -148,7 +151,7 @@ class _Conversion:
         self._count = 0
 
     def node(self, node: Any, above: tuple[int, ...]) -> Node:
-        """``node`` and everything in it; ``above``: ids of the nodes that it is in."""
+        """Convert ``node`` and everything inside. ``above`` holds the ids of the nodes that contain ``node``."""
         position = _position(node.start_mark)
         self._count += 1
         if self._count > MAX_VALUES:
@@ -213,7 +216,7 @@ def _tag(tag: str) -> str:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """``node`` and everything in it."""
+    """Walk over ``node`` and every node inside."""
     yield node
     inside = node.value.values() if isinstance(node.value, dict) else node.value
     for item in inside if isinstance(node.value, (dict, tuple)) else ():

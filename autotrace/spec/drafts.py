@@ -1,4 +1,4 @@
-"""Spec files -> targets. Every mistake of every file is reported, and with a mistake nothing is compiled."""
+"""Turn spec files into targets. Every mistake of every file is reported. Any mistake stops the compilation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALIKE = (
     "versions", "subclasses", "role", "mode", "optional", "label", "tokenizer", "outcomes", "group", "inside",
     "watch",
 )  # fmt: skip
-"""Keys that an entry and a target share, with equal values."""
+"""Lists the keys whose values are equal in an entry and in a target."""
 _FIELDS = {
     "target": (),
     "enabled": (),
@@ -31,12 +31,12 @@ _FIELDS = {
     "capture": ("include", "exclude"),
     "of": ("of", "of_key"),
 }
-"""Key of an entry -> fields of a target, where the names differ."""
+"""Maps a key of an entry to the fields of a target, where the names differ."""
 _WITH_PATHS = ("rows", "chains", "id", "of", "capture", "tokens", "attributes", "facts")
 
 
 def refined(targets: Sequence[Target], files: Sequence[Path]) -> tuple[Target, ...]:
-    """``targets``, refined by ``files`` in order, then the new targets. Raises ``SpecError``."""
+    """Refine ``targets`` with ``files`` in order, then append the new targets. Raises ``SpecError``."""
     problems: list[Problem] = []
     drafts = _Drafts(targets, problems)
     for path in files:
@@ -48,13 +48,13 @@ def refined(targets: Sequence[Target], files: Sequence[Path]) -> tuple[Target, .
 
 @dataclass
 class _Draft:
-    """A target that later files may still refine."""
+    """Holds a target that later files may still refine."""
 
     target: Target
     is_enabled: bool = True
 
     def refine(self, names: Sequence[str], later: Target, given: frozenset[str]) -> None:
-        """``later``: the target that the later entry would be by itself. ``given``: the keys of that entry."""
+        """Apply a later entry. ``later`` is the target of that entry alone; ``given`` holds the keys of that entry."""
         fields = {field for key in given for field in _FIELDS.get(key, (key,))}
         changes = {field: getattr(later, field) for field in fields}
         for key, other in (("rows", "chains"), ("chains", "rows")):
@@ -71,7 +71,7 @@ class _Draft:
 
 
 def _as_target(made: Entry, where: str, places: dict[str, str]) -> Target:
-    """The target that the entry ``made`` is by itself."""
+    """Build the target of the entry ``made`` alone."""
     capture, of, called = made.capture, made.of, tuple(_list(made.target))
     plain: dict[str, Any] = {key: getattr(made, key) for key in _ALIKE}
     plain |= {key: tuple(_list(getattr(made, key))) for key in ("rows", "chains", "id", "final")}
@@ -104,14 +104,14 @@ def _table(paths: Mapping[str, Paths]) -> dict[str, tuple[str, ...]]:
 
 
 def _members(struct: msgspec.Struct | None) -> dict[str, tuple[str, ...]]:
-    """The paths given in a ``tokens`` or ``batch`` mapping."""
+    """Return the paths given in a ``tokens`` or ``batch`` mapping."""
     if struct is None:
         return {}
     return _table({name: value for name, value in msgspec.structs.asdict(struct).items() if value is not None})
 
 
 class _Drafts:
-    """The targets so far, and who named what."""
+    """Collects the targets so far, and the draft behind each name."""
 
     def __init__(self, targets: Sequence[Target], problems: list[Problem]) -> None:
         self.drafts = [_Draft(target) for target in targets]
@@ -119,7 +119,7 @@ class _Drafts:
         self._by_name = {name: draft for draft in self.drafts for name in draft.target.names}
 
     def targets(self) -> tuple[Target, ...]:
-        """The targets that are switched on. No glob brings a name back that is switched off."""
+        """Return the enabled targets. No glob brings a disabled name back."""
         off = [name.replace(":", ".") for one in self.drafts if not one.is_enabled for name in one.target.names]
         return tuple(_without(one.target, off) for one in self.drafts if one.is_enabled)
 
@@ -217,7 +217,7 @@ def _position(node: Node, name: str) -> Position:
 
 
 def _places(file: str, node: Node) -> dict[str, str]:
-    """Where ``node`` gives paths; see ``Target.places``."""
+    """Map each key of ``node`` that gives paths to its place; see ``Target.places``."""
     places: dict[str, str] = {}
     for key in _WITH_PATHS if isinstance(node.value, dict) else ():
         value = node.value.get(key)
@@ -234,7 +234,7 @@ def _order(problem: Problem, paths: Sequence[Path]) -> int:
 
 
 def shown(path: Path) -> str:
-    """Return the name of a spec for messages and ``Target.where``."""
+    """Return the name of a spec file for messages and ``Target.where``."""
     if path.parent == Path(carried(SHIPPED, SHIPPED)).resolve():
         return f"{SHIPPED}/{path.name}"
     return str(path)

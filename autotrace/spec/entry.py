@@ -1,4 +1,4 @@
-"""One entry of a spec, checked against the model: every mistake in it is named, with its position."""
+"""Check one entry of a spec file against the model. Every mistake in the entry is reported with its position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ARGUMENT = re.compile(r"[^\W\d]\w*(\.\w+)?\Z")
 
 
 def read(node: Node, complain: Complain) -> tuple[Entry, frozenset[str]] | None:
-    """The entry and the keys it gives; None after complaining."""
+    """Read the entry and the keys that the entry gives; None after complaining."""
     mistakes: list[tuple[Position, str]] = []
 
     def noted(position: Position, text: str) -> None:
@@ -48,7 +48,7 @@ def read(node: Node, complain: Complain) -> tuple[Entry, frozenset[str]] | None:
 
 
 def _fields(struct: type[msgspec.Struct], node: Node, where: str, complain: Complain) -> dict[str, Any]:
-    """Values of the keys of ``node`` that are right."""
+    """Return the correct values of ``node``, by key."""
     keys = types(struct)
     values: dict[str, Any] = {}
     for key, value in node.value.items():
@@ -118,7 +118,7 @@ def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
 
 
 def _wrong_root(key: str, path: str) -> str | None:
-    """Why a path of ``key`` cannot begin as it does; None: it can."""
+    """Explain why a path of ``key`` cannot begin with its first word; None if the path can."""
     roots = set(names.roots(path))
     if key == "final" and roots != {"item"}:
         return f"`{path}`: `final` looks at what a generator yields; begin the path with item, `item.finished`"
@@ -130,7 +130,7 @@ def _wrong_root(key: str, path: str) -> str | None:
 
 
 def _rows(node: Node, given: dict[str, Any], complain: Complain) -> None:
-    """What goes with ``rows`` and ``chains`` and what does not."""
+    """Check which other keys go with ``rows`` and ``chains``."""
     for key in ("rows", "chains"):
         if given.get(key) and given.get("mode") == "count":
             complain(node.keys["mode"], f"`mode: count` records no call, so it has no {key}: leave one of the two out")
@@ -143,7 +143,7 @@ def _rows(node: Node, given: dict[str, Any], complain: Complain) -> None:
 
 
 def _of(node: Node, given: dict[str, Any], complain: Complain) -> None:
-    """What goes with ``of`` and ``group`` and what does not."""
+    """Check which other keys go with ``of`` and ``group``."""
     if "of" in given and given.get("role") == "trajectory":
         complain(
             node.keys["of"], "`of` says which trajectory a call belongs to; one that opens a trajectory has an `id`"
@@ -171,7 +171,7 @@ def _of(node: Node, given: dict[str, Any], complain: Complain) -> None:
 
 
 def _texts(node: Node) -> list[Node]:
-    """The texts in ``node``."""
+    """Return the text nodes inside ``node``."""
     return [item for item in document.walk(node) if isinstance(item.value, str)]
 
 
@@ -198,7 +198,7 @@ _STEP = re.compile(r"\[(\d+|\.\.\.)\]|\.(\w+)")
 
 
 def _part(node: Node, error: str) -> Node:
-    """The node msgspec complains about (it names ``$.a[1]`` at the end of its message)."""
+    """Find the node that msgspec complains about; msgspec's message ends with a path such as ``$.a[1]``."""
     match = _AT.search(error)
     for index, key in _STEP.findall(match["path"] if match else ""):
         if index.isdigit() and isinstance(node.value, tuple) and int(index) < len(node.value):

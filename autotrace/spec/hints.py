@@ -1,4 +1,4 @@
-"""Suggestions for a name that does not exist: where it moved to, or the nearest one that exists."""
+"""Suggest a name for a name that does not exist: the new place of a moved symbol, or the nearest existing name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _DEFINITION = re.compile(r"^(?P<indent>[ \t]*)(?:(?:async[ \t]+)?def|(?P<cls>cla
 
 
 def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]]) -> str:
-    """What to write instead of ``name``, as a sentence; "" when nothing is near.
+    """Return a sentence that says which name to write instead of ``name``; "" if nothing is near.
 
-    ``alternatives``: name -> other names of the same symbol in other releases (from the shipped specs).
+    ``alternatives`` maps a name to the other names of the same symbol in other releases (from the shipped specs).
     """
     path = stem(name).replace(":", ".")
     tail = name[len(stem(name)) :] if name.endswith("*") else ""
@@ -44,7 +44,7 @@ def hint(name: str, resolver: Resolver, alternatives: Mapping[str, Iterable[str]
 
 
 def _elsewhere(name: str, alternatives: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Other names of ``name``, then those that it has if its class was renamed as another method of it says."""
+    """Yield other names of ``name``, then the names that follow if the shipped specs show a renamed class."""
     yield from alternatives.get(name, ())
     owner, _, method = name.rpartition(".")
     for old, others in alternatives.items():
@@ -54,7 +54,7 @@ def _elsewhere(name: str, alternatives: Mapping[str, Iterable[str]]) -> Iterator
 
 
 def _depth(name: str, resolver: Resolver) -> tuple[Module | Class | None, list[str]]:
-    """The deepest part of ``name`` that exists, and the words below it that do not."""
+    """Find the deepest part of ``name`` that exists. Return that part and the words below that do not exist."""
     words = name.split(".")
     for cut in range(len(words) - 1, 0, -1):
         symbol = resolver.find(".".join(words[:cut]))
@@ -64,7 +64,7 @@ def _depth(name: str, resolver: Resolver) -> tuple[Module | Class | None, list[s
 
 
 def _respelt(there: Symbol, gone: list[str], resolver: Resolver) -> str | None:
-    """The name with its first missing word spelt as something that exists, if the rest follows."""
+    """Return the name with the first missing word replaced by a similar existing word, if the rest then resolves."""
     words = resolver.known_names(there)
     lowered = {word.lower(): word for word in words}
     for close in difflib.get_close_matches(gone[0].lower(), lowered, n=5, cutoff=0.7):
@@ -80,7 +80,7 @@ def _respelt(there: Symbol, gone: list[str], resolver: Resolver) -> str | None:
 
 
 def _same_elsewhere(name: str, resolver: Resolver) -> list[str]:
-    """The same ``Class.method`` (or the same class, or function) in another module of the package, best first."""
+    """Find the same ``Class.method`` (or class, or function) in other modules of the package, best first."""
     wanted = _short(name)
     found = _defined(top(name), name.rpartition(".")[2], resolver)
     modules = [module for module, qualname in found if qualname == wanted]
@@ -89,8 +89,10 @@ def _same_elsewhere(name: str, resolver: Resolver) -> list[str]:
 
 
 def _defined(package: str, word: str, resolver: Resolver) -> Iterator[tuple[str, str]]:
-    """Module and qualified name of each definition of ``word`` in ``package``, by their indentation: no syntax tree is
-    made of a thousand files."""
+    """Yield module and qualified name of each definition of ``word`` in ``package``.
+
+    Nesting comes from the indentation, because syntax trees of a thousand files would take too long.
+    """
     mentions = re.compile(rf"(?:def|class)[ \t]+{re.escape(word)}\b")
     for file in resolver.source.walk(package):
         if file.text is None or not mentions.search(file.text):
@@ -106,7 +108,7 @@ def _defined(package: str, word: str, resolver: Resolver) -> Iterator[tuple[str,
 
 
 def _short(name: str) -> str:
-    """``Class.method``, if the last but one word looks like a class; else the last word."""
+    """Return ``Class.method`` if the last but one word looks like a class; otherwise the last word."""
     words = name.replace(":", ".").split(".")
     return ".".join(words[-2:]) if len(words) > 1 and words[-2][:1].isupper() else words[-1]
 

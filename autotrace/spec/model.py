@@ -1,4 +1,4 @@
-"""The spec language: what an entry of a spec may say. JSON Schema and reference are generated from here."""
+"""Describe the spec language: the keys of an entry. JSON Schema and reference are generated from this module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ MODES = ("span", "count")
 
 
 def _of(description: str, form: str, example: str, **schema: Any) -> Meta:
-    """``form``: what to write, as the end of a sentence that begins with "write"; ``example``: a YAML value."""
+    """Build the description of a key.
+
+    ``form`` says how to write the value, as the end of a sentence that begins with "write". ``example`` is a YAML
+    value.
+    """
     return Meta(description=description, extra={"form": form, "example": example}, extra_json_schema=schema or None)
 
 
@@ -25,7 +29,7 @@ Paths = str | list[str]
 
 
 class Capture(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which arguments are recorded. Without it: all but ``self``, within the size limits."""
+    """Chooses the recorded arguments. Default: all arguments except ``self``, within the size limits."""
 
     include: Annotated[
         list[str] | None,
@@ -40,7 +44,7 @@ class Capture(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Tokens(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Where the token lists of a call are. They are stored once per trajectory and never cut."""
+    """Names the token lists of a call. Token lists are stored once per trajectory and never cut."""
 
     prompt: Annotated[Paths | None, _of("Token ids the model was given.", _PATHS, "prompt_ids")] = None
     response: Annotated[Paths | None, _of("Token ids the model produced.", _PATHS, "result.token_ids")] = None
@@ -51,14 +55,14 @@ class Tokens(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Key(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which trajectory facts are about, by its attributes."""
+    """Names the trajectory that facts are about, by attributes of the trajectory."""
 
     uid: Annotated[Paths | None, _of("Its attribute `uid`.", _PATHS, "row.uid")] = None
     rollout_n: Annotated[Paths | None, _of("Its attribute `rollout_n`.", _PATHS, "row.number")] = None
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Where a batch of samples is, for sampling an exact number of each batch."""
+    """Describes a batch of samples, for sampling an exact number of each batch."""
 
     group: Annotated[Paths | None, _of("Per row, what the rollouts of one prompt share.", _PATHS, "batch.uid")] = None
     sample: Annotated[
@@ -72,7 +76,7 @@ class Batch(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """One target: a function or method to trace, and how."""
+    """Describes one target: a function or method to trace, and how."""
 
     target: Annotated[
         str | list[str],
@@ -199,27 +203,27 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 File = list[str | Entry]
-"""A spec: names and entries."""
+"""Type of a spec file: names and entries."""
 
 
 def form(struct: type[msgspec.Struct], key: str) -> str:
-    """What to write for ``key``, as the end of a sentence."""
+    """Return how to write ``key``, as the end of a sentence."""
     return str(_extra(struct, key)["form"])
 
 
 def example(struct: type[msgspec.Struct], key: str) -> str:
-    """A YAML value for ``key``."""
+    """Return a YAML value for ``key``."""
     return str(_extra(struct, key)["example"])
 
 
 @functools.cache  # msgspec evaluates every annotation again
 def types(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """Key -> type, in the order of the model."""
+    """Map each key to its type, in the order of the model."""
     return {field.encode_name: field.type for field in msgspec.structs.fields(struct)}
 
 
 def meta(struct: type[msgspec.Struct], key: str) -> Meta:
-    """What ``_of`` said of ``key``."""
+    """Return the ``Meta`` that ``_of`` built for ``key``."""
     of_key: Meta = types(struct)[key].__metadata__[0]
     return of_key
 

@@ -1,6 +1,9 @@
-"""How a list spells targets (``pkg.mod.Class.method``, ``pkg.mod:Class.method``, ``pkg.mod.Class.*``, ``pkg.**``),
-paths (``result.outputs.-1.token_ids``, which ``record.fields`` reads) and version ranges: ``verl>=0.5,<0.8`` is a
-distribution and a PEP 440 range."""
+"""Check the spelling of targets, paths and version ranges in a spec.
+
+Targets are ``pkg.mod.Class.method``, ``pkg.mod:Class.method``, ``pkg.mod.Class.*`` or ``pkg.**``. ``record.fields``
+reads paths such as ``result.outputs.-1.token_ids``. A range such as ``verl>=0.5,<0.8`` is a distribution and a PEP 440
+range.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +21,22 @@ _WORD = re.compile(r"[^\W\d]\w*\Z")
 
 
 def is_glob(name: str) -> bool:
-    """Whether ``name`` means several functions."""
+    """Tell whether ``name`` means several functions."""
     return name.endswith((".*", ".**", ":*", ":**"))
 
 
 def stem(name: str) -> str:
-    """A glob without its stars, dotted."""
+    """Return a glob without stars, dotted."""
     return name.rstrip("*").rstrip(".:").replace(":", ".")
 
 
 def top(name: str) -> str:
-    """The top-level module of ``name``."""
+    """Return the top-level module of ``name``."""
     return re.split(r"[.:]", name, maxsplit=1)[0]
 
 
 def wrong_name(name: str) -> str | None:
-    """Why ``name`` can never be found, and what to write instead; None when it may exist."""
+    """Explain why ``name`` can never be found, and name a correction; None if ``name`` may exist."""
     shown = f"`{name}`"
     if not name.strip():
         return "an empty name: write package.module.Class.method"
@@ -72,7 +75,7 @@ def _words_fault(name: str, shown: str) -> str | None:
 
 
 def refusal(name: str) -> str | None:
-    """Why ``name`` is never wrapped: the process entry points and endless loops of vLLM and SGLang."""
+    """Explain why ``name`` is never wrapped: the process entry points and endless loops of vLLM and SGLang."""
     library, word = top(name), re.split(r"[.:]", name)[-1]
     if not is_endless(library, word):
         return None
@@ -83,7 +86,7 @@ def refusal(name: str) -> str | None:
 
 
 def _dotted(name: str) -> str:
-    """What was meant by a path, behind which ``:`` or ``::`` may name the function."""
+    """Return the dotted name for a file path, behind which ``:`` or ``::`` may name the function."""
     path, _, function = name.partition(":")
     module = path.removesuffix(".py").strip("./").replace("/", ".")
     return f"{module}.{function.strip(':').replace('::', '.') or 'function'}"
@@ -93,7 +96,10 @@ _QUOTED = re.compile(r"\[\s*['\"]")
 
 
 def roots(path: str) -> tuple[str, ...]:
-    """First words: an argument, ``self``, ``kwargs``, ``result`` or ``item``, in rows ``row``, ``i`` or ``n``."""
+    """Return the first words of ``path``.
+
+    A first word is an argument, ``self``, ``kwargs``, ``result`` or ``item``, and in rows also ``row``, ``i`` or ``n``.
+    """
     if not expressions.is_expression(path):
         return (path.split(".", 1)[0],)
     try:
@@ -103,7 +109,7 @@ def roots(path: str) -> tuple[str, ...]:
 
 
 def wrong_path(path: str) -> str | None:
-    """What is wrong with ``path`` and what to write instead; None when it can be read."""
+    """Explain the fault of ``path`` and name a correction; None if the path can be read."""
     shown = f"`{path}`"
     if not path.strip():
         return "an empty path: write an argument's name, or result.NAME"
@@ -129,11 +135,11 @@ def _dotted_path(path: str) -> str:
 
 
 LONGEST = 500
-"""Characters of a range: to read one takes time with the square of them."""
+"""Limit the characters of a range: the time to parse a range grows with the square of its length."""
 
 
 def wrong_range(text: str) -> str | None:
-    """What is wrong with the range ``text``; None when some release can be in it."""
+    """Explain the fault of the range ``text``; None if some release can be in the range."""
     if len(text) > LONGEST:
         return f"a version range has at most {LONGEST} characters, this one has {len(text):,}"
     shown = f'"{text}"'
@@ -153,12 +159,12 @@ def wrong_range(text: str) -> str | None:
 
 
 def distribution(text: str) -> str:
-    """The distribution a valid range is about."""
+    """Return the distribution that a valid range names."""
     return Requirement(text).name
 
 
 def within(text: str, version: str) -> bool:
-    """Whether ``version`` is in the range. A version that cannot be parsed counts as in range."""
+    """Tell whether ``version`` is in the range. A version that cannot be parsed counts as in range."""
     try:
         return Requirement(text).specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
@@ -166,7 +172,7 @@ def within(text: str, version: str) -> bool:
 
 
 def _empty(specifier: SpecifierSet) -> bool:
-    """Whether no release can satisfy all parts: tries the bounds and their neighbours."""
+    """Tell whether no release can satisfy all parts: tries the bounds and their neighbours."""
     candidates = {"0", "99999"}
     for part in specifier:
         if part.operator == "===":

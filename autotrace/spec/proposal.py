@@ -1,6 +1,7 @@
-"""What of a program looks like an agent, a tool, a reward or a call of a model: by its source text alone.
+"""Find agents, tools, rewards and model calls in a program's source text.
 
-A guess, for a person to read: names, base classes, decorators and what a function asks for. Nothing is imported.
+The proposals are guesses for a person to read, from names, base classes, decorators and argument names. Nothing is
+imported.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from autotrace.spec import syntax
 from autotrace.spec.sources import SOURCES
 
 MOST_FILES = 500
-"""Of a folder."""
+"""Limit the files that are read in a folder."""
 _SKIPPED = frozenset({"tests", "test", "docs", "build", "dist", "node_modules", "site-packages", "__pycache__"})
 _RUNS = frozenset({"solve", "run", "rollout", "run_episode", "arun", "asolve", "play", "run_agent", "solve_task"})
 _SOLVES = re.compile(r"^a?(solve|rollout|run_(agent|episode|rollout|task))(_.*)?$")
-"""Methods that are a rollout in a class of any name; in an agent's class each of them is one."""
+"""Matches methods that are a rollout in a class of any name. In an agent's class each matching method is a rollout."""
 _AGENT = re.compile(r"(Agent|AgentLoop|Solver|Rollout|Episode|Player)[A-Za-z]*$")
 _TOOL = re.compile(r"(Tool|ToolBox|Toolbox|Toolset)s?$")
 _TOOL_METHODS = ("execute", "call_tool", "call", "run", "forward", "__call__", "invoke")
@@ -45,23 +46,25 @@ _IDENTITY = {
 
 @dataclass(frozen=True)
 class Proposal:
-    """A target that may be worth a line."""
+    """Describes a target that may be worth a line in a spec."""
 
     target: str
     role: str
     why: str
-    """What in the text says so."""
+    """Names the evidence in the source text."""
     attributes: tuple[tuple[str, str], ...] = ()
-    """Of a trajectory: attribute and path, where an argument's name tells."""
+    """Maps a trajectory's attributes to paths, where an argument's name tells the path."""
 
 
 COVERED = "covered"
-"""The role of what a shipped spec traces already, through a base class."""
+"""Marks a class that a shipped spec already traces through a base class."""
 
 
 def of_program(path: Path, covered: AbstractSet[tuple[str, str]] = frozenset()) -> list[Proposal]:
-    """What ``path``, a file or a folder of modules, defines; the same name once. ``covered``: libraries and
-    their base classes whose overrides are traced anyway. Raises ``OSError``."""
+    """Find the proposals in ``path``, a file or a folder of modules; a repeated name counts once.
+
+    ``covered`` holds pairs of a library and a base class whose overrides are traced anyway. Raises ``OSError``.
+    """
     proposals: dict[str, Proposal] = {}
     for file, module in _modules(path):
         try:
@@ -89,7 +92,7 @@ def _modules(path: Path) -> Iterator[tuple[Path, str]]:
 
 
 def folder_of(path: Path) -> Path:
-    """The folder in which the names of ``path``'s modules begin."""
+    """Return the folder in which the names of ``path``'s modules begin."""
     path = path.resolve()
     return path if path.is_dir() and not (path / "__init__.py").exists() else path.parent
 
@@ -120,7 +123,7 @@ def _of_module(tree: ast.Module, module: str, covered: AbstractSet[tuple[str, st
 
 
 def _libraries(tree: ast.Module) -> dict[str, str]:
-    """Names that the module imports, and the library each comes from."""
+    """Map the names that the module imports to the library of each name."""
     imported: dict[str, str] = {}
     for statement in tree.body:
         if isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
@@ -132,7 +135,7 @@ def _libraries(tree: ast.Module) -> dict[str, str]:
 
 
 def _in_tables(tree: ast.Module) -> dict[str, str]:
-    """Functions of the module that are values of a dict or items of a list called ``TOOLS`` or the like."""
+    """Find the module's functions that are values of a dict or items of a list called ``TOOLS`` or similar."""
     held: dict[str, str] = {}
     for statement in tree.body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
@@ -145,7 +148,7 @@ def _in_tables(tree: ast.Module) -> dict[str, str]:
 
 
 def _function(function: syntax.Function) -> tuple[str, str] | None:
-    """Its role, and what says so."""
+    """Return the function's role and the evidence."""
     name, decorators = function.name, {syntax.last_word(item) for item in function.decorator_list}
     for role, words in _DECORATORS.items():
         if decorators & words:
@@ -161,7 +164,7 @@ def _function(function: syntax.Function) -> tuple[str, str] | None:
 
 
 def _class(cls: ast.ClassDef, module: str) -> Iterator[Proposal]:
-    # the last of a name counts
+    # the last definition of a name counts
     methods = {one.name: one for one in cls.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
     bases = [syntax.last_word(base) for base in cls.bases]
     is_agent, is_tool, is_model = (any(map(kind.search, (cls.name, *bases))) for kind in (_AGENT, _TOOL, _MODEL))

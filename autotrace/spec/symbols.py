@@ -1,4 +1,4 @@
-"""What a dotted name can stand for, as far as source text tells."""
+"""Describe the meanings of a dotted name, as far as source text tells."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from autotrace.spec.syntax import Names
 
 @dataclass(frozen=True)
 class Module:
-    """A module, with its table of names."""
+    """Holds a module with its table of names."""
 
     file: ModuleFile
     table: Names
     trouble: str = ""
-    """Why its text cannot be read, in words for the user."""
+    """Explain why the module's text cannot be read, in words for the user."""
 
     @property
     def name(self) -> str:
@@ -26,7 +26,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Class:
-    """A class statement."""
+    """Holds a class statement."""
 
     module: Module
     qualname: str
@@ -42,7 +42,7 @@ class Class:
 
 @dataclass(frozen=True)
 class Function:
-    """A function statement, or a lambda that was given a name."""
+    """Holds a function statement, or a lambda that was given a name."""
 
     module: Module
     qualname: str
@@ -52,23 +52,26 @@ class Function:
 
 @dataclass(frozen=True)
 class Native:
-    """Something written in C."""
+    """Names an object that is written in C."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Other:
-    """A value that is neither: a constant, or something only running the program tells (``reason``)."""
+    """Holds a value that is neither class nor function: a constant, or a value known only at run time (``reason``)."""
 
     reason: str
     certain: bool
-    """True: it is there and cannot be called; False: that cannot be determined without importing."""
+    """States True if the value exists and cannot be called; False if only an import could tell."""
 
 
 @dataclass(frozen=True)
 class Lazy:
-    """Not in the module when it runs: behind ``__getattr__`` or ``TYPE_CHECKING``. ``meaning``: what it stands for."""
+    """Marks a name that is absent from the running module: behind ``__getattr__`` or ``TYPE_CHECKING``.
+
+    ``meaning`` is the symbol behind the name.
+    """
 
     meaning: Module | Class | Function | Native | Other | None
 

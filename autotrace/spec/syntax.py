@@ -1,4 +1,4 @@
-"""One module or class body as a table of names, from its syntax tree alone."""
+"""Read a module or class body as a table of names, from the syntax tree alone."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from functools import lru_cache
 from types import CodeType
 
 MANAGERS = frozenset({"contextmanager", "asynccontextmanager"})
-"""Decorators of ``contextlib`` that make a context manager of a generator, which is given the wrapper."""
+"""Lists the decorators of ``contextlib`` that turn a generator into a context manager and receive the wrapper."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
 class Imported:
-    """``import module`` (``attribute`` is None) or ``from module import attribute``; ``module`` is absolute."""
+    """Holds ``import module`` (``attribute`` is None) or ``from module import attribute``; ``module`` is absolute."""
 
     module: str
     attribute: str | None
 
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | Imported | ast.expr
-"""What a name stands for; an expression is the value of ``name = value``."""
+"""Definition of a name; an expression is the value of ``name = value``."""
 
 
 @dataclass
 class Names:
-    """What a body defines, in the order of the text; branches of ``if`` and ``try`` count alike."""
+    """Collects the names that a body defines, in the order of the text; branches of ``if`` and ``try`` count alike."""
 
     names: dict[str, list[Definition]] = field(default_factory=dict)
     typing_only: dict[str, list[Definition]] = field(default_factory=dict)
-    """Under ``if TYPE_CHECKING:``: not there when the program runs."""
+    """Names under ``if TYPE_CHECKING:``, absent when the program runs."""
     stars: list[str] = field(default_factory=list)
-    """Modules of ``from module import *``."""
+    """Lists the modules of ``from module import *``."""
 
 
 def parsed(text: str | bytes) -> ast.Module:
-    """The syntax tree of a module. Raises as ``ast.parse``."""
+    """Parse a module into its syntax tree. Raises as ``ast.parse``."""
     with warnings.catch_warnings():  # of other people's escape sequences
         warnings.simplefilter("ignore")
         try:
@@ -49,8 +49,10 @@ def parsed(text: str | bytes) -> ast.Module:
 
 
 def outline(text: str) -> list[ast.stmt]:
-    """The statements of a module, without the bodies of functions: these are most of a tree, and a tree takes 50 times
-    the memory of its text. Raises as ``ast.parse``."""
+    """Return the statements of a module, without the bodies of functions.
+
+    Bodies are most of a tree, and a tree takes 50 times the memory of its text. Raises as ``ast.parse``.
+    """
     body = parsed(text).body
     waiting = [body]
     while waiting:
@@ -64,7 +66,9 @@ def outline(text: str) -> list[ast.stmt]:
 
 @lru_cache(maxsize=4096)
 def code_of(function: Function, text: str) -> CodeType:
-    """The code of ``function``, a statement of the module with this ``text``, compiled alone and undecorated."""
+    """Compile ``function``, a statement of the module with this ``text``, alone and undecorated; return the code
+    object.
+    """
     lines = text.split("\n")[function.lineno - 1 : function.end_lineno]
     around = ["if True:"] if lines[0][:1].isspace() else []
     with warnings.catch_warnings():  # of other people's escape sequences
@@ -78,7 +82,7 @@ def code_of(function: Function, text: str) -> CodeType:
 
 
 def names_of(body: Sequence[ast.stmt], module: str, package: bool) -> Names:
-    """The names in ``body`` of the module called ``module``."""
+    """Collect the names in ``body`` of the module called ``module``."""
     table = Names()
     _collect(body, table, table.names, module if package else module.rpartition(".")[0])
     return table
@@ -135,12 +139,12 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def last_word(expression: ast.expr) -> str:
-    """``c`` of ``a.b.c``, ``a.b.c(...)`` or ``a.b.c[...]``; "" for anything else."""
+    """Return ``c`` of ``a.b.c``, ``a.b.c(...)`` or ``a.b.c[...]``; "" for any other expression."""
     return dotted(expression).rpartition(".")[2]
 
 
 def dotted(expression: ast.expr) -> str:
-    """``a.b.c`` of such an expression, also when it is called or subscripted; "" for anything else."""
+    """Return ``a.b.c`` of a dotted expression, also if called or subscripted; "" for any other expression."""
     if isinstance(expression, (ast.Call, ast.Subscript)):
         return dotted(expression.func if isinstance(expression, ast.Call) else expression.value)
     if isinstance(expression, ast.Attribute):
@@ -150,7 +154,7 @@ def dotted(expression: ast.expr) -> str:
 
 
 def arguments(function: Function | ast.Lambda) -> tuple[str, ...]:
-    """Parameter names as written, ``*args`` and ``**kwargs`` with their stars, ``*`` before keyword-only ones."""
+    """List the parameter names as written, ``*args`` and ``**kwargs`` with stars, ``*`` before keyword-only names."""
     given = function.args
     positional, keywords = ([one.arg for one in of] for of in ((*given.posonlyargs, *given.args), given.kwonlyargs))
     rest, others = (None if one is None else one.arg for one in (given.vararg, given.kwarg))
@@ -160,13 +164,13 @@ def arguments(function: Function | ast.Lambda) -> tuple[str, ...]:
 def as_written(
     positional: Sequence[str], rest: str | None, keywords: Sequence[str], others: str | None
 ) -> tuple[str, ...]:
-    """The same of names by their kinds; ``rest`` and ``others`` take what is left."""
+    """List parameter names as written, from names by kind; ``rest`` and ``others`` take the remaining arguments."""
     stars = [f"*{rest}"] if rest else ["*"] if keywords else []
     return (*positional, *stars, *keywords, *([f"**{others}"] if others else []))
 
 
 def kind(code: CodeType) -> str:
-    """function | async function | generator | async generator"""
+    """Return function | async function | generator | async generator."""
     if code.co_flags & inspect.CO_ASYNC_GENERATOR:
         return "async generator"
     if code.co_flags & inspect.CO_COROUTINE:

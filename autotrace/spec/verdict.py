@@ -1,4 +1,4 @@
-"""The expected outcome of each target of a plan: where it resolves, or why it does not. Nothing is imported."""
+"""Judge each target of a plan: the resolved symbol, or the reason for a failure. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autotrace.spec.resolve import Resolver
 from autotrace.spec.symbols import Class, Function, Lazy, Module, Native, Other
 
 RESOLVES, MISSING, REFUSED, SKIPPED, UNCLEAR = "resolves", "missing", "refused", "skipped", "unclear"
-"""States. Unclear: there, but only running the program tells what it is."""
+"""Lists the states. ``unclear``: the name exists, but only running the program tells the value."""
 
 _IN_ROWS = ("row", "i", "n")
 _ALWAYS = frozenset({"self", "kwargs", "result", "item"})
@@ -27,38 +27,40 @@ _ALWAYS = frozenset({"self", "kwargs", "result", "item"})
 
 @dataclass(frozen=True)
 class Verdict:
-    """The expected outcome of one target."""
+    """Describes the expected outcome of one target."""
 
     target: Target
     state: str
     name: str
-    """The alternative the verdict is about."""
+    """Names the alternative that the verdict is about."""
     reason: str = ""
-    """Why it does not resolve, or what to do about it."""
+    """Explain why the name does not resolve, or how to correct the name."""
     description: Description | None = None
     count: int = 1
-    """Functions; more than 1 for globs."""
+    """Counts the functions; more than 1 for globs."""
     notes: tuple[str, ...] = ()
-    """Facts about the function that surprise people."""
+    """Lists facts about the function that surprise people."""
     mistakes: tuple[str, ...] = ()
-    """Keys of the user's entry that name nothing, although the target resolves."""
+    """Lists keys of the user's entry that name nothing, although the target resolves."""
     library_absent: bool = False
-    """Skipped because nothing of its library is there."""
+    """State that the target was skipped because the whole library is absent."""
 
     @property
     def failed(self) -> bool:
-        """Whether the user asked for something that will not be recorded."""
+        """Tell whether the user asked for something that will not be recorded."""
         return bool(self.complaints)
 
     @property
     def complaints(self) -> list[tuple[str, str]]:
-        """Place and sentence of everything that the user asked for and will not get."""
+        """List place and sentence of every wish of the user that will not be met."""
         if self.state in (MISSING, REFUSED) and not self.target.optional:
             return [(self.target.where, f"{self.name} will not be traced: {self.reason}")]
         return [(self.place(mistake), f"{self.name}: {mistake}") for mistake in self.mistakes]
 
     def place(self, said: str) -> str:
-        """Where in the spec ``said`` points: its path (``attributes.step: ...``), else the entry."""
+        """Return the place in the spec of the path that ``said`` begins with (``attributes.step: ...``), else of the
+        entry.
+        """
         key = said.partition(":")[0]
         places = (where for name, where in self.target.places.items() if name == key or name.startswith(f"{key}."))
         return next(places, self.target.where)
@@ -73,11 +75,11 @@ def judge(
     only: Sequence[Target] | None = None,
     most: int | None = None,
 ) -> list[Verdict]:
-    """One verdict for each target of ``plan``, or those of ``only``.
+    """Judge each target of ``plan``, or each target of ``only``.
 
-    ``expected``: keys of the targets whose library has to be there (the user's own; a shipped spec for a library that
-    is not installed is skipped). ``absent``: how to say that it is not. ``most``: functions of a glob to look for; None
-    counts all.
+    ``expected`` holds the keys of the targets whose library has to be installed: the user's own targets. (A shipped
+    spec for a missing library is skipped.) ``absent`` is the phrase for a missing library. ``most`` limits the
+    functions of a glob that are counted; None counts all.
     """
     alternatives = {name: target.names for target in plan.targets for name in target.names}
     targets = plan.targets if only is None else only
@@ -144,7 +146,7 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool, most: int |
         description = Description("", symbol.name, "", "C function", "", ())
     if reason is not None:
         return Verdict(target, REFUSED, name, reason, description)
-    # a shipped spec names the arguments of several releases, only some of which each has
+    # a shipped spec names the arguments of several releases; each release has only some of the arguments
     if not own or description is None:
         return Verdict(target, RESOLVES, name, description=description)
     notes, mistakes = tuple(_notes(target, description)), tuple(_mistakes(target, description))
@@ -194,7 +196,9 @@ def _perhaps(word: str, arguments: Sequence[str]) -> str:
 
 
 def expand(name: str, without: Sequence[str], resolver: Resolver) -> Iterator[Function]:
-    """Functions below ``name`` (``pkg.mod.Class.*``, ``pkg.**``) that ``without`` does not leave out."""
+    """Yield the functions below ``name`` (``pkg.mod.Class.*``, ``pkg.**``), except the functions that ``without``
+    names.
+    """
     prefix = stem(name)
     symbol = resolver.find(prefix)
     if isinstance(symbol, Module):
