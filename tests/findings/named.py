@@ -137,7 +137,7 @@ def _name(verdict: Named, played: dict[str, Any], steps: Sequence[Step]) -> None
     for one in verdict.said:
         if re.search(fault.clue, one.words):
             verdict.by, verdict.problem = one, ""
-            since = played["step"] + fault.since
+            since = min(step for step, *_ in planted)
             if one.step not in (since, None) and not re.search(f"(since step|in steps) {since}\\b", one.words):
                 verdict.problem = f"at step {one.step}, planted at {since}"
             elif fault.turn is not None and not one.is_change and fault.turn not in one.turns:
