@@ -301,6 +301,22 @@ SUITES = (
             )
         ),
     ),
+    Suite(
+        "verl",
+        "0.9.1",
+        needs=("pytest", "pytest-asyncio", "pytest-rerunfailures", "torch", "torchvision", "cachetools"),
+        # the other files start Ray, or need transfer_queue
+        arguments=(
+            "tests/tools", "tests/test_base_config_on_cpu.py", "tests/test_protocol_on_cpu.py",
+            "tests/test_protocol_v2_on_cpu.py", "tests/trainer/test_constants_ppo_on_cpu.py",
+            "tests/experimental/agent_loop/test_call_tool_on_cpu.py",
+            *(f"tests/trainer/ppo/test_{name}_on_cpu.py" for name in (
+                "core_algos", "metric_utils", "loss_aggregation", "reinforce_pp_multiturn", "value_loss_normalization",
+                "dynamic_policy_losses",
+            )),
+            "-o", "python_files=test_*_on_cpu.py", "-o", "asyncio_mode=auto",
+        ),
+    ),
 )  # fmt: skip
 
 EACH_KIND = [suite.package for suite in SUITES if suite.package not in ("httpx", "networkx")]
