@@ -1,8 +1,8 @@
-"""The tree of a trajectory's turns: which turn each one continues, the chains that follow from it, why each begins.
+"""Build the tree of a trajectory's turns: which turn each turn continues, the resulting chains, why each chain begins.
 
 A turn continues the last turn whose prompt and answer its own prompt keeps: by token ids (``Span.prompt_base``), else
-by messages. A chain is a path from a first turn to one that no turn continues. Most trajectories are one chain. A turn
-that keeps no answer whole, without any known reason for a branch, counts as the same conversation, written again.
+by messages. A chain is a path from a first turn to a turn that no turn continues. Most trajectories are a single chain.
+A turn that keeps no answer whole, without a known reason for a branch, counts as the same conversation, rewritten.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, found, kept_of,
 SUB_AGENT, COMPACTION, REWRITE, RETRY, BEST_OF, RESTART = (
     "sub-agent", "compaction", "rewrite", "retry", "best-of", "restart",
 )  # fmt: skip
-"""Why a chain begins: another system prompt or other tools; a summary replaces what was; the history was rolled back
-and goes on otherwise; a call that failed is made again; one prompt is sampled again; an unrelated prompt."""
+"""Reasons why a chain begins: another system prompt or other tools; a summary replaces the history; the history was
+rolled back and goes on differently; a failed call is repeated; a prompt is sampled again; an unrelated prompt."""
 LOOKED_AT, MOST = 4, 1 << 25
-"""Ends of chains, the latest ones, whose tokens a turn is compared with; and tokens that are compared in all."""
+"""Number of latest ends of chains whose tokens a turn is compared with; maximum tokens compared in all."""
 SUMMARIES = 32
-"""Turns, the latest ones, whose answer may be the summary."""
+"""Number of latest turns whose answer may be the summary."""
 
 
 class Chain(msgspec.Struct, array_like=True, gc=False):
-    """Its own turns are those that no earlier chain has."""
+    """Describe a chain. A chain's own turns belong to no earlier chain."""
 
     number: int
-    """From 0, in the order of their first own turn."""
+    """Number from 0, in the order of the first own turns."""
     parent: int | None = None
-    """The chain that it leaves; None: none."""
+    """Chain that this chain leaves; None for a chain that leaves no chain."""
     after: int = 0
-    """The turn (from 1) after which it leaves that; 0: at its beginning."""
+    """Turn (from 1) after which this chain leaves the parent; 0: at the beginning of the parent."""
     kind: str | None = None
-    """Why; None: it leaves none."""
+    """Reason why the chain leaves the parent; None without a parent."""
     turns: list[int] = []
-    """Its own turns, from 1, in order."""
+    """Turns of the chain itself, from 1, in order."""
     before: int = 0
-    """The turn that its first own turn continues: it shares that one and those before it. 0: none."""
+    """Turn that the first own turn continues: the chain shares that turn and all earlier turns. 0: no such turn."""
     ended: int = 0
-    """Its place among the chains by the end of their last turns."""
+    """Rank of the chain by the end of the last turn."""
 
 
 def path(chains: Sequence[Chain], chain: Chain) -> list[int]:
-    """All turns of a chain, those that it shares with earlier ones first."""
+    """Return all turns of a chain, shared turns first."""
     turns, before = chain.turns, chain.before
-    for _ in chains:  # of a stranger's profile they may form a circle
+    for _ in chains:  # chains of a stranger's profile may form a circle
         earlier = next((one for one in chains if before in one.turns), None) if before else None
         if earlier is None:
             break
@@ -60,7 +60,7 @@ def path(chains: Sequence[Chain], chain: Chain) -> list[int]:
 
 
 class Tree:
-    """The turns of one trajectory. Numbers of turns count from 1; 0 stands for no turn."""
+    """Build the tree of a trajectory. Turn numbers count from 1; 0 means no turn."""
 
     def __init__(self, trajectory: Trajectory) -> None:
         self._reported = reported(trajectory)
@@ -69,24 +69,24 @@ class Tree:
         self._numbers = {span.span_id: number for number, span in enumerate(self._turns, 1)}
         self._said = Said(self._turns)
         self._told = next((turn for turn, span in enumerate(self._turns, 1) if self._has_tokens(span)), MOST)
-        """The first turn that has tokens."""
+        """First turn that has tokens."""
         self._left = MOST
         self._grow(1)
         main = max(self.chains, key=self._lasted, default=None)
-        if main is not None and main.number and main.kind == SUB_AGENT:  # a title was asked for first
+        if main is not None and main.number and main.kind == SUB_AGENT:  # the agent asked for a title first
             self._grow(main.turns[0])
 
     def _grow(self, main: int) -> None:
-        """``main``: the first turn of the agent itself; those with another system prompt are of sub-agents."""
+        """Build the chains. ``main``: the agent's first turn; another system prompt marks a sub-agent."""
         self._main = main
         self._begun: dict[int, tuple[str, int, int]] = {}
-        """First turns of chains -> why, after which turn, and a turn of the chain that they leave."""
+        """First turn of a chain -> reason, turn after which the chain begins, and a turn of the parent."""
         self.before = [0]
         """Turn -> the turn that it continues."""
         self.changed: set[int] = set()
-        """Turns that continue a conversation whose tokens they do not keep."""
+        """Turns that continue a conversation without keeping the conversation's tokens."""
         self._next: dict[int, list[int]] = {}
-        """Turn -> those that continue it."""
+        """Turn -> the turns that continue it."""
         self._last: dict[int, None] = {}
         """Turns that no turn continues yet, in order."""
         for number in range(1, len(self._turns) + 1):
@@ -120,17 +120,17 @@ class Tree:
         return 0 if chain.before else (last.end_ns or last.start_ns) - first.start_ns
 
     def paths(self) -> list[list[int]]:
-        """The turns of each chain, the one that ended last first."""
+        """Return the turns of each chain, the chain that ended last first."""
         return [path(self.chains, chain) for chain in sorted(self.chains, key=lambda chain: -chain.ended)]
 
     def begins(self, turn: int) -> Chain | None:
-        """The chain that leaves another one with this turn."""
+        """Return the chain that leaves another chain with this turn."""
         chain = self.chains[self.of[turn]]
         return chain if chain.kind is not None and chain.turns[0] == turn else None
 
     def words(self, turn: int) -> str:
-        """``chain 2: rewrite after turn 4`` where a turn leaves another chain; ``chain 2`` elsewhere in a trajectory
-        that branches; empty in others."""
+        """Return ``chain 2: rewrite after turn 4`` if a turn leaves another chain; ``chain 2`` elsewhere in a
+        trajectory that branches; empty in others."""
         if len(self.chains) < 2:
             return ""
         chain, place = self.begins(turn), f"chain {self.of[turn]}"
@@ -141,7 +141,7 @@ class Tree:
     # -- one turn ------------------------------------------------------------------------------------------------------
 
     def _continued(self, turn: int) -> int:
-        """The turn before it; where it begins a chain, that is noted."""
+        """Return the turn that ``turn`` continues; record the beginning of a chain."""
         span = self._turns[turn - 1]
         if turn == 1:
             return self._begin(turn, SUB_AGENT, 0) if self._main > 1 else 0
@@ -166,12 +166,12 @@ class Tree:
         return before
 
     def _leave(self, turn: int, before: int, kept: int) -> int:
-        """Its history goes on from ``before`` with other words, or from ``kept`` with a summary of what came then."""
+        """Begin a chain that continues ``before`` with other words, or ``kept`` with a summary of later turns."""
         summary = self._summary(turn, kept=True) if self._said.has_whole_history(turn) else 0
         return self._begin(turn, COMPACTION, summary, kept) if summary else self._begin(turn, REWRITE, before, before)
 
     def _anew(self, turn: int, base: int = 0) -> int:
-        """No earlier answer is kept; ``base``: a turn whose prompt is kept."""
+        """Begin a chain that keeps no earlier answer; ``base``: a turn whose prompt is kept."""
         if self._said.is_another(turn, self._main) or self._other_agent(turn):
             return self._begin(turn, SUB_AGENT, self._last_ended(turn))
         if summary := self._summary(turn, kept=bool(base) and self._said.has_whole_history(turn)):
@@ -188,7 +188,7 @@ class Tree:
         return (span.prompt_tokens or 0) + (span.response_tokens or 0)
 
     def _base(self, turn: int) -> tuple[int, int]:
-        """The earlier turn with whose prompt this one begins, and how many of its tokens it keeps; 0: no such turn."""
+        """Return the earlier turn with whose prompt this turn begins, and the number of kept tokens; 0: none."""
         span: Span | None = self._turns[turn - 1]
         keep = span.prompt_keep if span is not None else 0
         for _ in range(DEPTH):
@@ -201,14 +201,13 @@ class Tree:
         return self._begins_with(turn)
 
     def _number(self, span: Span) -> int:
-        """The turn that a call is, or that a request to the engine belongs to; 0: no turn."""
+        """Return the turn of a call or of an engine request; 0: no turn."""
         if span.role == "engine" and span.span_id not in self._numbers:
             span = above(span, self._by_id, ("llm",)) or span
         return self._numbers.get(span.span_id, 0)
 
     def _begins_with(self, turn: int) -> tuple[int, int]:
-        """The same where it was not recorded: another process wrote the earlier turn, or the run was read from
-        elsewhere."""
+        """Find the base if none was recorded: another process wrote the earlier turn, or another project the run."""
         span = self._turns[turn - 1]
         prompt = span.packed_prompt if span.prompt_base is None else None
         if prompt is None or span.prompt_tokens not in (None, tokens(prompt)):
@@ -225,7 +224,7 @@ class Tree:
         return best, most
 
     def _twin(self, turn: int, base: int, keep: int, before: int) -> int | None:
-        """An earlier turn with the same prompt."""
+        """Return an earlier turn with the same prompt."""
         span = self._turns[turn - 1]
         for number in reversed(self._next.get(before, [])[-COMPARED:]):
             other = self._turns[number - 1]
@@ -240,7 +239,7 @@ class Tree:
         return None
 
     def _is_same(self, turn: int, end: int, base: int, keep: int, before: int) -> bool:
-        """It is the conversation that ends with the turn ``end``, with other tokens."""
+        """Return whether the turn continues the conversation that ends with ``end``, with other tokens."""
         span, last = self._turns[turn - 1], self._turns[end - 1]
         if self._left <= 0:
             return False
@@ -284,7 +283,7 @@ class Tree:
         return self._anew(turn)
 
     def _ends(self, turn: int, below: int) -> Iterator[int]:
-        """Turns that no turn continues yet and that had ended, the latest first; ``below``: those that continue it."""
+        """Yield ended turns that no turn continues yet, latest first; ``below``: only continuations of that turn."""
         found = 0
         for number in islice(reversed(self._last), COMPARED):
             ended, at = self._turns[number - 1].end_ns, number
@@ -299,8 +298,8 @@ class Tree:
                 return
 
     def _last_ended(self, turn: int, waits: bool = False) -> int:
-        """The turn that ended last before this one began; 0: none. ``waits``: of those that a later turn continues,
-        which is what an agent does that waits for this one."""
+        """Return the turn that ended last before ``turn`` began; 0: none. ``waits``: look only at turns that a later
+        turn continues, as in an agent that waits for ``turn``."""
         start = self._turns[turn - 1].start_ns
         ends = (
             (self._turns[number - 1].end_ns, number)
@@ -314,12 +313,12 @@ class Tree:
         return span.status != "OK" or finish_reason(self._reported.get(span.span_id, span.attributes)) in ABORTED
 
     def _other_agent(self, turn: int) -> bool:
-        """An agent that the first turn's agent called made it."""
+        """Return whether an agent that the first turn's agent called made the turn."""
         first, own = (above(self._turns[n - 1], self._by_id, ("agent", "trajectory")) for n in (self._main, turn))
         return own is not None and own is not first and above(own, self._by_id, ("agent",)) is not None
 
     def _summary(self, turn: int, kept: bool) -> int:
-        """The latest turn whose answer replaces the history in this prompt; 0: none. ``kept``: as in ``summary``."""
+        """Return the latest turn whose answer replaces the history here; 0: none. ``kept``: see ``summary``."""
         earlier = turns_before(turn)[:SUMMARIES]
         prompt = self._turns[turn - 1].packed_prompt
         if kept or prompt is None:
@@ -335,7 +334,7 @@ class Tree:
 
 
 def tree_of(trajectory: Trajectory) -> Tree:
-    """Which of its turns continues which; made once, as its ``spans`` do not change any more."""
+    """Return the tree of the turns; built once, because ``spans`` no longer changes."""
     made = vars(trajectory).get("_tree")
     if not isinstance(made, Tree):
         made = trajectory.__dict__["_tree"] = Tree(trajectory)
@@ -343,7 +342,7 @@ def tree_of(trajectory: Trajectory) -> Tree:
 
 
 def _prompt(span: Span) -> bytes | None:
-    """The whole prompt, without making a list where it is recorded whole."""
+    """Return the whole prompt, without building a list if the whole prompt was recorded."""
     new = span.packed_prompt
     if new is not None and not span.prompt_keep and span.prompt_tokens == tokens(new):
         return new

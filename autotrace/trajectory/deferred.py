@@ -1,6 +1,5 @@
-"""Fields that are made when they are asked for: a prompt repeats all earlier turns, so to hold it for every turn takes
-memory and time that grow with the square of the turns.
-"""
+"""Define fields whose value is built on access: a prompt repeats all earlier turns, so storing every turn's prompt
+takes memory and time that grow with the square of the turns."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ T = TypeVar("T")
 
 
 class cached(cached_property[T]):
-    """``functools.cached_property`` without a lock, which takes longer than most of what is asked for: two threads may
-    make the same value twice."""
+    """Cache a property as ``functools.cached_property`` does, but without a lock, which costs more than most values:
+    two threads may compute the same value twice."""
 
     if not TYPE_CHECKING:
 
@@ -26,7 +25,7 @@ class cached(cached_property[T]):
 
 
 class Deferred(Generic[T]):
-    """A value that ``make`` makes, anew each time."""
+    """Hold a function ``make`` that builds the value anew on each access."""
 
     __slots__ = ("make",)
 
@@ -35,8 +34,8 @@ class Deferred(Generic[T]):
 
 
 class Continued(Deferred[str]):
-    """The prompt of a call as text: that of the call ``base``, its answer, and then what is new in this one; all that
-    is new where ``base`` is None."""
+    """Hold the prompt of a call as text: the prompt of the call ``base``, the answer of ``base``, and the new part. The
+    new part is everything if ``base`` is None."""
 
     __slots__ = ("base",)
 
@@ -46,22 +45,22 @@ class Continued(Deferred[str]):
 
 
 class Packed(Deferred[list[T]]):
-    """Numbers as an array of ``code`` has them, four bytes each, as a list: that takes ten times the memory."""
+    """Hold numbers as the bytes of an array of ``code``, four bytes each; a list takes ten times the memory."""
 
     __slots__ = ("code", "data")
 
     def __init__(self, code: str, data: bytes) -> None:
-        """Bytes at the end of ``data`` that do not fill a number are cut off."""
+        """Take ``data`` without trailing bytes that do not fill a number."""
         self.code, self.data = code, data[: len(data) - len(data) % 4]
 
     def make(self) -> list[T]:
-        """The list."""
+        """Return the numbers as a list."""
         numbers: array[Any] = array(self.code, self.data)
         return numbers.tolist()
 
 
 class DeferrableField(Generic[T]):
-    """A dataclass field of type ``T | None``, default None, that also takes a ``Deferred``. Who reads it gets the
+    """Define a dataclass field of type ``T | None``, default None, that also accepts a ``Deferred``. Readers get the
     value."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -74,7 +73,7 @@ class DeferrableField(Generic[T]):
 
     def __get__(self, instance: Any, owner: type) -> T | None:
         if instance is None:
-            return None  # what a dataclass takes for the default
+            return None  # the default of the dataclass
         value: T | Deferred[T] | None = instance.__dict__.get(self._name)
         return value.make() if isinstance(value, Deferred) else value
 

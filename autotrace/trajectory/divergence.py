@@ -1,6 +1,6 @@
-"""Where trajectories of one prompt part: the first token that differs, the first tool call that differs.
+"""Find where trajectories of the same prompt diverge: the first token and the first tool call that differ.
 
-Pure functions over ``Trajectory``; ``autotrace compare`` and the page show what they find.
+The functions are pure functions of ``Trajectory``; ``autotrace compare`` and the page show the results.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where two trajectories part. ``here`` and ``there`` are what each has from that point on."""
+    """Describe where two trajectories diverge. ``here`` and ``there`` hold the rest of each trajectory from that
+    point."""
 
     turn: int
     """LLM turn of ``one``, or of ``other`` if ``one`` has no such turn, from 1; 0 without turns."""
     part: str
-    """``prompt``, ``answer``, ``end`` (one makes no such turn), ``result`` (of trajectories without a turn) or
+    """``prompt``, ``answer``, ``end`` (a trajectory has no such turn), ``result`` (of trajectories without a turn) or
     ``unknown``; of calls ``tool``, ``arguments``, ``result``, ``end``."""
     token: int | None
     """Index within the part; None without token ids."""
@@ -34,11 +35,11 @@ class Divergence:
 
 
 def parted(one: Trajectory, other: Trajectory) -> Divergence | None:
-    """The first token at which ``other`` leaves ``one``; None when they agree to the end.
+    """Return the first token at which ``other`` leaves ``one``; None if both agree to the end.
 
-    Chains are compared with chains in their order, those that leave another one last. Without token ids, texts are
-    compared, then captured values, then numbers of tokens. A part ``unknown`` means that they agree as far as they were
-    recorded, and that the answer of that turn was not.
+    Chains are compared with chains in order, chains that leave another chain last. Without token ids, texts are
+    compared, then captured values, then numbers of tokens. A part ``unknown`` means that both trajectories agree as far
+    as recorded, and that the answer of that turn was not recorded.
     """
     mine, yours = one.llm_spans, other.llm_spans
     if not mine and not yours:
@@ -88,7 +89,7 @@ def _answers(turn: int, a: Span, b: Span) -> Divergence | None:
 
 
 def _ended(a: Span, b: Span) -> Divergence | None:
-    """Of trajectories without an LLM call: whether they returned the same."""
+    """Compare the results of trajectories without an LLM call."""
     here, there = _outcome(a), _outcome(b)
     if here is None and there is None:
         return Divergence(0, UNKNOWN, None, "", "")
@@ -98,7 +99,7 @@ def _ended(a: Span, b: Span) -> Divergence | None:
 def _outcome(span: Span) -> str | None:
     if span.error is not None:
         return span.error_text
-    said = answered_words(span)  # beside tokens a stop reason is no answer
+    said = answered_words(span)  # with tokens recorded, a stop reason is not an answer
     return output_text(span) if said is None and span.response_tokens is None else said
 
 
@@ -108,7 +109,7 @@ def _by_ids(
     if ids[0] == ids[1]:
         return None
     token, (here, there) = shared(*ids), texts
-    if here is None or there is None or here == there:  # ids that nothing says in words are shown as ids
+    if here is None or there is None or here == there:  # ids without a text are shown as ids
         return Divergence(turn, part, token, *(" ".join(map(str, side[token:])) for side in ids))
     return _by_text(turn, part, here, there, token)
 
@@ -121,12 +122,12 @@ def _by_text(turn: int, part: str, here: str, there: str, token: int | None = No
 
 
 def shared(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many items both begin with."""
+    """Return the number of items at the beginning that both sequences share."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def calls_parted(one: Trajectory, other: Trajectory) -> tuple[int, Divergence] | None:
-    """Number (from 1) of the first tool call that differs, and how; None when all agree."""
+    """Return the number (from 1) of the first tool call that differs, and the difference; None if all agree."""
     mine, yours = tool_calls(one), tool_calls(other)
     for number, (a, b) in enumerate(zip(mine, yours, strict=False), 1):
         for part, here, there in (
@@ -146,6 +147,6 @@ def calls_parted(one: Trajectory, other: Trajectory) -> tuple[int, Divergence] |
 
 
 def group(trajectories: Sequence[Trajectory]) -> list[tuple[Divergence | None, tuple[int, Divergence] | None]]:
-    """Of each trajectory after the first: where it leaves the first, in tokens and in tool calls."""
+    """Return for each trajectory after the first where the trajectory leaves the first: by tokens and by tool calls."""
     first = trajectories[0]
     return [(parted(first, other), calls_parted(first, other)) for other in trajectories[1:]]

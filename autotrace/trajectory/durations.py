@@ -1,8 +1,8 @@
-"""What engines report of a trajectory's calls: why each ended. And where its time went: waiting for the engine,
-prefill, decode, tools, reward, and the rest.
+"""Read an engine's figures of a trajectory's calls (why each call ended), and split a trajectory's duration: waiting
+for the engine, prefill, decode, tools, reward, and the rest.
 
 The engine's part comes from the attributes of its requests (``docs/engines.md``), everything else from the spans' own
-times. Calls that overlap count once where spans are measured; requests that overlap are summed.
+times. Overlapping calls count once where spans are measured; overlapping requests are summed.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from autotrace.trajectory.model import Span, Trajectory, above, ancestors
 
 _TOOLS = frozenset({"tool", "env"})
 _FIGURES = frozenset({"decode_s", "ttft_s"})
-"""Attributes of a request of which its engine reported something."""
+"""Attributes that show that an engine reported figures for a request."""
 _TIMED = frozenset({"llm", "tool", "env", "reward"})
-"""Roles whose calls have a time of their own: what they call is part of it."""
+"""Roles whose calls have a time of their own, including all nested calls."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds. None: not measured."""
+    """Hold durations in seconds. None: not measured."""
 
     queue_s: float | None = None
-    """Requests before their first prefill: dispatched (a paused engine, a weight update), queued, preempted."""
+    """Time of requests before the first prefill: dispatched (a paused engine, a weight update), queued, preempted."""
     prefill_s: float | None = None
     decode_s: float | None = None
-    """Between first and last token, without the time a request was preempted."""
+    """Time between first and last token, without the time of preemption."""
     way_s: float | None = None
-    """LLM calls beside all that: router, Ray, HTTP."""
+    """Remaining time of LLM calls: router, Ray, HTTP."""
     llm_s: float | None = None
-    """LLM calls that no engine reported about."""
+    """Time of LLM calls without figures from an engine."""
     tool_s: float | None = None
     reward_s: float | None = None
     other_s: float | None = None
-    """In none of these calls: the agent's own work, templates, parsers, waiting."""
+    """Time outside all these calls: the agent's own work, templates, parsers, waiting."""
 
     def measured(self) -> dict[str, float]:
-        """The times that are not None, by name."""
+        """Return the times that are not None, by name."""
         return {name: value for name in PARTS if (value := getattr(self, name)) is not None}
 
 
 PARTS = tuple(field.name for field in fields(Times))
-"""Their names: ``queue_s``, ``prefill_s``, ..."""
+"""Names of the durations: ``queue_s``, ``prefill_s``, ..."""
 
 
 def times(trajectory: Trajectory) -> Times:
-    """Of a complete trajectory (open spans are passed over)."""
+    """Compute the times of a complete trajectory (open spans are skipped)."""
     spans = [span for span in trajectory.spans if span.end_ns is not None]
     by_id = {span.span_id: span for span in spans}
     by_role: dict[str, list[Span]] = {}
@@ -65,7 +65,7 @@ def times(trajectory: Trajectory) -> Times:
     engine = sum(value for value in phases.values() if value is not None)
     root = trajectory.root.duration_ns
     if not calls and any(span.role == "llm" for span in trajectory.spans):
-        root = None  # what is not theirs is not known either
+        root = None  # without the agent's own calls the rest is unknown
     return Times(
         queue_s=phases["queue"],
         prefill_s=phases["prefill"],
@@ -79,8 +79,8 @@ def times(trajectory: Trajectory) -> Times:
 
 
 def finish_reason(attributes: Mapping[str, Any]) -> str | None:
-    """Why a response ended, by the ``figures`` of its call. An engine's ``finish_reason`` says that; its
-    ``stop_reason`` may be the token or text at which it stopped."""
+    """Return why a response ended, from the ``figures`` of its call. An engine gives the reason as ``finish_reason``;
+    the engine's ``stop_reason`` may be the token or text at which generation stopped."""
     for name in ("finish_reason", "stop_reason"):
         value = attributes.get(name)
         if value is not None and value != "" and not isinstance(value, (dict, list)):
@@ -89,11 +89,11 @@ def finish_reason(attributes: Mapping[str, Any]) -> str | None:
 
 
 ABORTED = frozenset({"abort", "aborted", "cancel", "canceled", "cancelled"})
-"""Finish reasons of a response that somebody else ended."""
+"""Finish reasons of a response that was ended from outside."""
 
 
 def reported(trajectory: Trajectory) -> Mapping[str, Mapping[str, Any]]:
-    """Id of an LLM call below which an engine reported -> its ``figures``; made once, as ``spans`` do not change."""
+    """Return id -> ``figures`` of each LLM call below which an engine reported; built once: ``spans`` do not change."""
     made: dict[str, dict[str, Any]] | None = vars(trajectory).get("_reported")
     if made is None:
         made = {}
@@ -108,13 +108,13 @@ def reported(trajectory: Trajectory) -> Mapping[str, Mapping[str, Any]]:
 
 
 def figures(trajectory: Trajectory, span: Span) -> Mapping[str, Any]:
-    """The attributes of a call; of an LLM call with what engines below report of its request. The innermost engine
-    counts, and ``server`` names it."""
+    """Return the attributes of a call; for an LLM call merged with the figures of the innermost engine below.
+    ``server`` names the engine."""
     return reported(trajectory).get(span.span_id, span.attributes)
 
 
 def ending(trajectory: Trajectory, span: Span) -> str | None:
-    """Why the response of a call ended, as its engine says it, else the call: ``stop``, ``length``, ..."""
+    """Return why the response of a call ended, from the engine, else from the call: ``stop``, ``length``, ..."""
     return finish_reason(figures(trajectory, span))
 
 
@@ -122,8 +122,8 @@ PHASES = ("dispatch", "queue", "prefill", "decode")
 
 
 def engine_phases(span: Span) -> Iterator[tuple[str, float, float]]:
-    """The engine's own times of a request, one after the other from its start on: which of ``PHASES``, start and length
-    in ns."""
+    """Yield the engine's own phases of a request in sequence from the start of the request: name (in ``PHASES``), start
+    and length in ns."""
     at = float(span.start_ns)
     for name in PHASES:
         seconds = finite(span.attributes.get(f"{name}_s")) or 0.0
@@ -134,7 +134,7 @@ def engine_phases(span: Span) -> Iterator[tuple[str, float, float]]:
 
 @dataclass(frozen=True)
 class Gap:
-    """The longest time in a row with no LLM call, tool or reward open."""
+    """Describe the longest interval without an open LLM call, tool or reward."""
 
     seconds: float
     where: str
@@ -142,7 +142,7 @@ class Gap:
 
 
 def longest_gap(trajectory: Trajectory) -> Gap | None:
-    """Where a trajectory that has ended did its own work, or waited, longest; None if it made none of these calls."""
+    """Return the longest interval of own work or waiting in an ended trajectory; None without any such call."""
     end, turns = trajectory.root.end_ns, {span.span_id: turn for turn, span in enumerate(trajectory.llm_spans, 1)}
     timed = [span for span in trajectory.spans if span.role in _TIMED and span is not trajectory.root]
     if end is None or not timed:
@@ -165,7 +165,7 @@ def longest_gap(trajectory: Trajectory) -> Gap | None:
 
 
 def _phases(having: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, float | None]:
-    """Sums over the requests with figures; of nested ones the innermost counts."""
+    """Sum the phases over the requests with figures; among nested requests the innermost counts."""
     outer = {outer.span_id for span in having for outer in ancestors(span, by_id)}
     sums: dict[str, float | None] = {"queue": None, "prefill": None, "decode": None}
 
@@ -188,7 +188,7 @@ def _phases(having: Sequence[Span], by_id: Mapping[str, Span]) -> dict[str, floa
 
 
 def within(span: Span, by_id: Mapping[str, Span]) -> bool:
-    """It is part of another call that has a time of its own."""
+    """Return whether the span is part of another call that has a time of its own."""
     parent = by_id.get(span.parent_id) if span.parent_id else None
     if parent is None or parent.parent_id is None:  # nearly always
         return parent is not None and parent.role in _TIMED
@@ -196,7 +196,7 @@ def within(span: Span, by_id: Mapping[str, Span]) -> bool:
 
 
 def _covered(spans: Iterable[Span]) -> float:
-    """Seconds in which at least one of ``spans`` was open."""
+    """Return the seconds in which at least one of ``spans`` was open."""
     total, until = 0, 0
     for start, end in sorted([(span.start_ns, span.end_ns or span.start_ns) for span in spans]):
         if end > until:

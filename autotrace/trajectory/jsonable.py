@@ -1,8 +1,8 @@
-"""Any decoded value as plain JSON, and as numbers of columns: a record holds values of other people's programs, of any
-type.
+"""Convert any decoded value to plain JSON and to column values: a record holds values of any type from other programs.
 
-There is one conversion. Where JSON leaves a choice (what a long list, a text, a number that is not finite becomes), a
-subclass decides: ``sinks.payload`` for what people are shown, ``record.record_writer`` for what a record may hold."""
+There is a single conversion. Where JSON leaves a choice (long lists, texts, numbers that are not finite), a subclass
+decides: ``sinks.payload`` for the values that people see, ``record.record_writer`` for the values of a record.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autotrace.config.scalars import readable as text
 
 
 def integer(value: Any) -> int | None:
-    """``value`` as a whole number of 64 bits, if it is one."""
+    """Return ``value`` as a whole number of 64 bits, if possible."""
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -26,7 +26,7 @@ def integer(value: Any) -> int | None:
 
 
 def number(value: Any) -> float | None:
-    """``value`` as a float, if it is a number."""
+    """Return ``value`` as a float, if ``value`` is a number."""
     try:
         return float(value) if isinstance(value, (bool, int, float)) else None
     except OverflowError:
@@ -34,18 +34,18 @@ def number(value: Any) -> float | None:
 
 
 def finite(value: Any) -> float | None:
-    """``value`` as a float, if it is a finite number."""
+    """Return ``value`` as a float, if ``value`` is a finite number."""
     measured = number(value)
     return measured if measured is not None and math.isfinite(measured) else None
 
 
 def word(value: Any) -> str | None:
-    """``value`` as text, None for None and for what has parts."""
+    """Return ``value`` as text; None for None, dicts and lists."""
     return None if value is None or isinstance(value, (dict, list)) else text(str(value))
 
 
 def loaded(written: str, otherwise: Any = None) -> Any:
-    """The value that ``written`` is as JSON; ``otherwise`` where it is no JSON."""
+    """Parse ``written`` as JSON; return ``otherwise`` if ``written`` is not JSON."""
     try:
         return json.loads(written)
     except (ValueError, RecursionError):
@@ -53,20 +53,21 @@ def loaded(written: str, otherwise: Any = None) -> Any:
 
 
 SLACK, A_BYTE = 128 << 20, 24
-"""Bytes that the values of JSON may take here: so many, and so many for each byte of JSON."""
+"""Bytes of memory that parsed JSON may take: a fixed part, and a part for each byte of JSON."""
 _PARTS = {b"{": 500, b"[": 120, b",": 64}
-"""Mark in JSON -> bytes that what the mark begins takes here at most, twice: read, and made plain."""
+"""Mark in JSON -> maximum bytes of the value that the mark begins, counted twice: parsed, and converted to plain
+JSON."""
 EXPANDS = "its values would take far more memory than its bytes"
 
 
 def expands(data: bytes) -> bool:
-    """Whether the values of ``data``, which is JSON, may take more than ``SLACK`` and ``A_BYTE`` allow."""
+    """Return whether the values of ``data``, which is JSON, may take more than ``SLACK`` and ``A_BYTE`` allow."""
     allowed = SLACK + A_BYTE * len(data)
     return len(data) * max(_PARTS.values()) > allowed < sum(size * data.count(mark) for mark, size in _PARTS.items())
 
 
 def known(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries of ``values`` that are not None."""
+    """Return the entries of ``values`` that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -76,10 +77,10 @@ MAX_DEPTH = 32
 
 
 class Conversion:
-    """Converts values to dicts with text keys, lists, text, finite numbers, booleans and None."""
+    """Convert values to dicts with text keys, lists, text, finite numbers, booleans and None."""
 
     def __call__(self, value: Any, depth: int = MAX_DEPTH) -> Any:
-        """``value`` converted; what is nested deeper than ``depth`` is left out."""
+        """Convert ``value``; parts nested deeper than ``depth`` are left out."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int):
@@ -124,8 +125,8 @@ _conversion = Conversion()
 
 
 def jsonable(value: Any, depth: int = MAX_DEPTH) -> Any:
-    """The conversion for files and commands: as ``Conversion`` makes it, and quick about what is plain already, nearly
-    all of what is read back from a record."""
+    """Convert a value for files and commands: same result as ``Conversion``, but fast for plain values, which are
+    nearly all values in a record."""
     kind = type(value)
     if kind is str:
         return value if value.isascii() else text(value)
@@ -148,6 +149,6 @@ def jsonable(value: Any, depth: int = MAX_DEPTH) -> Any:
 
 
 _SAME = frozenset({type(None), bool, int})
-"""Types of values that stay what they are."""
+"""Types of values that stay unchanged."""
 _NUMBERS = frozenset({float})
-"""A sum of floats is finite only if each of them is."""
+"""Types whose sum shows whether all values are finite: a sum of floats is finite only if every float is finite."""

@@ -1,4 +1,4 @@
-"""Decoded prompts as role/content messages: chat templates leave markup that names the role of each part."""
+"""Parse decoded prompts into role/content messages: chat templates leave markup that names the role of each part."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from autotrace.trajectory.jsonable import loaded
 
 @dataclass(frozen=True)
 class Markup:
-    """How one family of chat templates writes a message: ``begin`` matches up to the content and names the ``role``."""
+    """Describe how a family of chat templates writes a message: ``begin`` matches up to the content and captures
+    ``role``."""
 
     begin: re.Pattern[str]
     opening: str
-    """What each match of ``begin`` begins with."""
+    """Text with which each match of ``begin`` begins."""
     end: str
     before: str = ""
-    """Role of what stands before the first mark (DeepSeek's templates put the system prompt there)."""
+    """Role of the text before the first mark (DeepSeek's templates put the system prompt there)."""
 
     def last(self, text: str) -> re.Match[str] | None:
-        """The last match of ``begin``. (It has no second ``opening`` within it, so it is found from the end.)"""
+        """Return the last match of ``begin``. (A match contains no second ``opening``, so the search runs from the
+        end.)"""
         at = text.rfind(self.opening)
         while at >= 0:
             match = self.begin.match(text, at)
@@ -50,25 +52,26 @@ _BEGINS = re.compile(
     "<(?:" + "|".join(f"(?P<m{number}>{markup.begin.pattern[1:].replace('?P<role>', '?:')})"
                       for number, markup in enumerate(MARKUPS)) + ")"
 )  # fmt: skip
-"""Any of their ``begin``: each begins with ``<``, and within a match of one none of another begins."""
+"""Match the ``begin`` of any markup: each begins with ``<``, and no match contains the beginning of another match."""
 _END = re.compile("|".join(re.escape(markup.end) for markup in MARKUPS))
 _ROLES = {"model": "assistant", "observation": "tool", "ipython": "tool"}
-"""What families call a role -> what everybody else does."""
+"""Role name of a family -> usual role name."""
 _FIRST = re.compile(r"\A\s*(?:<[|｜]begin[^>]*>|<bos>|<s>|\[gMASK\]|<sop>)+")  # noqa: RUF001
 _REPEATED = re.compile(r"(<[^<>\s]{1,40}>)\1{7,}")
 _CALL, _ANSWER = (re.compile(f"<{name}>(.*?)</{name}>", re.DOTALL) for name in ("tool_call", "tool_response"))
-"""Only for texts that end with the mark: a beginning without an end would be looked for in all that follows."""
+"""Matches tool calls and answers, only for texts that end with the mark: a beginning without an end would be searched
+for in the whole rest."""
 
 Message = dict[str, Any]
 
 
 UNKNOWN = "history"
-"""Role of what may be anybody's: a part of the conversation that was tokenised anew, in a markup that is not known."""
+"""Role of text from an unknown speaker: a part of the conversation that was tokenised anew, in an unknown markup."""
 
 
 def prompt_messages(text: str, before: str = "", fallback: str = "user") -> list[Message]:
-    """The messages of a prompt; or of what a turn adds to it, and then ``before`` is the prompt up to there, which says
-    in whose message ``text`` begins. One of role ``fallback`` without known markup.
+    """Return the messages of a prompt, or of the part that a turn adds. ``before``: the prompt up to that part, which
+    decides the message in which ``text`` begins. Text without known markup becomes a message of role ``fallback``.
 
     A token that is repeated for every patch of an image is shown once, with its count.
     """
@@ -94,11 +97,12 @@ def prompt_messages(text: str, before: str = "", fallback: str = "user") -> list
 
 
 _MARK = 64
-"""Characters at the end of a text that may be the beginning of a mark."""
+"""Characters at the end of a text that may begin a mark."""
 
 
 def matters(before: str) -> str:
-    """The end of ``before`` that tells ``prompt_messages`` as much as all of it, whatever is appended to both."""
+    """Return the shortest end of ``before`` for which ``prompt_messages`` gives the same result, with any
+    continuation."""
     begin = len(before) - _MARK
     if "<" in before:
         lasts = {match.lastgroup: match.start() for match in _BEGINS.finditer(before)}
@@ -107,7 +111,7 @@ def matters(before: str) -> str:
 
 
 def _speaker(markup: Markup, before: str) -> str | None:
-    """The role of the message that is not at its end where ``before`` ends; None: there is none."""
+    """Return the role of the message that is still open at the end of ``before``; None: no open message."""
     last = markup.last(before)
     if last is None or markup.end in before[last.end() :]:
         return None
@@ -116,8 +120,8 @@ def _speaker(markup: Markup, before: str) -> str | None:
 
 
 def response_message(text: str) -> Message:
-    """The model's message; tool calls are parsed where they are written as ``<tool_call>{...}</tool_call>``."""
-    if "<|message|>" not in text:  # Harmony ends a thought, not the answer, with the mark that ends an answer elsewhere
+    """Parse the model's message; tool calls are parsed if written as ``<tool_call>{...}</tool_call>``."""
+    if "<|message|>" not in text:  # in Harmony that mark ends a thought, not the answer
         end = _END.search(text)
         text = text if end is None else text[: end.start()]
     return _spoken("assistant", text)[0]

@@ -1,7 +1,8 @@
-"""What the shipper assembles and a sink receives: spans and trajectories as plain values.
+"""Define spans and trajectories as plain values: the shipper assembles trajectories, a sink receives trajectories.
 
-A trajectory costs memory and time in proportion to its records, whoever wrote them: so much its prompts may repeat, and
-so deep its calls may stand within calls."""
+A trajectory costs memory and time in proportion to its records, no matter who wrote the records: repeated prompt tokens
+and the nesting of calls are limited.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +18,18 @@ OK = "OK"
 ERROR = "ERROR"
 INTERRUPTED = "INTERRUPTED"
 ENDED_BY_PROGRAM = "the program ended its process"
-"""The attribute ``outcome`` of an ``INTERRUPTED`` span whose process did not die of itself."""
-"""The process that had the span open died."""
+"""Attribute ``outcome`` of an ``INTERRUPTED`` span whose process did not crash."""
+"""Status of a span whose process died while the span was open."""
 OPEN = "OPEN"
-"""Still running (only ever shown, never delivered)."""
+"""Status of a running call (only shown, never delivered)."""
 
 
 DETAILS = frozenset({"token_facts"})
-"""Facts with many parts, which are no feedback: what matters of them is a fact of its own."""
+"""Facts with many parts, which are not feedback: important parts are facts of their own."""
 TRAINERS = (
     "old_logprobs", "trained_logprobs", "entropy", "ref_logprobs", "is_weights", "advantages", "loss_mask",
 )  # fmt: skip
-"""Fields of a span with what the trainer computed for its tokens."""
+"""Fields of a span with values that the trainer computed for the span's tokens."""
 
 
 def _packed(ids: Packed[int] | list[int] | None) -> bytes | None:
@@ -37,17 +38,18 @@ def _packed(ids: Packed[int] | list[int] | None) -> bytes | None:
 
 @dataclass
 class Span:
-    """One call. Times are wall-clock nanoseconds since the epoch; a duration comes from one monotonic clock."""
+    """Describe a call. Times are wall-clock nanoseconds since the epoch; a duration comes from a single monotonic
+    clock."""
 
     span_id: str
     """16 lower-case hex digits."""
     parent_id: str | None
     name: str
-    """What was called: ``ToolAgentLoop.run``."""
+    """Name of the called function: ``ToolAgentLoop.run``."""
     role: str
     """trajectory | agent | llm | tool | parser | env | reward | engine | trainer | span"""
     key: str
-    """The plan's target key."""
+    """Target key of the plan."""
     start_ns: int
     end_ns: int | None = None
     status: str = OPEN
@@ -57,60 +59,60 @@ class Span:
     error: tuple[str, str, str] | None = None
     """Exception type, message, formatted stack."""
     prompt_ids: DeferrableField[list[int]] = DeferrableField()  # noqa: RUF009 - a descriptor
-    """The full prompt, rebuilt each time it is asked for; its length is ``prompt_tokens``."""
+    """Full prompt, rebuilt on each access; the length is ``prompt_tokens``."""
     new_prompt_ids: DeferrableField[list[int]] = DeferrableField()  # noqa: RUF009 - a descriptor
-    """What this prompt adds to the trajectory's earlier tokens (tool results, user turns); like ``response_ids`` and
-    ``logprobs`` a list that is made each time it is asked for."""
+    """Tokens that this prompt adds to the trajectory's earlier tokens (tool results, user turns); as for
+    ``response_ids`` and ``logprobs`` each access builds a list."""
     prompt_base: str | None = None
-    """The span whose prompt + response this prompt begins with; None: with none."""
+    """Span whose prompt + response this prompt begins with; None: no such span."""
     prompt_keep: int = 0
-    """How many tokens it shares with that: ``prompt_ids == (base.prompt_ids + base.response_ids)[:prompt_keep] +
-    new_prompt_ids``."""
+    """Number of tokens shared with ``prompt_base``: ``prompt_ids == (base.prompt_ids + base.response_ids)[:prompt_keep]
+    + new_prompt_ids``."""
     prompt_tokens: int | None = None
-    """Length of the prompt; set even where the ids are in another span (the engine's side) or were withheld."""
+    """Length of the prompt; set even if the ids are in another span (the engine's side) or were withheld."""
     response_tokens: int | None = None
     response_ids: DeferrableField[list[int]] = DeferrableField()  # noqa: RUF009 - a descriptor
     logprobs: DeferrableField[list[float]] = DeferrableField()  # noqa: RUF009 - a descriptor
-    """Of each token of the response, as the engine reported it."""
+    """Log-probability of each token of the response, as the engine reported."""
     old_logprobs: list[float] | None = None
-    """The same as the trainer computed it before its update; of some trajectories, and later. So is what follows, each
-    a number for each token of the response; of an LLM call, or of the agent's where its calls are no pieces of the
-    response. Shorter than the response where the trainer cut it."""
+    """Log-probabilities as the trainer computed before its update; known later, for some trajectories. This field and
+    the next fields hold a number for each token of the response of an LLM call, or of the agent's call if its LLM calls
+    are not pieces of the response. Shorter than the response if the trainer cut the response."""
     trained_logprobs: list[float] | None = None
-    """What the trainer was given as ``logprobs``."""
+    """Log-probabilities that the trainer was given as ``logprobs``."""
     entropy: list[float] | None = None
     ref_logprobs: list[float] | None = None
-    """Of the reference model."""
+    """Log-probabilities of the reference model."""
     is_weights: list[float] | None = None
     """Importance weights."""
     advantages: list[float] | None = None
-    """None where all tokens have the trajectory's advantage."""
+    """None if all tokens have the trajectory's advantage."""
     loss_mask: list[int] | None = None
-    """1 where the trainer takes the loss: ``response_mask`` without what it rejected."""
+    """1 where the trainer takes the loss: ``response_mask`` without rejected tokens."""
     response_mask: list[int] | None = None
     prompt_text: DeferrableField[str] = DeferrableField()  # noqa: RUF009 - a descriptor
-    """Of an LLM call put together each time it is asked for."""
+    """Text of the prompt; for an LLM call built on each access."""
     new_prompt_text: str | None = None
     response_text: str | None = None
     response_parts: list[dict[str, str]] | None = None
-    """``response_text`` split by ``response_mask``: ``{"model": ...}`` and ``{"tools": ...}`` in order; None where the
-    response has only one of them."""
+    """``response_text`` split by ``response_mask``: ``{"model": ...}`` and ``{"tools": ...}`` in order; None if the
+    response has only model parts or only tool parts."""
     messages: list[dict[str, Any]] | None = None
-    """Role/content messages of this turn, where its text could be decoded."""
+    """Role/content messages of this turn, if the text could be decoded."""
     host: str = ""
     pid: int = 0
     items: int = 0
     first_item_ns: int | None = None
     title: str | None = None
-    """What people call it: ``turn 2``, the tool's name; None: ``name``."""
+    """Displayed name: ``turn 2``, the tool's name; None: ``name``."""
 
     @classmethod
     def begun(
         cls, span_id: str, parent_id: str | None, name: str, role: str, key: str, start_ns: int,
         inputs: dict[str, Any], attributes: dict[str, Any], host: str, pid: int,
     ) -> Span:  # fmt: skip
-        """A call of which no more is known yet: as ``Span(...)`` makes it, in a quarter of the time. What nobody sets
-        is the class's default."""
+        """Create a call of which no more is known yet: as ``Span(...)``, in a quarter of the time. Unset fields fall
+        back to class attributes."""
         span = cls.__new__(cls)
         span.__dict__ = {
             "span_id": span_id, "parent_id": parent_id, "name": name, "role": role, "key": key, "start_ns": start_ns,
@@ -120,35 +122,36 @@ class Span:
 
     @property
     def has_tokens(self) -> bool:
-        """Token ids of a prompt or of a response are known; they may be no integers that can be packed."""
+        """Return whether token ids of a prompt or response are known; the ids may not be integers that can be
+        packed."""
         fields = self.__dict__
         return fields.get("_new_prompt_ids") is not None or fields.get("_response_ids") is not None
 
     @property
     def packed_prompt(self) -> bytes | None:
-        """``new_prompt_ids`` as an array of ``int`` has them, four bytes each; None where there are none or they are no
-        such integers. Without making the list, where it is not made."""
+        """Return ``new_prompt_ids`` as the bytes of an array of ``int``, four bytes each; None without ids or if the
+        ids are not such integers. Builds no list."""
         return _packed(self.__dict__.get("_new_prompt_ids"))
 
     @property
     def packed_response(self) -> bytes | None:
-        """The same of ``response_ids``."""
+        """Return ``response_ids`` as ``packed_prompt`` returns ``new_prompt_ids``."""
         return _packed(self.__dict__.get("_response_ids"))
 
     @property
     def packed_logprobs(self) -> bytes | None:
-        """``logprobs`` as an array of ``float`` has them, four bytes each; None where they are no such bytes yet."""
+        """Return ``logprobs`` as the bytes of an array of ``float``, four bytes each; None if not stored as bytes."""
         given = self.__dict__.get("_logprobs")
         return given.data if isinstance(given, Packed) else None
 
     @property
     def shown_name(self) -> str:
-        """``title``, else ``name``."""
+        """Return ``title``, else ``name``."""
         return self.title or self.name
 
     @property
     def error_text(self) -> str | None:
-        """Type and message of the error in one line, the type alone where it has no message; None without error."""
+        """Return type and message of the error in one line, the type alone without a message; None without error."""
         return error_text(self.error)
 
     @property
@@ -157,7 +160,7 @@ class Span:
 
 
 def error_text(error: tuple[str, str, str] | None) -> str | None:
-    """``Span.error_text`` of ``Span.error``."""
+    """Format ``Span.error`` as ``Span.error_text``."""
     if error is None:
         return None
     kind, message, _ = error
@@ -165,20 +168,20 @@ def error_text(error: tuple[str, str, str] | None) -> str | None:
 
 
 ANOTHERS = {"llm": frozenset({"llm", "tool", "env", "reward"}), "tool": frozenset({"tool", "reward"})}
-"""Roles below which a call is not the agent's own: a tool or a reward asks a model, too."""
+"""Roles below which a call is not the agent's own: tools and rewards call models, too."""
 
 
 DEPTH = 1000
-"""Calls that stand around another one, at most: of deeper ones the outermost are not looked at."""
+"""Maximum number of enclosing calls that are examined; calls further out are ignored."""
 
 
 def has_score(reward: Any) -> bool:
-    """Whether it is a dict, as veRL's reward functions may return, which has the reward itself as ``score``."""
+    """Return whether ``reward`` is a dict, as veRL's reward functions may return, with the reward as ``score``."""
     return isinstance(reward, dict) and number(reward.get("score")) is not None
 
 
 def ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
-    """The calls around ``span``, the innermost first, at most ``DEPTH``: parents may form a circle."""
+    """Yield the calls around ``span``, the innermost first, at most ``DEPTH``: parents may form a circle."""
     above = by_id.get(span.parent_id or "")
     for _ in range(DEPTH):
         if above is None:
@@ -188,16 +191,16 @@ def ancestors(span: Span, by_id: Mapping[str, Span]) -> Iterator[Span]:
 
 
 def above(span: Span, by_id: Mapping[str, Span], roles: Collection[str]) -> Span | None:
-    """The innermost call around ``span`` that has one of ``roles``."""
+    """Return the innermost call around ``span`` that has a role in ``roles``."""
     return next((call for call in ancestors(span, by_id) if call.role in roles), None)
 
 
 def own_calls(spans: Sequence[Span], role: str = "llm") -> list[Span]:
-    """The LLM calls of an agent, or its calls of tools, in the order of ``spans``: those that no tool or reward made,
-    and no environment or LLM call, where it is an LLM call. A tool's own method below the agent's call of it is the
+    """Return the LLM calls of an agent, or the agent's tool calls, in the order of ``spans``: calls that no tool or
+    reward made, and, for LLM calls, no environment or LLM call. A tool's own method below the agent's tool call is the
     same call."""
     others, by_id = ANOTHERS[role], {span.span_id: span for span in spans}
-    own: dict[str | None, bool] = {}  # of the calls below a span: most have the same parent
+    own: dict[str | None, bool] = {}  # for the calls below a span: most have the same parent
     calls = []
     for span in spans:
         if span.role == role:
@@ -209,12 +212,12 @@ def own_calls(spans: Sequence[Span], role: str = "llm") -> list[Span]:
 
 
 NAMES = ("uid", "sample_index", "data_source", "project_name", "experiment_name")
-"""Attributes of a trajectory that are texts everywhere. veRL's ``sample_index`` is ``extra_info.index`` of the dataset,
-a number or a uuid, and a column has one type."""
+"""Attributes of a trajectory that are always texts. veRL's ``sample_index`` is ``extra_info.index`` of the dataset, a
+number or a uuid, and a column has a single type."""
 
 
 def with_names(attributes: dict[str, Any]) -> None:
-    """Make texts of the ``NAMES`` among the attributes of a trajectory's own call."""
+    """Convert the ``NAMES`` among the attributes of a trajectory's own call to texts."""
     for name in NAMES:
         value = attributes.get(name)
         if value is not None and not isinstance(value, (str, dict, list)):
@@ -222,7 +225,8 @@ def with_names(attributes: dict[str, Any]) -> None:
 
 
 def group_of(attributes: Mapping[str, Any]) -> str | None:
-    """What the rollouts of one prompt in one step share, by their attributes; None: no prompt is known."""
+    """Return the group id that the rollouts of a prompt in a step share, from their attributes; None: no prompt is
+    known."""
     uid, sample, project, source = (
         word(attributes.get(name)) for name in ("uid", "sample_index", "project_name", "data_source")
     )
@@ -235,7 +239,7 @@ def group_of(attributes: Mapping[str, Any]) -> str | None:
 
 @dataclass
 class Trajectory:
-    """One trace: the root span and everything below it, with the facts reported later.
+    """Hold a trace: the root span and all spans below, with the facts reported later.
 
     ``attributes`` holds the identity under veRL's names: ``step``, ``sample_index``, ``rollout_n``, ``validate``,
     ``uid``, ``data_source``, ``experiment_name``, ``project_name``, and autotrace's own ``run_id`` and ``attempt``.
@@ -246,21 +250,21 @@ class Trajectory:
     """32 lower-case hex digits."""
     run_id: str
     spans: list[Span]
-    """Sorted by start; the root first when it was recorded."""
+    """Sorted by start; the root first if the root was recorded."""
     attributes: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What was dropped, cut or torn in this trajectory, in words for the user."""
+    """Notes for the user about parts of this trajectory that were dropped, cut or torn."""
     profile: str = "{}"
-    """What findings know about it, encoded (``insight.profile``); ``{}``: it was not examined."""
+    """Observations for findings, encoded (``insight.profile``); ``{}``: the trajectory was not examined."""
     settings: str = "{}"
-    """What is known about the run's configuration, as far as findings need it, encoded (``insight.settings``)."""
+    """Settings of the run that findings need, encoded (``insight.settings``)."""
     tokenizer: str | None = None
-    """Where the tokenizer was loaded from that made the texts; None without texts."""
+    """Path or name of the tokenizer that decoded the texts; None without texts."""
     late_spans: int = 0
     """Calls that began after the root had ended."""
     version: int = 1
-    """Counts up whenever more becomes known about a complete trajectory."""
+    """Increases whenever more becomes known about a complete trajectory."""
 
     @property
     def root(self) -> Span:
@@ -272,21 +276,21 @@ class Trajectory:
 
     @cached
     def by_id(self) -> dict[str, Span]:
-        """Its spans by their ids; ``spans`` does not change once this was asked for."""
+        """Return the spans by id; ``spans`` must not change after the first access."""
         return {span.span_id: span for span in self.spans}
 
     @cached
     def llm_spans(self) -> list[Span]:
-        """The agent's own LLM calls in order; the engine's spans below them have the role ``engine``."""
+        """Return the agent's own LLM calls in order; the engine's spans below these calls have the role ``engine``."""
         return own_calls(self.spans)
 
     @property
     def turns(self) -> int:
-        """LLM calls the agent made."""
+        """Return the number of the agent's LLM calls."""
         return len(self.llm_spans)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: what ``autotrace show`` prints."""
+        """Return the HTML for a notebook: the output of ``autotrace show``."""
         from importlib import import_module  # which reads this module
 
         shown: str = import_module("autotrace.cli.show").as_html(self)
@@ -294,20 +298,20 @@ class Trajectory:
 
 
 DEEPEST = 100
-"""Calls within calls; programs stay far below it, and all that is made of a trajectory walks up and down its tree."""
+"""Maximum nesting of calls; programs stay far below, and every computation over a trajectory walks the tree."""
 REPEATED = 32 << 20
-"""Tokens of whole prompts over all turns: a thousand turns that read 32,000 each."""
+"""Maximum tokens of whole prompts over all turns: a thousand turns that read 32,000 each."""
 TOO_MANY = "some prompts have only the tokens that are new in them: whole, they would be too many"
 
 
 class Allowance:
-    """How much more of one trajectory may be repeated."""
+    """Count how many more tokens of a trajectory may be repeated."""
 
     def __init__(self, left: int = REPEATED) -> None:
         self._left = left
 
     def take(self, count: int) -> bool:
-        """Whether ``count`` more may be; then they count."""
+        """Return whether ``count`` more tokens are allowed, and count the tokens if so."""
         if count > self._left:
             return False
         self._left -= count
@@ -315,8 +319,8 @@ class Allowance:
 
 
 def flattened(spans: Sequence[Span]) -> int:
-    """See that no call of ``spans`` (the root is the first) stands deeper than ``DEEPEST``, in a circle, or below one
-    that is not there; those that did hang from the call at that depth, or from the root. How many were too deep."""
+    """Limit the nesting of ``spans`` (the root is the first) to ``DEEPEST``; break circles and replace missing parents.
+    Moved calls hang from the call at that depth, or from the root. Returns the number of calls that were too deep."""
     parents = {span.span_id: span for span in spans}
     depths: dict[str, int] = {spans[0].span_id: 0} if spans else {}
     moved = 0

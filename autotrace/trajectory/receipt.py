@@ -1,9 +1,11 @@
-"""Which part of the agent's response is which LLM call's, and the receipt of training: the row of the trainer that has
-the tokens of each chain, and tokens that no row has.
+"""Map parts of the agent's response to LLM calls, and compute the receipt of training: the trainer's row with the
+tokens of each chain, and the tokens that no row has.
 
-A trainer reports on each row of a trajectory (``advantage``, ``advantage.1``, ...). Before it does, the rows count that
-a call of the trajectory returned (``chains`` of a spec). A row is a chain if as many of its tokens are trained on as
-the chain's turns generated; of several, the one that ended first after that of the row before."""
+A trainer reports on each row of a trajectory (``advantage``, ``advantage.1``, ...). Before the report, the rows count
+that a call of the trajectory returned (``chains`` of a spec). A row is a chain if the number of trained tokens equals
+the number of tokens that the chain's turns generated; among several chains, the first that ended after the chain of the
+previous row.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,15 @@ from autotrace.trajectory.model import Span, Trajectory
 
 
 class Piece(NamedTuple):
-    """Tokens of the agent's response."""
+    """Mark a range of tokens of the agent's response."""
 
     start: int
     length: int
 
 
 def pieces(turns: Sequence[Span], whole: Span | None) -> dict[str, Piece] | None:
-    """Span id of each of ``turns`` -> what of ``whole``'s response it is; None where they are no pieces of one response
-    (the agent began anew, or left a turn out), or where tokens are missing."""
+    """Return span id of each of ``turns`` -> its part of ``whole``'s response; None if the turns are not pieces of a
+    single response (the agent began anew, or left out a turn), or if tokens are missing."""
     response = None if whole is None else whole.response_ids
     if response is None or not turns or turns[0].prompt_tokens is None:
         return None
@@ -44,12 +46,12 @@ def pieces(turns: Sequence[Span], whole: Span | None) -> dict[str, Piece] | None
 
 
 def is_row(span: Span) -> bool:
-    """Whether it is one of the rows that a call returned (``chains`` of a spec)."""
+    """Return whether ``span`` is a row that a call returned (``chains`` of a spec)."""
     return span.role == "agent" and type(span.attributes.get("row")) is int
 
 
 def whole_response(spans: Sequence[Span]) -> Span | None:
-    """The call that has the whole conversation: the agent's, or the last of the rows that it returned."""
+    """Return the call that has the whole conversation: the agent's, or the last of the returned rows."""
     having = (span for span in spans if span.role not in ("llm", "engine"))
     answers = (span for span in having if span.response_mask or span.response_ids or span.response_text)
     first = next(answers, None)
@@ -57,8 +59,8 @@ def whole_response(spans: Sequence[Span]) -> Span | None:
 
 
 def answered_path(trajectory: Trajectory, whole: Span | None) -> list[int]:
-    """The turns, from 1, of the chain that is the response of ``whole``; where none fits, or there is no response,
-    those of the chain that ended last."""
+    """Return the turns, from 1, of the chain that is the response of ``whole``; if no chain fits, or without a
+    response, the turns of the chain that ended last."""
     paths = tree_of(trajectory).paths()
     if len(paths) < 2:
         return paths[0] if paths else []
@@ -66,7 +68,8 @@ def answered_path(trajectory: Trajectory, whole: Span | None) -> list[int]:
 
 
 def own_pieces(trajectory: Trajectory, whole: Span | None) -> dict[str, Piece] | None:
-    """``pieces`` of the turns of ``answered_path``; where the trajectory branches, None for what is not one chain."""
+    """Return ``pieces`` of the turns of ``answered_path``; None if the trajectory branches and the response is not a
+    single chain."""
     path = answered_path(trajectory, whole)
     if len(tree_of(trajectory).chains) > 1:
         return _whole_of(trajectory, path, whole)
@@ -74,7 +77,7 @@ def own_pieces(trajectory: Trajectory, whole: Span | None) -> dict[str, Piece] |
 
 
 def _whole_of(trajectory: Trajectory, path: Sequence[int], whole: Span | None) -> dict[str, Piece] | None:
-    """Their pieces, if these reach to the end of the response."""
+    """Return the pieces of a path, if the pieces reach to the end of the response."""
     places = pieces([trajectory.llm_spans[turn - 1] for turn in path], whole)
     if not places or whole is None:
         return None
@@ -88,30 +91,31 @@ _RETURNED = re.compile(r"row_tokens(?:\.(\d{1,6}))?")
 
 @dataclass
 class Receipt:
-    """What became of the tokens that the turns of one trajectory generated."""
+    """Describe what training did with the tokens that the turns of a trajectory generated."""
 
     rows: list[int]
-    """Numbers of those that the trainer reported on, or that a call returned."""
+    """Numbers of the rows that the trainer reported on, or that a call returned."""
     total: int
-    """How many there are."""
+    """Number of rows in all."""
     row: dict[int, int]
     """Chain -> its row."""
     generated: list[int]
-    """How many each turn generated."""
+    """Tokens that each turn generated."""
     times: list[int]
-    """In how many rows each turn is."""
+    """Number of rows that contain each turn."""
 
     @property
     def is_whole(self) -> bool:
-        """Each row is known to be some chain: other tokens are in no row."""
+        """Return whether each row is known to be some chain: other tokens are in no row."""
         return len(self.row) == self.total > 0
 
     def inside(self, chain: Chain) -> int:
-        """How many of the tokens that a chain's own turns generated are in a row."""
+        """Return how many of the tokens that a chain's own turns generated are in a row."""
         return sum(self.generated[turn - 1] for turn in chain.turns if self.times[turn - 1])
 
     def left(self, chains: Sequence[Chain]) -> Iterator[tuple[str, int, int]]:
-        """Of each of ``chains`` that has tokens in no row: why, how many, and the first turn that is in none."""
+        """Yield for each chain with tokens in no row: the reason, the number of tokens, and the first turn in no
+        row."""
         for chain in chains:
             turns = [turn for turn in chain.turns if not self.times[turn - 1]]
             if count := sum(self.generated[turn - 1] for turn in turns):
@@ -119,17 +123,17 @@ class Receipt:
 
 
 def of_row(facts: Mapping[str, Any], name: str, row: int) -> Any:
-    """A fact about one row."""
+    """Return a fact about a row."""
     return facts.get(f"{name}.{row}" if row else name)
 
 
 def receipt(chains: Sequence[Chain], generated: Sequence[int | None], facts: Mapping[str, Any]) -> Receipt | None:
-    """``generated``: tokens of each turn; not known where an answer came without any. None where no row is known, or
-    no turn's number."""
+    """Compute the receipt. ``generated``: tokens of each turn; None for an answer without tokens. Returns None if no
+    row is known, or no turn's number."""
     by_trainer = any(name.startswith("token_facts") for name in facts) or not _rows(facts, _RETURNED)
     rows = _rows(facts, _REPORTED if by_trainer else _RETURNED)
     total = None if by_trainer else integer(facts.get("returned_rows"))
-    if total is not None:  # what an earlier call returned is out of date
+    if total is not None:  # rows of an earlier call are out of date
         rows = [row for row in rows if row < total]
     if not rows or not chains or {*generated} == {None}:
         return None
@@ -145,7 +149,7 @@ def receipt(chains: Sequence[Chain], generated: Sequence[int | None], facts: Map
         trained = integer(told.get("tokens") if isinstance(told, dict) else None if by_trainer else told)
         free = [one for one in fitting.get(trained, ()) if one[0].number not in found.row]
         if not free and by_trainer and len(chains) == 1 and rows == [0]:
-            free = [(chains[0], chains[0].turns)]  # the trainer may have cut it
+            free = [(chains[0], chains[0].turns)]  # the trainer may have cut the chain
         if free:
             chain, turns = next((one for one in free if one[0].ended > last), free[0])
             fitting[trained] = free
@@ -160,19 +164,19 @@ def _rows(facts: Mapping[str, Any], names: re.Pattern[str]) -> list[int]:
 
 
 def receipt_of(trajectory: Trajectory) -> Receipt | None:
-    """The same for a trajectory."""
+    """Compute the receipt of a trajectory."""
     generated = [span.response_tokens for span in trajectory.llm_spans]
     return receipt(tree_of(trajectory).chains, generated, trajectory.facts)
 
 
 def why_left(chains: Sequence[Chain], chain: Chain) -> str:
-    """Why a chain is in no row: the kind of the one that leaves it, else its own."""
+    """Return why a chain is in no row: the kind of the chain that leaves it, else its own kind."""
     leaving = (other.kind for other in chains if other.parent == chain.number and other.kind not in (None, "sub-agent"))
     return next(leaving, None) or chain.kind or "chain"
 
 
 def words(trajectory: Trajectory) -> str:
-    """``199 generated, 105 in 1 row, 94 in none (94 rewrite)``; empty where nothing is known about that."""
+    """Return ``199 generated, 105 in 1 row, 94 in none (94 rewrite)``; empty if nothing is known."""
     told, chains = receipt_of(trajectory), tree_of(trajectory).chains
     if told is None or not told.row:
         return ""

@@ -1,8 +1,9 @@
-"""What went into a call and what came out of it, as people read it, and which turn's messages go on from which. The one
-rule of what the text of a turn is:
+"""Show the input and output of a call as people read them, and find which turn's messages continue which. The text of a
+turn follows a single rule:
 
-what its tokens decode to; else the messages that were recorded; else the arguments, or the result, as they were
-recorded. Token ids that nothing says in words are shown as ids (``asked_ids``, ``answered_ids``)."""
+the decoded tokens; else the recorded messages; else the arguments, or the result, as recorded. Token ids without any
+text are shown as ids (``asked_ids``, ``answered_ids``).
+"""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ PROMPTS = frozenset({"input", "prompt", "question", "query", "text", "message", 
 ANSWERS = ("content", "text")
 """Members of an agent's own result that may be the answer as text."""
 PROMPT_LINE = 200
-"""Characters of a prompt that stand in a line of a list."""
+"""Characters of a prompt in a line of a list."""
 
 
 def swallowed(span: Span) -> list[tuple[dict[str, Any], str]]:
-    """Failures that were caught inside a call (``record.swallowed``), each with a line of words."""
+    """Return the input of a call: the new part of an LLM call's prompt in words, else the arguments; None: neither."""
     notes = span.attributes.get("swallowed")
     return [
         (note, f"{note.get('error')}: {note.get('message')} in {note.get('at')}, caught in {note.get('caught')}")
@@ -32,7 +33,7 @@ def swallowed(span: Span) -> list[tuple[dict[str, Any], str]]:
 
 
 def input_text(span: Span) -> str | None:
-    """What a call was given: the new part of an LLM call's prompt in words, else its arguments; None: neither."""
+    """Return the answer of a call in words, else the return value apart from token ids; None: not recorded."""
     said = asked_words(span)
     if said is not None or not span.inputs:
         return said
@@ -41,7 +42,8 @@ def input_text(span: Span) -> str | None:
 
 
 def output_text(span: Span) -> str | None:
-    """What a call answered in words, else what it returned beside token ids; None: not recorded."""
+    """Return the new part of a prompt (``whole``: all of the prompt): decoded, else from the messages, else the
+    argument with the text; None if only token ids are known, or nothing."""
     said = answered_words(span)
     if said is not None or span.output is None or span.output == span.response_ids:
         return said
@@ -49,8 +51,8 @@ def output_text(span: Span) -> str | None:
 
 
 def asked_words(span: Span, *, whole: bool = False) -> str | None:
-    """The new part of a prompt (``whole``: all of it): decoded, else of the messages, else the argument that is its
-    text; None where it is known as token ids alone, or not at all."""
+    """Return an answer: decoded, else the message, else the returned text; None if only token ids are known, or
+    nothing."""
     texts = (span.prompt_text,) if whole else (span.new_prompt_text, span.prompt_text)
     decoded = next((text for text in texts if text), None)
     if decoded is not None:
@@ -64,8 +66,7 @@ def asked_words(span: Span, *, whole: bool = False) -> str | None:
 
 
 def answered_words(span: Span) -> str | None:
-    """An answer: decoded, else the message, else the text that was returned; None where it is known as token ids alone,
-    or not at all."""
+    """Return the token ids that a prompt adds, if no text is known; None with a text or without ids."""
     if span.response_text is not None:
         return span.response_text
     if (reply := answer(span)) is not None:
@@ -75,44 +76,44 @@ def answered_words(span: Span) -> str | None:
 
 
 def asked_ids(span: Span) -> list[int] | None:
-    """The token ids that a prompt adds, where nothing says them in words; None: words do, or there are none."""
+    """Return the token ids of an answer, if no text is known; None with a text or without ids."""
     return None if asked_words(span) is not None else span.new_prompt_ids or span.prompt_ids or None
 
 
 def answered_ids(span: Span) -> list[int] | None:
-    """The token ids of an answer, where nothing says them in words; None: words do, or there are none."""
+    """Return ``output_text``, or at most ``most`` token ids if only token ids are known."""
     return None if answered_words(span) is not None else span.response_ids or None
 
 
 def shown_answer(span: Span, most: int | None = None) -> str | None:
-    """``output_text``, or where an answer is known as token ids alone, at most ``most`` of them."""
+    """Format at most ``most`` token ids for people: ``3 token ids: 1 2 3``."""
     ids = answered_ids(span)
     return output_text(span) if ids is None else ids_text(ids, most)
 
 
 def ids_text(ids: Sequence[int], most: int | None = None) -> str:
-    """Token ids as people read them, at most ``most``: ``3 token ids: 1 2 3``."""
+    """Return the argument that is the whole prompt as text; None without such an argument, or with several."""
     shown = ids if most is None else ids[:most]
     rest = f" … {len(ids) - len(shown):,} more" if len(shown) < len(ids) else ""
     return f"{len(ids):,} token id{'' if len(ids) == 1 else 's'}: {' '.join(map(str, shown))}{rest}"
 
 
 def asked_as(inputs: Mapping[str, Any]) -> str | None:
-    """The argument that is the whole prompt as text; None where none is, or where several may be."""
+    """Return the member of an agent's own result that is the answer as text; None without such a member."""
     names = [name for name in inputs if name in PROMPTS and isinstance(inputs[name], str) and inputs[name]]
     return names[0] if len(names) == 1 else None
 
 
 def answered_as(output: Any) -> str | None:
-    """The member of an agent's own result that is the answer as text; None: there is none."""
+    """Return the user's last message before the model first answered; else the input of the first turn, or of the
+    function that is the trajectory. Empty: not known."""
     if not isinstance(output, dict):
         return None
     return next((name for name in ANSWERS if isinstance(output.get(name), str) and output[name]), None)
 
 
 def question(trajectory: Trajectory) -> str:
-    """What the user said last before the model first answered; else what the first turn, or the function that is the
-    trajectory, was given. Empty: not known."""
+    """Return the first line of ``question`` that has text, at most ``PROMPT_LINE`` characters; None: not known."""
     first = trajectory.llm_spans[:1]
     asked = [message for span in first for message in span.messages or () if message.get("role") == "user"]
     if asked:
@@ -125,33 +126,34 @@ def question(trajectory: Trajectory) -> str:
 
 
 def prompt_line(trajectory: Trajectory) -> str | None:
-    """The first line of ``question`` that has text, at most ``PROMPT_LINE`` characters; None: not known."""
+    """Return the model's reasoning before its answer, if the server separates the reasoning."""
     lines = (line.strip() for line in question(trajectory).splitlines())
     return next((line[:PROMPT_LINE] for line in lines if line), None)
 
 
 def thoughts(span: Span) -> str | None:
-    """What the model thought before its answer, where its server tells that apart."""
+    """Return the message that an LLM call answered with; None without an answer."""
     text = (answer(span) or {}).get("reasoning_content")
     return text if isinstance(text, str) else None
 
 
 def answer(span: Span) -> dict[str, Any] | None:
-    """The message that an LLM call answered with, None where there is none."""
+    """Return the messages of a prompt after the model's last answer (``whole``: all); other messages are in an earlier
+    call."""
     last = span.messages[-1] if span.messages else None
     return last if last is not None and last.get("role") == "assistant" else None
 
 
 def asked_messages(span: Span, *, whole: bool = False) -> list[dict[str, Any]]:
-    """The messages of a prompt after the model's last answer (``whole``: all); the others stand in an earlier call."""
+    """Format a chat message: the text, and the tool calls as ``search({"q": "cats"})``. ``named``: with the role in
+    front."""
     asked = (span.messages or [])[: None if answer(span) is None else -1]
     earlier = [number for number, message in enumerate(asked) if message.get("role") == "assistant"]
     return asked[earlier[-1] + 1 :] if earlier and not whole else asked
 
 
 def message_text(message: dict[str, Any], *, named: bool = True) -> str:
-    """A message of a chat in words: its text, and the tool calls as ``search({"q": "cats"})``. ``named``: with its role
-    in front."""
+    """Format a captured value: text unchanged, anything else as JSON."""
     functions = [call.get("function") or {} for call in message.get("tool_calls") or () if isinstance(call, dict)]
     called = [f"{function.get('name')}({function.get('arguments')})" for function in functions]
     words = "\n".join(line for line in (_text(message), *called) if line)
@@ -159,30 +161,30 @@ def message_text(message: dict[str, Any], *, named: bool = True) -> str:
 
 
 def one_line(value: Any) -> str:
-    """A captured value: text as it is, anything else as JSON."""
+    """Number of latest turns that a turn is compared with."""
     return value if isinstance(value, str) else json.dumps(jsonable(value), ensure_ascii=False)
 
 
 COMPARED = 512
-"""Turns, the latest ones, that a turn is compared with."""
-SUMMARY = 16
 """Characters of the shortest summary that is recognised."""
+SUMMARY = 16
+"""Compare turns by their messages, if the messages were recorded or decoded completely."""
 _SYSTEM, _OF_TOOLS = ("system", "developer"), ("tool", "function")
 
 
 class Said:
-    """What turns said in messages, where these were recorded or decoded whole."""
+    """Turn -> digest of the messages up to each message."""
 
     def __init__(self, turns: Sequence[Span]) -> None:
         self._turns = turns
         self._digests: dict[int, list[int]] = {}
-        """Turn -> of its messages, up to each of them."""
+        """Return whether the messages are a whole prompt, as far as can be decided."""
 
     def _asked(self, turn: int) -> list[dict[str, object]]:
         return asked_messages(self._turns[turn - 1], whole=True)
 
     def is_whole(self, turn: int) -> bool:
-        """Its messages are a whole prompt, as far as one can tell."""
+        """Return the system prompt; empty without a system message."""
         span, asked = self._turns[turn - 1], self._asked(turn)
         role = asked[0].get("role") if asked else None
         if role is None or role in _OF_TOOLS or span.inputs.get("previous_response_id"):
@@ -190,27 +192,29 @@ class Said:
         return role in _SYSTEM or span.new_prompt_text is None or not span.prompt_keep
 
     def system(self, turn: int) -> str:
-        """The system prompt; empty: it has no such message."""
+        """Return whether the turn has another system prompt, or other tools, than the turn ``main``."""
         asked = self._asked(turn)
         return _text(asked[0]) if asked and asked[0].get("role") in _SYSTEM else ""
 
     def is_another(self, turn: int, main: int) -> bool:
-        """Another system prompt, or other tools, than the turn ``main`` has."""
+        """Return whether the prompt contains an answer of the model."""
         offered = [_names(self._turns[one - 1].inputs.get("tools")) for one in (main, turn)]
         if None not in offered and offered[0] != offered[1]:
             return True
         return self.is_whole(main) and self.is_whole(turn) and self.system(turn) != self.system(main)
 
     def has_history(self, turn: int) -> bool:
-        """Its prompt has an answer of the model."""
+        """Return whether all messages of the prompt are known, and an answer of the model is among the messages."""
         return any(message.get("role") == "assistant" for message in self._asked(turn))
 
     def has_whole_history(self, turn: int) -> bool:
-        """All messages of its prompt are known, and one is an answer of the model."""
+        """Return whether the turn does not go on from the answer of ``end``: the turn has no answer, or other words
+        instead."""
         return self.is_whole(turn) and self.has_history(turn)
 
     def goes_otherwise(self, turn: int, end: int) -> bool:
-        """It does not go on from the answer of ``end``, but has none, or other words in its place."""
+        """Return the last turn whose messages and answer begin this turn's messages, and the last turn with the same
+        messages; 0: no such turn."""
         if not self.is_whole(turn):
             return False
         if not self.has_history(turn):
@@ -222,8 +226,7 @@ class Said:
         return not _alike(_text(asked[place]), _reply(self._turns[end - 1]))
 
     def continued(self, turn: int) -> tuple[int, int]:
-        """The last turn whose messages and answer its messages begin with, and the last one that has the same messages;
-        0: no such turn."""
+        """Return whether an answer follows the messages of the turn ``before``."""
         asked, latest = self._asked(turn), self._asked(turn - 1)
         if latest and asked[: len(latest)] == latest and self._goes_on(asked[len(latest) :], turn - 1):
             return turn - 1, 0
@@ -243,20 +246,21 @@ class Said:
         return before, twin
 
     def keeps(self, turn: int, before: int) -> bool:
-        """Its messages have an answer after those of the turn ``before``."""
+        """Return whether the messages after an earlier turn's messages begin with the answer of that turn, or leave it
+        out."""
         following = self._asked(turn)[len(self._asked(before)) :]
         return bool(following) and following[0].get("role") == "assistant"
 
     def _goes_on(self, following: Sequence[dict[str, object]], number: int) -> bool:
-        """The messages after those of an earlier turn begin with its answer, or leave the answer out."""
+        """Return the first of the ``earlier`` turns whose answer is contained in this turn's messages; 0: none.
+        ``kept``: the prompt has answers, too. Then the answer must be missing among the answers of the prompt, and a
+        new message of the user or system before an answer must contain the text."""
         if not following or following[0].get("role") != "assistant":
             return bool(following)
         return _alike(_text(following[0]), _reply(self._turns[number - 1]))
 
     def summary(self, turn: int, earlier: Sequence[int], kept: bool = False) -> int:
-        """The first of the ``earlier`` turns whose answer its messages have in them; 0: none. ``kept``: its prompt has
-        answers, too. Then it is an answer that is gone from them, and that the user or the system says before one of
-        them in a message that is new."""
+        """Return the turns that a turn is compared with, the latest first."""
         asked = self._asked(turn)
         answers: list[dict[str, object]] = []
         if kept:
@@ -286,7 +290,7 @@ class Said:
 
 
 def turns_before(turn: int) -> range:
-    """The turns that one is compared with, the latest first."""
+    """Return the text of one part of a message, or the description of its image; None for any other part."""
     return range(turn - 1, max(0, turn - 1 - COMPARED), -1)
 
 
@@ -300,7 +304,7 @@ def _text(message: dict[str, object]) -> str:
 
 
 def _part_text(part: object) -> str | None:
-    """Return the text of one part of a message, or the description of its image; None for any other part."""
+    """Return whether a text contains the other text: clients leave out thoughts, and spaces."""
     if not isinstance(part, dict):
         return part if isinstance(part, str) else None
     if isinstance(part.get("text"), str):

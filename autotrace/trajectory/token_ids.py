@@ -1,4 +1,4 @@
-"""Token ids as bytes, four each: what is compared and searched, and whether a prompt is the conversation before it with
+"""Handle token ids as bytes, four each: compare, search, and decide whether a prompt is the previous conversation with
 other tokens: retokenised, edited, shortened."""
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 WIDTH = 4
 PROBE = 8
-"""Tokens by which a piece is recognised."""
+"""Number of tokens by which a piece is recognised."""
 TRIMMED = 2
-"""Tokens at the end of an answer that a chat template may write otherwise: the end of the turn."""
+"""Number of tokens at the end of an answer that a chat template may write differently: the end of the turn."""
 EDIT = 16
-"""Tokens of the longest difference that is a detail (a time of day, a counter) and not another prompt."""
+"""Number of tokens of the longest difference that is a detail (a time of day, a counter) and not another prompt."""
 
 
 def packed_ids(ids: Sequence[int] | None) -> bytes | None:
-    """Token ids, four bytes each; None for what are none."""
+    """Pack token ids, four bytes each; return None for anything else."""
     try:
         return None if ids is None else array("i", ids).tobytes()
     except (TypeError, OverflowError):
@@ -24,12 +24,12 @@ def packed_ids(ids: Sequence[int] | None) -> bytes | None:
 
 
 def unpacked(ids: bytes) -> list[int]:
-    """The inverse of ``packed_ids``."""
+    """Unpack the bytes of ``packed_ids``."""
     return array("i", ids).tolist()
 
 
 def find(ids: bytes, part: bytes, start: int = 0) -> int:
-    """The index of the token at which ``part`` begins in ``ids``, at ``start`` or behind; -1: nowhere."""
+    """Return the index of the token at which ``part`` begins in ``ids``, at or after ``start``; -1: nowhere."""
     at = ids.find(part, start * WIDTH)
     while at >= 0 and at % WIDTH:
         at = ids.find(part, at + 1)
@@ -37,17 +37,17 @@ def find(ids: bytes, part: bytes, start: int = 0) -> int:
 
 
 def tokens(ids: bytes) -> int:
-    """How many there are."""
+    """Return the number of tokens."""
     return len(ids) // WIDTH
 
 
 def piece(ids: bytes, begin: int, end: int | None = None) -> bytes:
-    """Tokens ``begin`` to ``end``."""
+    """Return tokens ``begin`` to ``end``."""
     return ids[begin * WIDTH : None if end is None else end * WIDTH]
 
 
 def common(one: bytes, other: bytes) -> int:
-    """How many tokens both begin with."""
+    """Return the number of tokens at the beginning that both share."""
     low, high = 0, min(len(one), len(other)) // WIDTH
     if one[: high * WIDTH] == other[: high * WIDTH]:
         return high
@@ -61,8 +61,9 @@ def common(one: bytes, other: bytes) -> int:
 
 
 def kept_of(base: bytes, prompt: bytes, asked: int, first: int) -> int | None:
-    """How many tokens ``prompt`` keeps of ``base``, the prompt of ``asked`` tokens and the answer before it, where it
-    is the same conversation; None: it is another one. ``first``: tokens of the trajectory's first prompt."""
+    """Return how many tokens ``prompt`` keeps of ``base``, the previous prompt of ``asked`` tokens plus its answer, if
+    ``prompt`` is the same conversation; None: another conversation. ``first``: tokens of the trajectory's first
+    prompt."""
     kept, length = common(base, prompt), tokens(base)
     if kept >= max(asked, length - TRIMMED):
         return kept
@@ -72,8 +73,8 @@ def kept_of(base: bytes, prompt: bytes, asked: int, first: int) -> int | None:
 
 
 def _is_grown(base: bytes, prompt: bytes, kept: int, asked: int, first: int) -> bool:
-    """A prompt that leaves the one before early is the same conversation if it has grown and goes on with pieces of
-    it, or was edited; else the agent began anew, or another one speaks."""
+    """Return whether a prompt that differs early is the same conversation: the prompt has grown and goes on with pieces
+    of ``base``, or was edited. Otherwise the agent began anew, or another agent speaks."""
     if tokens(prompt) < asked or kept * 2 < min(asked, tokens(base)):
         return _is_edited(base, prompt, kept, asked, first)
     probes = range(max(kept + PROBE, asked - 4 * PROBE), tokens(base) - PROBE, PROBE)
@@ -81,8 +82,8 @@ def _is_grown(base: bytes, prompt: bytes, kept: int, asked: int, first: int) -> 
 
 
 def _is_edited(base: bytes, prompt: bytes, kept: int, asked: int, first: int) -> bool:
-    """A detail was changed and what follows is much as it was; or the whole first prompt and the last answer are there,
-    and what stood between was left out or made shorter. (Written anew, pieces may differ in single tokens.)"""
+    """Return whether a detail was changed and the rest is similar; or the whole first prompt and the last answer are
+    present, and the text between was left out or shortened. (After a rewrite, pieces may differ in single tokens.)"""
     end = tokens(base) - TRIMMED
     rest, answered = found(base, prompt, range(kept + EDIT, end - PROBE, PROBE), kept), range(asked, end - PROBE, PROBE)
     is_near = rest and rest[0][0] <= kept + EDIT + PROBE and abs(rest[0][1] - rest[0][0]) <= EDIT
@@ -93,7 +94,7 @@ def _is_edited(base: bytes, prompt: bytes, kept: int, asked: int, first: int) ->
 
 
 def found(base: bytes, prompt: bytes, places: range, behind: int) -> list[tuple[int, int]]:
-    """The pieces at ``places`` that the prompt has, in their order: where, and where there."""
+    """Return the pieces at ``places`` that the prompt has, in order: position in ``base``, position in ``prompt``."""
     there = []
     for at in places:
         where = find(prompt, piece(base, at, at + PROBE), behind)

@@ -1,5 +1,5 @@
-"""The tool calls of a trajectory, as the agent made them: the tool, its arguments, its answer. And what people call the
-calls of a trajectory: ``turn 2``, ``search`` rather than ``Agent.call_tool``, the name of an agent."""
+"""List the tool calls of a trajectory as the agent made the calls: tool, arguments, answer. Choose the displayed names
+of calls: ``turn 2``, ``search`` rather than ``Agent.call_tool``, the name of an agent."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from autotrace.trajectory.model import Span, Trajectory, above, own_calls
 
 ATTRIBUTE = "tool_name"
 OBJECT_NAME = "object_name"
-"""Attribute with the ``name`` that the object of a tool's method has (``record.probe``)."""
+"""Attribute with the ``name`` of the object whose method is the tool (``record.probe``)."""
 MAX_NAME = 200
-"""Characters."""
+"""Maximum characters of a name."""
 _ARGUMENTS = ("tool_call", "tool_name", "function_name", "tool")
-"""Arguments that name the tool, or whose ``name`` does."""
+"""Arguments that name the tool, or have a ``name`` that does."""
 BESIDE_NAME = frozenset({"args", "arguments", "input", "kwargs", "parameters", "params", "tool_args", "tool_input"})
-"""Beside one of these, an argument ``name`` is the tool's, not one that the tool was given."""
+"""Arguments beside which an argument ``name`` is the tool's name, not an input of the tool."""
 
 
 def tool_name(span: Span) -> str:
-    """The attribute ``tool_name``, else an argument, else the name of the object, else what was called."""
+    """Return the attribute ``tool_name``, else an argument, else the name of the object, else the called function."""
     return named_tool(span) or word(span.attributes.get(OBJECT_NAME)) or text(span.name)
 
 
 def named_tool(span: Span) -> str | None:
-    """The name by which the call asks for the tool: the attribute ``tool_name``, else an argument."""
+    """Return the name by which the call asks for the tool: the attribute ``tool_name``, else an argument."""
     return word(span.attributes.get(ATTRIBUTE)) or _argument(span)
 
 
@@ -47,7 +47,7 @@ def _argument(span: Span) -> str | None:
 
 
 def _named(value: Any) -> str | None:
-    """``"search"``, ``{"name": "search"}`` or ``{"function": {"name": "search"}}``."""
+    """Return the name in ``"search"``, ``{"name": "search"}`` or ``{"function": {"name": "search"}}``."""
     if isinstance(value, dict):
         inner = value.get("function")
         return word(value.get("name")) or (_named(inner) if isinstance(inner, (str, dict)) else None)
@@ -55,18 +55,18 @@ def _named(value: Any) -> str | None:
 
 
 def word(value: Any) -> str | None:
-    """A text in one line, None for anything else."""
+    """Return a text as a single line; None for anything else."""
     return " ".join(text(value).split())[:MAX_NAME] or None if isinstance(value, str) else None
 
 
 _sorted = msgspec.json.Encoder(enc_hook=repr, order="sorted").encode
 _NAMED = ("agent", "span")
-"""The attribute ``name`` of a spec names the calls with these roles."""
+"""Roles whose calls the attribute ``name`` of a spec names."""
 
 
 def entitle(spans: Sequence[Span]) -> None:
-    """Fill ``title`` of the agent's LLM calls and of its tool calls. A tool's own method below the agent's call of it
-    keeps its name, which says what of the tool it is."""
+    """Set ``title`` of the agent's LLM calls and tool calls. A tool's own method below the agent's tool call keeps its
+    name, which tells the part of the tool."""
     for span in own_calls(spans, "tool"):
         span.title = tool_name(span)
     for span in spans:
@@ -74,19 +74,19 @@ def entitle(spans: Sequence[Span]) -> None:
             span.title = word(span.attributes.get("name"))
     for number, span in enumerate(own_calls(spans), 1):
         span.title = f"turn {number}"
-        if "." not in span.name and span.name != span.key.rpartition(".")[2]:  # the spec calls it so, not the code
+        if "." not in span.name and span.name != span.key.rpartition(".")[2]:  # the spec gave the name, not the code
             span.title += f" · {span.name}"
 
 
 @dataclass
 class ToolCall:
-    """One call of a tool, as the agent made it, with what it called to get its answer."""
+    """Describe a tool call, as the agent made the call, with nested calls."""
 
     span: Span
     turn: int
-    """The turn before it; 0: none."""
+    """Turn before the call; 0: none."""
     inner: list[Span] = field(default_factory=list)
-    """Calls of the tool's own below it."""
+    """Nested calls of the tool itself."""
 
     @cached
     def name(self) -> str:
@@ -94,17 +94,17 @@ class ToolCall:
 
     @cached
     def failed(self) -> Span | None:
-        """The call that raised: this one, or the deepest below it."""
+        """Return the call that raised: the tool call, or the deepest nested call."""
         return next((span for span in (*reversed(self.inner), self.span) if span.error), None)
 
     @cached
     def answer(self) -> str:
-        """What the agent was told, as text; empty: nothing that is text."""
+        """Return the answer to the agent as text; empty: no text."""
         return text_of(self.span.output)
 
     @cached
     def arguments(self) -> str:
-        """The tool's arguments: the same in another order are the same text."""
+        """Return the tool's arguments as text, independent of their order."""
         called, inputs = self.span.inputs.get("tool_call"), self.span.inputs
         beside = sorted(BESIDE_NAME & inputs.keys()) if "name" in inputs else []
         given = inputs[beside[0]] if beside else inputs.get("parameters", inputs)
@@ -112,17 +112,17 @@ class ToolCall:
 
     @cached
     def told(self) -> str:
-        """What came of it in words: its error, its text, else what it returned."""
+        """Return the outcome in words: the error, the text, else the return value."""
         return self.span.error_text or self.answer or (_json(self.span.output) if self.span.output else "")
 
     @cached
     def exchange(self) -> str:
-        """All that it was asked and all that came of it, text or not, to be compared."""
+        """Return the complete input and outcome, text or not, for comparison."""
         said = [self.span.inputs, self.failed.error_text if self.failed is not None else self.span.output]
         try:
             text = _sorted(said)
             return text.decode() if b'"{' not in text else _sorted(_decoded(said)).decode()
-        except (TypeError, ValueError, OverflowError, RecursionError):  # not from our assembly
+        except (TypeError, ValueError, OverflowError, RecursionError):  # not assembled by autotrace
             return repr(said)
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ class ToolCall:
 
 
 def arguments_text(given: Any) -> str:
-    """Arguments, or their JSON, as text: the same in another order are the same text."""
+    """Format arguments, or their JSON, as text, independent of their order."""
     if isinstance(given, str):
         try:
             given = json.loads(given)
@@ -142,7 +142,7 @@ def arguments_text(given: Any) -> str:
 
 
 def tool_calls(trajectory: Trajectory) -> list[ToolCall]:
-    """In order."""
+    """Return the tool calls in order."""
     starts = sorted(span.start_ns for span in trajectory.llm_spans)
     own = own_calls(trajectory.spans, "tool")
     made = {span.span_id: ToolCall(span, bisect_right(starts, span.start_ns)) for span in own}
@@ -157,7 +157,8 @@ def tool_calls(trajectory: Trajectory) -> list[ToolCall]:
 
 
 def text_of(value: Any, depth: int = 0) -> str:
-    """The text of what a tool returned: ``"4"``, ``{"text": "4"}``, ``[{"text": "4"}, 0.0, {}]``; empty: none."""
+    """Return the text in a tool's return value: ``"4"``, ``{"text": "4"}``, ``[{"text": "4"}, 0.0, {}]``; empty: no
+    text."""
     if isinstance(value, str) or depth > 3:
         return value if isinstance(value, str) else ""
     if isinstance(value, dict):
@@ -167,15 +168,15 @@ def text_of(value: Any, depth: int = 0) -> str:
 
 
 def _json(value: Any) -> str:
-    """``value`` as JSON, the names of its objects in order."""
+    """Format ``value`` as JSON with sorted keys."""
     return json.dumps(jsonable(value), ensure_ascii=False, sort_keys=True)
 
 
 def _decoded(value: Any, depth: int = 8) -> Any:
-    """``value`` with its texts decoded that are JSON objects."""
+    """Decode texts in ``value`` that are JSON objects."""
     if isinstance(value, str) and value.startswith("{"):
         try:
-            value = json.loads(value, parse_constant=str)  # else NaN would be written as null is
+            value = json.loads(value, parse_constant=str)  # otherwise NaN would be written like null
         except (ValueError, RecursionError):
             return value
     if isinstance(value, dict) and depth:
