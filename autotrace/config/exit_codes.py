@@ -1,15 +1,15 @@
-"""Exit codes of ``autotrace-run`` and ``autotrace``; everything else is the command's own."""
+"""List the exit codes of ``autotrace-run`` and ``autotrace``; every other code is the command's own."""
 
 from __future__ import annotations
 
 OK = 0
 FAILED = 1
-"""``autotrace`` found something wrong (``check``: a required miss; ``ship``: something is left)."""
+"""Reports a problem that ``autotrace`` found (``check``: a required miss; ``ship``: undelivered records)."""
 USAGE = 2
-"""Wrong option, spec or backend: the command was not started."""
+"""Reports a wrong option, spec or backend: the command was not started."""
 BROKEN = 70
-"""A shipper or relay came upon something unforeseen and is to be started again (sysexits.h: internal error)."""
+"""Asks for a new start after an unforeseen error in a shipper or relay (sysexits.h: internal error)."""
 NOT_EXECUTABLE = 126
-"""The command exists and cannot be executed (the shells' convention)."""
+"""Reports a command that exists and cannot be executed (the shells' convention)."""
 NOT_FOUND = 127
-"""There is no such command (the shells' convention)."""
+"""Reports a command that does not exist (the shells' convention)."""

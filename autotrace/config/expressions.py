@@ -1,4 +1,4 @@
-"""What a spec may write for a value: a path, or paths with numbers: ``result.advantages[i - n]``.
+"""Parse the values of a spec: a path, or paths with numbers, such as ``result.advantages[i - n]``.
 
     expression  =  sum ["if" condition ["else" expression]]
     condition   =  ["not"] sum ["==" sum]
@@ -7,8 +7,8 @@
     factor      =  "-" factor | number | 'text' | "(" expression ")" | "sum" "(" expression ")" | path
     path        =  word {"." step | "[" expression "]"},   step = word | number | "*" (all items)
 
-``parse`` makes a tree of tuples of it, which ``record.formulas`` evaluates and ``spec.names`` checks. No calls
-but ``sum``, no names but the roots of paths. Standard library only: read in traced processes.
+``parse`` returns a tree of tuples. ``record.formulas`` evaluates the tree and ``spec.names`` checks the tree. The only
+call is ``sum``; the only names are the roots of paths. Standard library only: read in traced processes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 Tree = tuple[Any, ...]
-"""``("path", root, steps)`` with steps that are texts or trees, ``("number", n)``, ``("text", t)``, ``("-", a)``,
-``("not", a)``, ``("sum", a)``, ``("if", condition, a, b)``, ``("absent",)`` where nothing is said for else, or an
-operator with its two sides."""
+"""Tree of an expression.
+
+``("path", root, steps)`` with steps that are texts or trees, ``("number", n)``, ``("text", t)``, ``("-", a)``,
+``("not", a)``, ``("sum", a)``, ``("if", condition, a, b)``, ``("absent",)`` for a missing else, or an operator with two
+sides.
+"""
 
 MAX_LENGTH = 500
-"""Characters."""
+"""Limits the characters of an expression."""
 MAX_DEPTH = 20
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:-?\w+|\*))|(?P<mark>//|==|[-+*/%()\[\]])"
@@ -35,16 +38,16 @@ _MARKS = re.compile(r"[\s\[\]()*]")
 
 
 class ExpressionError(ValueError):
-    """The text cannot be read; the message says what to write instead."""
+    """Reports a text that cannot be read; the message says how to correct the text."""
 
 
 def is_expression(text: str) -> bool:
-    """Whether there is more in it than words and dots. A ``-`` alone may stand in a key."""
+    """Tell whether ``text`` has more than words and dots. A ``-`` alone may be part of a key."""
     return _MARKS.search(text) is not None
 
 
 def parse(text: str) -> Tree:
-    """The tree of an expression. Raises ``ExpressionError``."""
+    """Parse an expression into a tree. Raises ``ExpressionError``."""
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
     parser = _Parser(text)
@@ -55,7 +58,7 @@ def parse(text: str) -> Tree:
 
 
 def roots(tree: Tree) -> Iterator[str]:
-    """The first words of all paths in it."""
+    """Yield the first words of all paths in ``tree``."""
     if tree[0] == "path":
         yield tree[1]
         parts: tuple[Any, ...] = tree[2]
@@ -67,7 +70,7 @@ def roots(tree: Tree) -> Iterator[str]:
 
 
 class _Parser:
-    """Recursive descent; one instance per expression."""
+    """Parses by recursive descent; one instance per expression."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -115,7 +118,7 @@ class _Parser:
         return ("==", tree, self._operation(_OPERATORS)) if self._take("==") else tree
 
     def _operation(self, levels: Sequence[Sequence[str]]) -> Tree:
-        """A sum; without its first level a product, without both a factor."""
+        """Parse a sum; without the first level a product, without both levels a factor."""
         if not levels:
             return self._factor()
         tree = self._operation(levels[1:])

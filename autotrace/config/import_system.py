@@ -1,10 +1,10 @@
-"""Where Python looks for a module: the one function of the import system that autotrace stands in for.
+"""Replace the single function of the import system with which Python looks for a module.
 
 ``importlib._bootstrap._find_spec`` (Python 3.4 to 3.14) asks the entries of ``sys.meta_path`` one after the other. An
-entry of our own would never hear of a module that an entry before it finds by itself, and type checkers, pytest and
-others put theirs first. What this function returns is what is imported, whichever entry it comes from.
+entry of autotrace would never hear about a module that an earlier entry finds. Type checkers, pytest and others put
+their entries first. Python imports the spec that this function returns, whichever entry the spec comes from.
 
-Standard library only: every Python process of a run imports this.
+Standard library only: every Python process of a run imports this module.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     FindSpec = Callable[..., Any]
-    """``(name, path, target=None)``: the spec of a module, or None."""
+    """Type of ``(name, path, target=None)``, which returns the spec of a module, or None."""
 
 _NAME = "_find_spec"
 
 
 def current() -> FindSpec:
-    """The function that is asked now."""
+    """Return the function that Python calls now."""
     find_spec: FindSpec = getattr(sys.modules["_frozen_importlib"], _NAME)
     return find_spec
 
 
 def replace(before: FindSpec, after: FindSpec) -> None:
-    """Have ``after`` asked where ``before`` is; where somebody else's stands instead, theirs is left alone."""
+    """Put ``after`` where ``before`` is; leave any other function alone."""
     for name in ("_frozen_importlib", "importlib.util"):  # the second has taken it by name
         module = sys.modules.get(name)
         if module is not None and vars(module).get(_NAME) is before:

@@ -1,5 +1,4 @@
-"""Where this installation came from, how to add to it, and whether interpreters activate by themselves (if not, what
-``PYTHONPATH`` must hold)."""
+"""Describe this installation: its origin, how to extend the installation, and how interpreters activate."""
 
 from __future__ import annotations
 
@@ -15,13 +14,14 @@ PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath
 SITECUSTOMIZE = os.path.join(PACKAGE_PARENT, "autotrace", "bootstrap", "sitecustomize")
 PTH = "autotrace.pth"
 DISTRIBUTION = "autotrace-rl"
-"""What this package is called where packages are installed from: ``autotrace`` is another project there."""
+"""Name of this package on package indexes, where ``autotrace`` is another project."""
 
 
 def replaced() -> str | None:
-    """Return a sentence where another package's module ``autotrace`` replaced this one; None where none did.
+    """Return a sentence if another package's module ``autotrace`` replaced this package; None otherwise.
 
-    The package index has other projects whose module has the same name, and the last one that is installed wins."""
+    The package index has other projects with a module of the same name, and the last installed project wins.
+    """
     import autotrace
 
     if getattr(autotrace, "__distribution__", None) == DISTRIBUTION:
@@ -34,8 +34,9 @@ def replaced() -> str | None:
 
 
 def again(interpreter: str = "") -> str:
-    """Return the command that installs this package anew, or for another ``interpreter``; a phrase where nobody knows
-    where the package came from."""
+    """Return the command that installs this package again, or for another ``interpreter``; a phrase if nobody knows the
+    package's origin.
+    """
     import shlex
 
     if (place := origin()) is None:
@@ -45,8 +46,10 @@ def again(interpreter: str = "") -> str:
 
 
 def origin() -> str | None:
-    """Return the wheel, the folder or the repository that this installation came from, as pip takes it (PEP 610); None
-    where no record says so, or the file is gone."""
+    """Return the wheel, folder or repository that this installation came from, as pip takes the name (PEP 610).
+
+    None if no record names the origin, or the file is gone.
+    """
     import json
     from importlib.metadata import PackageNotFoundError, distribution
     from urllib.parse import unquote, urlsplit
@@ -63,8 +66,11 @@ def origin() -> str | None:
 
 
 def install(extra: str) -> str:
-    """Return the command that installs what ``extra`` needs. Names no distribution that an index could have from
-    anybody: either the place of this installation, or the libraries themselves."""
+    """Return the command that installs the requirements of ``extra``.
+
+    The command never contains a distribution name that anybody could register on an index. The command names either the
+    place of this installation, or the libraries themselves.
+    """
     import shlex
 
     if (place := origin()) is not None:
@@ -74,7 +80,7 @@ def install(extra: str) -> str:
 
 
 def look_at(folder: str, trace: str = "") -> str:
-    """Return the command that shows ``trace`` of a run folder: the page, if this installation can serve it."""
+    """Return the command that shows ``trace`` of a run folder: the page, if this installation can serve the page."""
     from importlib.util import find_spec
 
     if find_spec("uvicorn") and find_spec("starlette"):
@@ -83,7 +89,9 @@ def look_at(folder: str, trace: str = "") -> str:
 
 
 def requirements(extra: str) -> list[str]:
-    """Return the requirements of ``extra``, as pip takes them; of a source tree without metadata the name alone."""
+    """Return the requirements of ``extra``, as pip takes requirements; only ``extra`` in a source tree without
+    metadata.
+    """
     import re
     from importlib.metadata import PackageNotFoundError, requires
 
@@ -95,7 +103,7 @@ def requirements(extra: str) -> list[str]:
 
 
 def others_of_our_name() -> Iterator[Distribution]:
-    """The installed packages of other projects that have a module ``autotrace``, or whose name it is."""
+    """Find installed packages of other projects that are named ``autotrace`` or have a module ``autotrace``."""
     from importlib.metadata import distributions
 
     ours = {"autotrace/__init__.py", "autotrace.py"}
@@ -107,19 +115,19 @@ def others_of_our_name() -> Iterator[Distribution]:
 
 
 def carried(name: str, in_sources: str) -> str:
-    """A folder that the package carries: as it is installed, else where a source tree has it, below its root."""
+    """Return a folder that the package carries: the installed folder, else the folder below a source tree's root."""
     installed = os.path.join(PACKAGE_PARENT, "autotrace", name)
     return installed if os.path.isdir(installed) else os.path.join(PACKAGE_PARENT, in_sources)
 
 
 def pth_file() -> str | None:
-    """Path of this interpreter's ``autotrace.pth``; None: not installed (a source tree on ``PYTHONPATH``)."""
+    """Find this interpreter's ``autotrace.pth``; None if not installed (a source tree on ``PYTHONPATH``)."""
     folders = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
     return next((path for folder in folders if os.path.exists(path := os.path.join(folder, PTH))), None)
 
 
 def with_package(environ: Mapping[str, str]) -> dict[str, str]:
-    """``environ`` in which ``import autotrace`` works: unchanged where the package is installed."""
+    """Return ``environ`` with a working ``import autotrace``; unchanged where the package is installed."""
     own = dict(environ)
     if pth_file() is None:
         own["PYTHONPATH"] = _joined(environ.get("PYTHONPATH"), PACKAGE_PARENT)
@@ -127,7 +135,7 @@ def with_package(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_activation(environ: Mapping[str, str]) -> dict[str, str]:
-    """``environ`` in which interpreters activate: where no ``.pth`` does it, the ``sitecustomize`` folder in front."""
+    """Return ``environ`` in which interpreters activate; without a ``.pth``, ``sitecustomize`` comes first."""
     own = with_package(environ)
     if pth_file() is None:
         own["PYTHONPATH"] = _joined(SITECUSTOMIZE, own["PYTHONPATH"])
@@ -135,6 +143,6 @@ def with_activation(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _joined(*parts: str | None) -> str:
-    """One search path, each entry once, where it comes first."""
+    """Join search paths into a single search path; an entry stays at its first position."""
     entries = [entry for part in parts if part for entry in part.split(os.pathsep)]
     return os.pathsep.join(dict.fromkeys(entries))

@@ -23,12 +23,12 @@ if TYPE_CHECKING:  # the import takes longer than everything else that starts wi
     from typing import Any
 
 _COARSE = 5
-"""``CLOCK_REALTIME_COARSE`` of Linux: the wall clock of the last tick, at most 10 ms ago."""
+"""Number of Linux's ``CLOCK_REALTIME_COARSE``: the wall clock of the last tick, at most 10 ms ago."""
 _TICK_NS = 50_000_000
 
 
 def _instance(name: str) -> Any:
-    """A second instance of the builtin module ``name``; the first one where ``name`` is not builtin."""
+    """Build a second instance of the builtin module ``name``; the first instance if ``name`` is not builtin."""
     spec = BuiltinImporter.find_spec(name)
     if spec is None:
         return __import__(name)
@@ -44,7 +44,7 @@ if time.get_clock_info("monotonic").implementation == time.get_clock_info("perf_
 
 
 def wall_ns() -> int:
-    """The time of day, in ns since 1970."""
+    """Return the time of day, in ns since 1970."""
     now: int = time.time_ns()
     if sys.platform != "linux":
         return now

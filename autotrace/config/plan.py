@@ -1,9 +1,9 @@
-"""The compiled plan: what the launcher writes once and every traced process reads.
+"""Hold the compiled plan. The launcher writes the plan once and every traced process reads the plan.
 
-A plan is one JSON object; this module is its schema. Paths (``tokens``, ``attributes``, ``facts``, ``final``) stay
-text here and are parsed in the process that binds the target (``record.fields``). Their first word is an argument name,
-``self``, ``kwargs``, ``result`` or ``item``; the rest are attributes, keys or indexes: ``outputs.-1.reward_score``.
-A list of paths means: the first that is present.
+A plan is a JSON object; this module is the schema. Paths (``tokens``, ``attributes``, ``facts``, ``final``) stay text
+here. The process that binds a target parses the paths (``record.fields``). The first word of a path is an argument
+name, ``self``, ``kwargs``, ``result`` or ``item``. The rest are attributes, keys or indexes:
+``outputs.-1.reward_score``. In a list of paths, the first path that is present counts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import msgspec
 
 PLAN_VERSION = 1
 SHIPPED = "patch_specs"
-"""Folder of the shipped specs: inside the package when installed, beside it in a source checkout."""
+"""Names the folder of the shipped specs: inside the package when installed, beside the package in a source checkout."""
 LONGEST_IMAGE = 16 << 20
-"""Characters of the longest text whose image ``--images`` keeps."""
+"""Limits the text whose image ``--images`` keeps (characters)."""
 ROLES = ("trajectory", "agent", "llm", "tool", "parser", "env", "reward", "engine", "trainer", "span")
 
 
@@ -25,10 +25,11 @@ _WRAPPED = ".__wrapped__"
 
 
 def decorated(name: str) -> tuple[str, int]:
-    """What stands under ``name``, and how many decorators are above the function that is meant.
+    """Return the bare name, and the number of decorators above the meant function.
 
     ``tools.search.__wrapped__`` is the function below the first decorator of ``tools.search``: ``functools.wraps`` sets
-    that attribute."""
+    that attribute.
+    """
     bare = name
     while bare.endswith(_WRAPPED):
         bare = bare.removesuffix(_WRAPPED)
@@ -37,111 +38,119 @@ def decorated(name: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Target:
-    """One entry of a spec."""
+    """Holds one entry of a spec."""
 
     key: str
-    """The entry's first name as written: stable, and all that a wrapper knows of its target."""
+    """Key: the entry's first name as written. The key is stable, and a wrapper knows nothing else about its target."""
     names: tuple[str, ...]
-    """Alternatives, first that exists wins. ``pkg.mod.Class.method``, ``pkg.mod:Class.method``, ``.*``, ``.**``."""
+    """Lists alternatives; the first that exists wins. ``pkg.mod.Class.method``, ``pkg.mod:Class.method``, ``.*``,
+    ``.**``.
+    """
     where: str = ""
-    """``file.yaml:12`` for messages."""
+    """Place for messages: ``file.yaml:12``."""
     without: tuple[str, ...] = ()
-    """Names a glob must not match (the spec's ``exclude``)."""
+    """Lists the names that a glob must not match (the spec's ``exclude``)."""
     versions: str | None = None
-    """PEP 508 requirement on an installed distribution: ``verl>=0.5``."""
+    """Requirement on an installed distribution (PEP 508): ``verl>=0.5``."""
     subclasses: bool = False
     role: str = "span"
     mode: str = "span"
-    """span | count"""
+    """Mode: span | count"""
     optional: bool = False
     label: str | None = None
     """Display name instead of the qualified name."""
     include: tuple[str, ...] | None = None
-    """Arguments to capture (``result`` among them); None: all."""
+    """Lists the arguments to capture (``result`` among the names); None: all."""
     exclude: tuple[str, ...] = ()
-    """Arguments never to capture."""
+    """Lists the arguments never to capture."""
     tokens: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """``prompt``, ``response``, ``logprobs``, ``mask`` -> paths."""
+    """Maps ``prompt``, ``response``, ``logprobs``, ``mask`` to paths."""
     tokenizer: str | None = None
-    """What decodes these tokens, as ``tokenizer_name.located`` has it; None: what the run says."""
+    """Names the tokenizer for the tokens, as returned by ``tokenizer_name.located``; None: the run's tokenizer."""
     attributes: dict[str, tuple[str, ...]] = field(default_factory=dict)
     facts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Facts about the trajectory, read when the call ends."""
     outcomes: dict[str, str] = field(default_factory=dict)
-    """Qualified names of exceptions that end a call which did not fail, and the ``outcome`` of such a call."""
+    """Maps qualified names of exceptions that end a call without failure to the ``outcome`` of such a call."""
     batch: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """``group``, ``sample`` (one value per row), ``limit``, ``n`` -> paths: this call gets a batch of samples, and
-    exact sampling (so many samples of each batch) is decided here."""
+    """Maps ``group``, ``sample`` (one value per row), ``limit``, ``n`` to paths. The call gets a batch of samples, and
+    exact sampling (a fixed number of samples from each batch) is decided here.
+    """
     rows: tuple[str, ...] = ()
-    """The call is a batch, and these its rows: each a call of its own, in a trajectory of its own where the role says
-    so. Paths know ``row``, ``i`` and ``n``."""
+    """Paths to the rows of a batch. Each row is a call, and opens a trajectory if the role says so. The paths may use
+    ``row``, ``i`` and ``n``.
+    """
     chains: tuple[str, ...] = ()
-    """The call returns these rows, one for each chain of its trajectory. Paths know ``row``, ``i`` and ``n``."""
+    """Paths to the returned rows, one row for each chain of the trajectory. Paths may use ``row``, ``i`` and ``n``."""
     id: tuple[str, ...] = ()
-    """What the host calls the trajectory that this call is in."""
+    """Paths to the host's name for the trajectory that contains this call."""
     of: tuple[str, ...] = ()
-    """The id of the trajectory that this call, or this row, belongs to."""
+    """Paths to the id of the trajectory that this call, or this row, belongs to."""
     of_key: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Or its attributes that name it: ``uid`` and ``rollout_n``."""
+    """Maps ``uid`` and ``rollout_n`` to paths; both name the trajectory where no id does."""
     group: bool = False
-    """The trajectories that open inside of this call are the rollouts of one prompt."""
+    """Tells whether the trajectories that open inside this call are the rollouts of one prompt."""
     inside: bool = False
-    """Recorded only inside of another recorded call."""
+    """Tells whether calls are recorded only inside another recorded call."""
     final: tuple[str, ...] = ()
-    """For generators: the span ends at the first item where one of these paths is true."""
+    """Paths for generators: the span ends at the first item where one of the paths is true."""
     watch: bool = True
-    """Failures are noted of the functions that this one calls by name (``patch.watch``)."""
+    """Tells whether to note failures of the functions that this function calls by name (``patch.watch``)."""
     items: int = 0
-    """For generators and iterators: how many of the last items are kept; 0: the last one alone."""
+    """Number of a generator's or iterator's last items to keep; 0: only the last item."""
     places: dict[str, str] = field(default_factory=dict)
-    """Where the user's own lists give its paths: ``facts.reward``, ``capture.include`` -> ``file.yaml:14``."""
+    """Maps the paths in the user's specs to places: ``facts.reward``, ``capture.include`` -> ``file.yaml:14``."""
 
     @property
     def is_shipped(self) -> bool:
-        """It comes with autotrace."""
+        """Tell whether the target comes with autotrace."""
         return self.where.startswith(f"{SHIPPED}/")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to record; one set for the whole run."""
+    """Describes how to record; one set for the whole run."""
 
     content: str = "full"
-    """full | text | none"""
+    """Content to record: full | text | none"""
     logprobs: bool = False
     token_facts: str = "some"
-    """What a trainer computes for each token: ``all`` columns, those of ``some`` trajectories (numbers of all), or
-    ``off``."""
+    """Selects the trainer's values for each token.
+
+    ``all``: all columns. ``some``: the columns of some trajectories (numbers of all trajectories). ``off``: nothing.
+    """
     max_string: int = 65_536
-    """Characters kept of one captured string."""
+    """Limits the characters kept of a captured string."""
     images: bool = False
-    """Images that a text holds are kept in the run folder, by digest."""
+    """Tells whether images inside texts are kept in the run folder, by digest."""
     max_items: int = 256
-    """Items kept of one captured container (token lists named in ``tokens`` are never cut)."""
+    """Limits the items kept of a captured container (token lists named in ``tokens`` are never cut)."""
     max_depth: int = 6
     redact_keys: tuple[str, ...] = ()
-    """Case-insensitive globs on argument and dict key names, in addition to the built-in ones."""
+    """Case-insensitive globs on argument and dict key names, in addition to the built-in globs."""
     redact_patterns: tuple[str, ...] = ()
-    """Regular expressions replaced in every captured string."""
+    """Regular expressions to replace in every captured string."""
     redact_hook: str | None = None
-    """``pkg.mod:function`` called with each captured value as ``(name, value)`` in the flusher thread."""
+    """Names ``pkg.mod:function``, which the flusher thread calls with each captured value as ``(name, value)``."""
     sampling: dict[str, bool | int | float | str | tuple[int | str, ...] | None] = field(default_factory=dict)
-    """``rate``, ``seed``, ``every_n_steps``, ``samples``, ``max_samples_per_step_per_worker``, ``validate_rate``."""
+    """Options: ``rate``, ``seed``, ``every_n_steps``, ``samples``, ``max_samples_per_step_per_worker``,
+    ``validate_rate``.
+    """
     memory_limit: int = 64 * 1024 * 1024
-    """Bytes of not yet written records a process may hold."""
+    """Limits the bytes of records that wait in a process to be written."""
     spool_limit: int = 0
-    """Bytes of the whole spool; 0: no limit."""
+    """Limits the bytes of the whole spool; 0: no limit."""
     follow_threads: bool = True
-    """A thread or greenlet belongs to the call that started it."""
+    """Tells whether a thread or greenlet belongs to the call that started the thread or greenlet."""
     watch: bool = True  # of all targets that do not say otherwise
     keep_spool: bool = False
-    """Segments stay when their trajectories are in the tables."""
+    """Tells whether segments stay when the tables hold the segments' trajectories."""
     flush_interval: float = 0.2
     """Seconds between two writes of the flusher."""
 
     @property
     def copied(self) -> int:
-        """Characters of a string that the flusher gets: the flusher cuts a text behind its images."""
+        """Count the characters of a string that the flusher gets: the flusher cuts a text behind the text's images."""
         return max(self.max_string, LONGEST_IMAGE) if self.images else self.max_string
 
 
@@ -153,12 +162,12 @@ class Plan:
     version: int = PLAN_VERSION
 
     def dumps(self) -> str:
-        """JSON text of the plan."""
+        """Return the JSON text of the plan."""
         return json.dumps(vars(self), default=vars, separators=(",", ":"), sort_keys=True)
 
     @classmethod
     def loads(cls, text: str | bytes) -> Plan:
-        """Inverse of ``dumps``. Raises ``ValueError`` for anything that is not a plan of this version."""
+        """Parse the text that ``dumps`` returned. Raises ``ValueError`` for anything except a plan of this version."""
         try:
             plan: Plan = msgspec.json.decode(text, type=cls)
         except (msgspec.MsgspecError, RecursionError) as error:

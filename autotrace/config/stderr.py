@@ -1,6 +1,6 @@
-"""The lines that autotrace itself writes to a person's terminal: launcher, exit of a run, a node that cannot deliver.
+"""Write autotrace's own lines to a person's terminal: launcher, exit of a run, a node that cannot deliver.
 
-Never used on success in a traced process, except for the one line of the run's first process at its exit.
+Traced processes never use this module on success, except for the exit line of the run's first process.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ _stderr: tuple[int, int] | None = None
 
 
 def remember() -> None:
-    """Look what descriptor 2 is now. A daemon may close it and get its number for a file or socket of its own, where
-    nothing of ours is written then."""
+    """Look up the file behind descriptor 2. A daemon may close stderr and get number 2 for its own file or socket;
+    autotrace writes nothing there.
+    """
     global _stderr
     try:
         info = os.fstat(2)
@@ -32,7 +33,7 @@ def put(data: bytes) -> None:
 
 
 def _is_stderr() -> bool:
-    """Whether descriptor 2 is what it was, or something that people redirect it to: a terminal, a pipe, a log."""
+    """Tell whether descriptor 2 is the remembered file, or a terminal, pipe or log that stderr is redirected to."""
     import fcntl
 
     info = os.fstat(2)
@@ -44,10 +45,10 @@ def _is_stderr() -> bool:
 
 
 def say(text: str) -> None:
-    """One line on stderr; never raises."""
+    """Write one line to stderr; never raises."""
     put((text + "\n").encode(errors="replace"))
 
 
 def complain(message: str) -> None:
-    """``say``, with our name in front."""
+    """Say ``message`` with autotrace's name in front."""
     say(f"autotrace: {message}")

@@ -1,7 +1,8 @@
-"""What a person writes after an option: sizes (``500MB``), a tokenizer (a folder, or a name on the Hugging Face hub),
-and keep-rules (``--keep errors,random=0.1``): which groups of trajectories are delivered.
+"""Parse option values: sizes (``500MB``), a tokenizer (a folder, or a name on the Hugging Face hub), keep-rules.
 
-What the rules decide, group by group: ``ship.delivery.outbox``."""
+Keep-rules (``--keep errors,random=0.1``) choose the groups of trajectories to deliver. ``ship.delivery.outbox`` applies
+the rules to each group.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ UNITS: Mapping[str, int] = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9
 
 
 def parse_bytes(text: str) -> int:
-    """``500MB`` as a number of bytes. Raises ``ValueError`` with one sentence."""
+    """Parse a size such as ``500MB`` into bytes. Raises ``ValueError`` with a sentence for the user."""
     digits = text.strip().rstrip("BKMGTbkmgt ")
     unit = text.strip()[len(digits) :].strip().upper()
     try:
@@ -25,14 +26,17 @@ def parse_bytes(text: str) -> int:
 
 
 TOKENIZER_FILES = re.compile(r"tokenizer|vocab|tekken|.*\.(?:model|tiktoken|spm)\Z")
-"""How the names of the files begin that a tokenizer is loaded from."""
+"""Matches the start of the names of files that a tokenizer is loaded from."""
 _ON_HUB = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?\Z")
 HUB_NAME = "Qwen/Qwen3-8B"
 
 
 def located(name: str, beside: str) -> str:
-    """``name`` as every process finds it: the absolute path of a folder, which may be given relative to the folder
-    ``beside``, else the name on the hub as it is. Raises ``ValueError`` with what is wrong and what to write."""
+    """Return ``name`` in a form that every process finds.
+
+    A folder, which may be given relative to the folder ``beside``, becomes an absolute path. A name on the hub stays
+    unchanged. Raises ``ValueError`` with the fault and a correction.
+    """
     path = os.path.abspath(os.path.join(beside, os.path.expanduser(name)))
     if os.path.isdir(path):
         if not any(map(TOKENIZER_FILES.match, os.listdir(path))):
@@ -50,18 +54,18 @@ KEEP_WORDS = "errors, spread, random=SHARE"
 
 @dataclass(frozen=True)
 class KeepRules:
-    """What is always kept, and the share of the rest. ``None``: the rule is off."""
+    """Describes which groups are always kept, and the share of the rest."""
 
     errors: bool = False
-    """Groups with a trajectory that did not end OK."""
+    """Keeps groups with a trajectory that did not end OK."""
     spread: bool = False
-    """Groups whose rewards differ (the others teach GRPO nothing)."""
+    """Keeps groups whose rewards differ (groups with equal rewards teach GRPO nothing)."""
     random: float = 0.0
     """Share of all other groups, between 0 and 1."""
 
     @classmethod
     def parse(cls, words: Iterable[str]) -> KeepRules | None:
-        """From what stands after ``--keep``; None when nothing does. Raises ``ValueError`` with one sentence."""
+        """Parse the words after ``--keep``; None without words. Raises ``ValueError`` with a sentence for the user."""
         given: dict[str, Any] = {}
         for word in words:
             name, equals, text = word.strip().partition("=")

@@ -1,6 +1,6 @@
-"""The end of a run: ask the shipper to deliver everything, wait within a bound, say what came of it.
+"""End a run: ask the shipper to deliver everything, wait within a bound, report the result.
 
-Standard library only. Used at exit of the run's first process and by the launcher where it stayed as a parent.
+Standard library only. The run's first process uses this module at exit, and so does a launcher that stayed as parent.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ POLL = 0.05
 SILENT = 1.0
 """Seconds before a wait is worth a progress line."""
 START_GRACE = 45.0
-"""Seconds a shipper may need to appear (the imports of its backend, on a busy machine) before it counts as missing."""
+"""Seconds that a shipper may need to appear (imports of its backend, on a busy machine) before a report of absence."""
 RESTART_GRACE = 5.0
-"""Seconds a killed shipper is waited for: its guard starts it again."""
+"""Seconds to wait for a killed shipper, which the guard starts again."""
 DRAIN_TIMEOUT = 60.0
-"""Seconds, where ``run.json`` cannot be read."""
+"""Seconds to wait if ``run.json`` cannot be read."""
 FINAL = ("done", "blocked")
 MAX_REASONS = 5
-"""Progress lines where there is no terminal."""
+"""Limits the progress lines without a terminal."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the wait ended."""
+    """Describes how the wait ended."""
 
     reason: str
-    """done | blocked | timeout | interrupted | missing (no shipper is running)"""
+    """Reason: done | blocked | timeout | interrupted | missing (no shipper is running)"""
     status: dict[str, Any]
-    """The last ``status.json``, empty when there was none."""
+    """Holds the last ``status.json``; empty if no file existed."""
     waited: float = 0.0
     """Seconds."""
     goes_on: bool = False
-    """The shipper still runs, and goes on delivering."""
+    """Tells whether the shipper still runs and goes on delivering."""
 
 
 def wait_for_delivery(
@@ -66,7 +66,7 @@ def wait_for_delivery(
     try:
         while True:
             waited = time.monotonic() - begin
-            # Asked first: a shipper writes its last word before it lets go of the lock.
+            # Read the lock first: a shipper writes its last status before releasing the lock.
             alive = shipper_alive(run_folder)
             status, written_ns = read_status(run_folder)
             if written_ns >= asked_ns and status.get("state") in FINAL:
@@ -93,11 +93,11 @@ def wait_for_delivery(
 
 
 FULL = 1 << 16
-"""Bytes that are free on a disk on which nothing can be delivered."""
+"""Limit of free bytes below which a disk counts as full, because nothing can be delivered."""
 
 
 def timeout_of(run_folder: str) -> float:
-    """Seconds that the end of a process of this run may take, from ``run.json``."""
+    """Read from ``run.json`` how many seconds the end of a process of this run may take."""
     try:
         with open(os.path.join(run_folder, layout.RUN_JSON), "rb") as file:
             return float(json.load(file)["drain_timeout"])
@@ -106,7 +106,7 @@ def timeout_of(run_folder: str) -> float:
 
 
 def read_status(run_folder: str) -> tuple[dict[str, Any], int]:
-    """``status.json`` and when it was written (ns of the file system's clock); ``({}, 0)``: none to read."""
+    """Read ``status.json`` and the file's time (ns of the file system's clock); ``({}, 0)`` if no file can be read."""
     try:
         with open(os.path.join(run_folder, layout.STATUS_JSON), "rb") as file:
             written_ns = os.fstat(file.fileno()).st_mtime_ns
@@ -119,7 +119,9 @@ def read_status(run_folder: str) -> tuple[dict[str, Any], int]:
 
 
 def shipper_alive(run_folder: str) -> bool | None:
-    """Whether a process of this node holds ``shipper.lock``; None: there never was one, or the lock cannot be tried."""
+    """Tell whether a process of this node holds ``shipper.lock``; None without a lock, or if the
+    lock is out of reach.
+    """
     import fcntl
 
     try:
@@ -140,19 +142,26 @@ def shipper_alive(run_folder: str) -> bool | None:
 
 
 def left(status: dict[str, Any]) -> int:
-    """Traces that not every backend has acknowledged yet."""
+    """Count the traces that not every backend has acknowledged yet."""
     return max(0, int(status.get("pending", 0)) + int(status.get("open", 0)))
 
 
 def lost(outcome: Outcome, own: Mapping[str, int]) -> list[str]:
-    """What was not recorded, in words. ``own``: the counters of this process, which may not have come into a file."""
+    """Describe in words which records were lost.
+
+    ``own`` holds the counters of this process, which may not have reached a file.
+    """
     counted = outcome.status.get("drops") or {}
     return losses({reason: max(counted.get(reason, 0), own.get(reason, 0)) for reason in {**counted, **own}})
 
 
 def summary(run_folder: str, outcome: Outcome, own: Mapping[str, int] = MappingProxyType({})) -> str:
-    """For stderr: what was not recorded, then what was delivered where and how to look, or what is left and what
-    finishes it. A line before it names the worst finding; after it, if something was lost. ``own``: see ``lost``."""
+    """Summarize the end of a run for stderr.
+
+    The line says which records were lost, then where trajectories were delivered and how to look at the trajectories,
+    or which records are left and how to finish the delivery. A line before names the worst finding; if records were
+    lost, the line comes after. ``own``: see ``lost``.
+    """
     losses, found = lost(outcome, own), _findings(run_folder, outcome, own)
     ending = f"autotrace: {''.join(f'{phrase}; ' for phrase in losses)}{_ending(run_folder, outcome)}"
     return "\n".join([*([] if losses else found), ending, *(found if losses else [])])
@@ -175,7 +184,7 @@ def _findings(run_folder: str, outcome: Outcome, own: Mapping[str, int]) -> list
 
 
 def _shown(run_folder: str) -> str:
-    """The shorter of its paths, to be pasted into a shell."""
+    """Return the shorter path of the folder, quoted for a shell."""
     return shlex.quote(min(run_folder, os.path.relpath(run_folder), key=len))
 
 
@@ -227,7 +236,7 @@ def _left_text(status: dict[str, Any]) -> str:
 
 
 def _why_waiting(status: dict[str, Any]) -> str:
-    """What delivery waits for, as the shipper says since it was asked."""
+    """Explain the wait for delivery, as the shipper has reported since the request."""
     if not status:
         return ": the shipper is busy or has not started yet"
     if status.get("error"):
@@ -252,13 +261,15 @@ def _count(number: int, status: dict[str, Any]) -> str:
 
 
 def _destinations(status: dict[str, Any]) -> str:
-    """``mlflow (sqlite:////data/mlflow.db)``."""
+    """List the destinations: ``mlflow (sqlite:////data/mlflow.db)``."""
     backends: dict[str, dict[str, Any]] = status.get("backends", {})
     return ", ".join(_destination(name, backend) for name, backend in backends.items())
 
 
 def _others(status: dict[str, Any]) -> str:
-    """The command that opens MLflow's own page, or how trajectories get to MLflow where the run has no backend."""
+    """Return the command that opens MLflow's own page, or how to get trajectories into MLflow if the run has no
+    backend.
+    """
     backends = status.get("backends", True)
     if not backends:
         return f"; to have them in MLflow: {install('mlflow')}"
@@ -273,7 +284,7 @@ def _destination(name: str, backend: dict[str, Any]) -> str:
 
 
 class _Progress:
-    """A line that replaces itself on a terminal; elsewhere it appears when it first has another reason."""
+    """Shows a line that replaces itself on a terminal; elsewhere the line appears whenever the reason is new."""
 
     def __init__(self, quiet: bool) -> None:
         self.tty = not quiet and sys.stderr is not None and os.isatty(2)

@@ -1,6 +1,6 @@
-"""Every file and folder that autotrace makes is made here: readable by its owner alone, through no symbolic link.
+"""Open every file and folder that autotrace makes: readable by the owner alone, through no symbolic link.
 
-Standard library only: traced processes import it.
+Standard library only: traced processes import this module.
 """
 
 from __future__ import annotations
@@ -22,36 +22,40 @@ AnyPath = str | Path
 
 
 def new(path: AnyPath) -> int:
-    """A descriptor that appends to a file which was not there before. Raises ``FileExistsError``, ``OSError``."""
+    """Open a new file for appending; return the descriptor. Raises ``FileExistsError``, ``OSError``."""
     return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND | _SAFE, FILE_MODE)
 
 
 def append(path: AnyPath) -> int:
-    """A descriptor that appends to ``path``, which is made if it is not there. Raises ``OSError``."""
+    """Open ``path`` for appending, made if missing; return the descriptor. Raises ``OSError``."""
     return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | _SAFE, FILE_MODE)
 
 
 def overwrite(path: AnyPath, *, follow: bool = False) -> int:
-    """A descriptor of ``path``, emptied or made. ``follow``: a person named the file, perhaps ``/dev/stdout``, so a
-    link is what was meant. Raises ``OSError``."""
+    """Open ``path``, emptied or made; return the descriptor.
+
+    With ``follow``, links are followed: a person named the file, perhaps ``/dev/stdout``. Raises ``OSError``.
+    """
     links = os.O_CLOEXEC if follow else _SAFE
     return os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | links, FILE_MODE)
 
 
 def shared(path: AnyPath, flags: int = 0) -> int:
-    """A descriptor to read, write and lock ``path``, which is made if it is not there. Raises ``OSError``."""
+    """Open ``path`` to read, write and lock, made if missing; return the descriptor. Raises ``OSError``."""
     return os.open(path, os.O_CREAT | os.O_RDWR | _SAFE | flags, FILE_MODE)
 
 
 def ensure(path: AnyPath) -> None:
-    """See that ``path`` is there: before a library opens it, which would make it readable by everybody. Raises
-    ``OSError``."""
+    """Make sure that ``path`` exists before a library opens ``path``, which would create a file that everybody can
+    read. Raises ``OSError``.
+    """
     os.close(shared(path))
 
 
 def touch(path: AnyPath) -> int:
-    """See that ``path`` is there and was changed just now; when that was, in ns of the file system's clock. Raises
-    ``OSError``."""
+    """Make sure that ``path`` exists and has the current time; return that time in ns of the file system's clock.
+    Raises ``OSError``.
+    """
     fd = append(path)
     try:
         os.utime(fd)
@@ -61,7 +65,7 @@ def touch(path: AnyPath) -> int:
 
 
 def replace(path: AnyPath, data: bytes) -> None:
-    """Write ``path`` so that a reader finds it as it was before or whole. Raises ``OSError``."""
+    """Write ``path`` so that a reader finds either the old content or the whole new content. Raises ``OSError``."""
     part = f"{path}.{os.getpid()}.part"
     with os.fdopen(overwrite(part), "wb") as file:
         file.write(data)
@@ -69,7 +73,7 @@ def replace(path: AnyPath, data: bytes) -> None:
 
 
 def folder(path: AnyPath) -> None:
-    """See that the folder is there; it and those above it that are made have our mode. Raises ``OSError``."""
+    """Create the folder and missing parents with ``DIR_MODE``. Raises ``OSError``."""
     path = os.path.abspath(path)
     missing = []
     while not os.path.isdir(path):
@@ -84,8 +88,10 @@ def folder(path: AnyPath) -> None:
 
 
 def own_folder(top: AnyPath, path: AnyPath) -> None:
-    """See that ``path`` is there, below ``top``, and that nobody else can change what is in it: every folder from
-    ``top`` down is a real one, of this user, that only this user may write. Raises ``OSError``."""
+    """Create ``path`` below ``top`` so that nobody else can change the content.
+
+    Every folder from ``top`` down is a real folder of this user, which only this user may write. Raises ``OSError``.
+    """
     folder(os.path.dirname(os.path.abspath(top)))
     below = os.path.relpath(path, top).split(os.sep)
     for each in itertools.accumulate([str(top), *(name for name in below if name != os.curdir)], os.path.join):
@@ -98,7 +104,7 @@ def own_folder(top: AnyPath, path: AnyPath) -> None:
 
 
 def is_own(path: AnyPath) -> bool:
-    """``path`` is a folder, not a link, that belongs to this user and that nobody else may write."""
+    """Tell whether ``path`` is a folder, not a link, that belongs to this user and that nobody else may write."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -108,11 +114,12 @@ def is_own(path: AnyPath) -> bool:
 
 
 def exposed(path: AnyPath) -> str | None:
-    """Why any user of this machine could replace the folder ``path``; None: they cannot.
+    """Explain why any user of this machine could replace the folder ``path``; None if nobody can.
 
-    A folder on the way that everybody may write is refused, unless it is sticky and root's or this user's, as ``/tmp``
-    is. A folder of somebody else is refused within a sticky one. A folder that its owner shares with a group, or gave
-    to this user to write in, is accepted: its people are colleagues, who can move the run away.
+    A folder on the way that everybody may write is refused, unless the folder is sticky and belongs to root or this
+    user, as ``/tmp`` does. A folder of another user inside a sticky folder is refused. A folder that its owner shares
+    with a group, or gave to this user to write in, is accepted: the group's people are colleagues, who can move the run
+    away.
     """
     named = Path(os.path.abspath(path))
     for each in (named, *named.parents):
@@ -133,30 +140,32 @@ def exposed(path: AnyPath) -> str | None:
 
 
 def temporary_folder(prefix: str, within: AnyPath | None = None) -> str:
-    """A new folder of this user's alone, by default in the system's temporary one. Raises ``OSError``."""
+    """Make a folder that only this user can open, by default in the system's temporary folder. Raises ``OSError``."""
     import tempfile
 
     return tempfile.mkdtemp(prefix=prefix, dir=within)
 
 
 MOST = 64 << 20
-"""Bytes of a file of a run that is read whole; those of honest runs are far below it."""
+"""Limits the bytes of a run's file that is read whole; files of honest runs are far below."""
 _HOLES = 512 << 20
-"""A file that is mostly holes and has this many bytes is not a run's."""
+"""Limits the bytes of a file that is mostly holes; a larger file is not a run's."""
 
 
 def is_ours(info: os.stat_result) -> bool:
-    """It may be a file of a run: a regular one that is not mostly holes."""
+    """Tell whether the file may be a run's: a regular file that is not mostly holes."""
     return stat.S_ISREG(info.st_mode) and info.st_size <= max(_HOLES, 64 * 512 * info.st_blocks)
 
 
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
-"""How a rollback journal ends that names another file. SQLite removes that file."""
+"""Ending of a rollback journal that names another file. SQLite removes that file."""
 
 
 def strange_database(path: AnyPath) -> str | None:
-    """Why SQLite would touch other files to open the database ``path``: a link, or a journal that names one; None: it
-    would not, as with each database that autotrace makes."""
+    """Explain why SQLite would touch other files to open the database ``path``: a link, or a journal that names a file.
+
+    None for every database that autotrace makes.
+    """
     for file in (f"{path}{end}" for end in ("", "-journal", "-wal", "-shm")):
         with contextlib.suppress(FileNotFoundError):
             if not is_ours(os.lstat(file)):
@@ -169,8 +178,10 @@ def strange_database(path: AnyPath) -> str | None:
 
 
 def inside(top: AnyPath, name: str) -> str:
-    """Return the path of the file ``name`` below the folder ``top``; ``name`` has ``/`` between its parts. Whatever is
-    written under a name that data tells gets its path here. Raises ``OSError`` for a name that leads elsewhere."""
+    """Return the path of the file ``name`` below the folder ``top``; ``name`` has ``/`` between the parts.
+
+    Every file whose name comes from data gets its path here. Raises ``OSError`` for a name that leads elsewhere.
+    """
     for part in name.split("/"):
         if part in ("", os.curdir, os.pardir) or "\0" in part:
             raise OSError(errno.EINVAL, "is not the name of a file", name[:200])
@@ -178,8 +189,11 @@ def inside(top: AnyPath, name: str) -> str:
 
 
 def reading(top: AnyPath, *names: str) -> int:
-    """A descriptor to read the file ``names`` below the folder ``top``, whose path a person gave. It follows no link
-    below ``top`` and opens regular files only, so that it waits for nothing. Raises ``OSError``."""
+    """Open the file ``names`` below the folder ``top`` for reading; return the descriptor.
+
+    A person gave the path of ``top``. The function follows no link below ``top`` and opens only regular files, so the
+    call never waits. Raises ``OSError``.
+    """
     at = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for number, name in enumerate(names, 1):
         path = os.path.join(top, *names[:number])
@@ -201,7 +215,7 @@ def reading(top: AnyPath, *names: str) -> int:
 
 
 def read(top: AnyPath, *names: str, most: int | None = None) -> bytes:
-    """Read a whole file. Raises ``OSError``, also where the file has more than ``most`` bytes (default: ``MOST``)."""
+    """Read a whole file. Raises ``OSError``, also if the file has more than ``most`` bytes (default: ``MOST``)."""
     limit = MOST if most is None else most
     with os.fdopen(reading(top, *names), "rb") as file:
         data = file.read(limit + 1)
@@ -211,7 +225,7 @@ def read(top: AnyPath, *names: str, most: int | None = None) -> bytes:
 
 
 def changed(path: AnyPath) -> tuple[int, int] | None:
-    """Time and size of the file, which differ once it is written again; None if it does not exist."""
+    """Return time and size of the file, which differ after each new write; None if the file does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -220,14 +234,14 @@ def changed(path: AnyPath) -> tuple[int, int] | None:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write ``data``, in parts where the file takes parts. Raises ``OSError`` where it does not take all."""
+    """Write ``data``, in parts if the file takes parts. Raises ``OSError`` if the file does not take all."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
 
 
 def readable_by_others(path: AnyPath) -> int:
-    """The mode of a folder whose names others than its owner can list; 0: nobody can, or it is not there."""
+    """Return the mode of a folder whose names other users can list; 0 if nobody else can, or the folder is missing."""
     try:
         mode = os.stat(path).st_mode & 0o7777
     except OSError:
@@ -236,11 +250,11 @@ def readable_by_others(path: AnyPath) -> int:
 
 
 class Descriptor:
-    """A descriptor that stays open in a process of somebody else's.
+    """Holds a descriptor that stays open in the host's process.
 
-    The host may close it behind our back (``os.closerange`` in daemons and sandboxes), and get its number for a file of
-    its own. So it is asked for by ``number`` before each use, which raises ``Taken`` once it is not the file any more;
-    then it is let go, not closed: it is the host's.
+    The host may close the descriptor (``os.closerange`` in daemons and sandboxes), and get the number for a file of the
+    host. Callers therefore call ``number`` before each use. ``number`` raises ``Taken`` once the number is another
+    file. The descriptor is then abandoned, not closed: the number belongs to the host.
     """
 
     __slots__ = ("_fd", "_identity")
@@ -252,12 +266,15 @@ class Descriptor:
 
     @property
     def open(self) -> bool:
-        """It was neither closed nor given up, as far as we have noticed."""
+        """Tell whether the descriptor was neither closed nor abandoned, as far as autotrace has noticed."""
         return self._fd >= 0
 
     def number(self, size: int | None = None) -> int:
-        """The descriptor's number. ``size``: of a file that nobody else changes; a removed file's inode may be given to
-        another one. Raises ``Taken``."""
+        """Return the descriptor's number. Raises ``Taken``.
+
+        ``size`` is the size of a file that nobody else changes; the inode of a removed file may be given to another
+        file.
+        """
         if self._fd >= 0:
             try:
                 info = os.fstat(self._fd)
@@ -270,7 +287,7 @@ class Descriptor:
         raise Taken("the host closed our descriptor")
 
     def close(self) -> None:
-        """Close it if it is still ours. Never raises."""
+        """Close the descriptor if the file is still ours. Never raises."""
         try:
             fd, self._fd = self.number(), -1
             os.close(fd)
@@ -279,4 +296,4 @@ class Descriptor:
 
 
 class Taken(OSError):
-    """The descriptor is no longer the file that it was opened for."""
+    """Reports that the descriptor no longer belongs to the opened file."""

@@ -6,9 +6,9 @@ with a single thread would suddenly run finalizers in another thread: ``sqlite3`
 So no threshold is ever exceeded while a thread of autotrace runs Python code: the thread sets thresholds of its own,
 and gives the host's thresholds back before each wait. The exchange happens around the wait, in one call in C. No code
 in Python runs in between, and nothing is allocated, so no collection can start. ``gc.isenabled``, ``gc.get_count`` and
-``gc.collect`` stay the host's. Another thread sees the thresholds of autotrace only if the interpreter takes itself
-away from the thread within a slice of work. Each such value tells which thresholds of the host it stands for, so even
-a program that reads a threshold then, and sets it again later, sets its own threshold.
+``gc.collect`` stay the host's. Another thread sees the thresholds of autotrace only if the interpreter switches threads
+within a slice of work. Each such value tells the host's thresholds behind the value, so even a program that reads a
+threshold then, and later sets the threshold again, sets the program's own threshold.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _BASE = 2_000_000_000
 _ONCE: tuple[tuple[()]] = ((),)
 
 _known: list[Thresholds] = [gc.get_threshold()]
-"""All thresholds that the host has had."""
+"""Lists all thresholds that the host has had."""
 _number = 0
-"""Index in ``_known`` of what holds for the host now."""
+"""Index in ``_known`` of the host's present thresholds."""
 _threads: set[int] = set()
 _sleep = time.sleep
 
@@ -38,8 +38,11 @@ def _ours() -> Thresholds:
 
 
 def _exchange(seen: list[Thresholds]) -> Iterator[Any]:
-    """Iterate, in C, over steps that add the host's thresholds to ``seen`` and set ours, which stand first in ``seen``.
-    The tuple that ``get_threshold`` returns takes the memory of the spare tuple, which was freed just before."""
+    """Iterate, in C, over steps that add the host's thresholds to ``seen`` and set ours, which are the first in
+    ``seen``.
+
+    The tuple that ``get_threshold`` returns takes the memory of the spare tuple, which was freed just before.
+    """
     spare = [(thread.get_ident(), None, None)]
     seen[:] = [_ours()]
     read = map(seen.append, starmap(gc.get_threshold, _ONCE))
@@ -47,8 +50,9 @@ def _exchange(seen: list[Thresholds]) -> Iterator[Any]:
 
 
 def _hosts(seen: Iterable[Thresholds] = ()) -> Thresholds:
-    """What holds for the host now, as ``_exchange`` has seen, or as another thread has set since. Sets the value that
-    stands for it here."""
+    """Return the host's present thresholds, as ``_exchange`` has seen or another thread has set since. Set the value
+    that represents the host's thresholds here.
+    """
     global _number
     known = (_ours(), *[*seen][:1])
     for one in (*seen, gc.get_threshold()):
@@ -66,25 +70,26 @@ def _hosts(seen: Iterable[Thresholds] = ()) -> Thresholds:
 
 
 def without_collections(body: Iterator[Any], seen: list[Thresholds]) -> tuple[Iterator[Any], int]:
-    """Arguments with which a new thread calls ``deque``, to iterate over ``body`` without a collection."""
+    """Return arguments with which a new thread calls ``deque``, to iterate over ``body`` without a collection."""
     return chain(_exchange(seen), body), 0
 
 
 def enter(seen: list[Thresholds]) -> None:
-    """The calling thread, which iterates over ``without_collections``, begins."""
+    """Begin the calling thread, which iterates over ``without_collections``."""
     _threads.add(thread.get_ident())
     _hosts(seen)
 
 
 def leave() -> None:
-    """The calling thread ends."""
+    """End the calling thread."""
     _threads.discard(thread.get_ident())
     gc.set_threshold(*_hosts())
 
 
 def released(function: Callable[..., Any], *args: Any) -> Any:
-    """``function(*args)``, a function in C that waits or writes. In a thread of autotrace the host's thresholds hold
-    meanwhile."""
+    """Call ``function(*args)``, a function in C that waits or writes. In a thread of autotrace the host's thresholds
+    hold during the call.
+    """
     if thread.get_ident() not in _threads:
         return function(*args)
     result: list[Any] = []

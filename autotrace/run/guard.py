@@ -1,9 +1,9 @@
-"""``python -m autotrace.run.guard MODULE RUN_FOLDER NICENESS``: runs ``python -m MODULE RUN_FOLDER``, and again when
-it was killed (``kill -9``, the kernel's memory killer) or broke down.
+"""Run ``python -m MODULE RUN_FOLDER``, and start the module again after a kill or a breakdown.
 
-So a shipper or relay is there while it is needed, with the environment it was started with: the credentials of a
-backend are nowhere else. The guard ends with its charge, and passes SIGTERM on to it; where somebody kills both, the
-records stay in the segments and ``autotrace ship RUN`` delivers them. Standard library only.
+Usage: ``python -m autotrace.run.guard MODULE RUN_FOLDER NICENESS``. A kill is ``kill -9`` or the kernel's memory
+killer. The guard keeps a shipper or relay running with the environment of the first start: the credentials of a backend
+are nowhere else. The guard ends with its child, and passes SIGTERM on to the child. If somebody kills both, the records
+stay in the segments and ``autotrace ship RUN`` delivers the records. Standard library only.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ LONGEST_DELAY = 30.0
 CALM = 60.0
 """Seconds of life after which earlier deaths are forgotten."""
 GIVE_UP = 10
-"""Deaths in a row after which it is left to a person."""
+"""Deaths in a row after which the guard gives up and leaves the rest to a person."""
 
 
 def guard(words: list[str], run_folder: str) -> int:
-    """Run ``words`` until it ends by itself; its exit code. Stops trying when the run folder is gone."""
+    """Run ``words`` until the command ends by itself; return the exit code. Stop trying when the run folder is gone."""
     stopped: list[int] = []
     charge: subprocess.Popen[bytes] | None = None
 
@@ -71,7 +71,7 @@ def guard(words: list[str], run_folder: str) -> int:
 
 
 def _let_go(run_folder: str) -> None:
-    """Keep none of the starting process's streams open: a pipe into ``tee`` would wait for us."""
+    """Close the streams of the starting process: a pipe into ``tee`` would wait for the guard."""
     try:
         log = files.append(os.path.join(run_folder, layout.SHIPPER_LOG))
     except OSError:

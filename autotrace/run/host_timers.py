@@ -1,4 +1,4 @@
-"""Timers of the host while its exit waits for us: without us it would be over before they go off."""
+"""Stop the host's timers while the host's exit waits for autotrace; without autotrace the exit would come first."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 GRACE = 1.0
-"""Seconds that a timer gets in addition, for what Python has to take down of ours at the very end."""
+"""Seconds added to each timer, for Python's final clean-up of autotrace."""
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """``signal.alarm`` and ``signal.setitimer`` of the host stand still, and go on afterwards with the time they had
-    left and ``GRACE``. Also those that were set before the program began (``perl -e 'alarm 60; exec ...'``)."""
+    """Hold ``signal.alarm`` and ``signal.setitimer`` of the host, and let the timers go on afterwards.
+
+    Each timer continues with the time that was left, plus ``GRACE``. Timers that were set before the program began
+    count, too (``perl -e 'alarm 60; exec ...'``).
+    """
     import signal
 
     kinds = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)

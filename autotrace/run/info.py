@@ -1,4 +1,4 @@
-"""``run.json``: what was started and where its trajectories go. Written by the launcher, read by everybody else."""
+"""Describe a run in ``run.json``: the command and the backends. The launcher writes the file; everybody else reads."""
 
 from __future__ import annotations
 
@@ -16,51 +16,54 @@ from autotrace.config.plan import Plan, Settings
 from autotrace.run import files, layout
 
 MOST = 4 << 20
-"""Bytes of a ``run.json``, twice those of the longest command line."""
+"""Limits the bytes of a ``run.json`` to twice the longest command line."""
 
 
 class RunInfo(msgspec.Struct):
-    """One run. Holds no secrets: credentials stay in the environment of the shipper."""
+    """Describes one run. Holds no secrets: credentials stay in the environment of the shipper."""
 
     run_id: RunId
     created: str
-    """ISO 8601 with time zone."""
+    """Time in ISO 8601 with time zone."""
     command: list[str]
-    """As started, with values that look like secrets replaced."""
+    """Command as started, with values that look like secrets replaced."""
     host: str
     main_pid: Annotated[int, msgspec.Meta(ge=0, le=1 << 31)]
     backends: list[str]
     tracking_uri: str | None = None
-    """Given by the user (option or ``MLFLOW_TRACKING_URI``); None: veRL's own logger decides, else a local SQLite."""
+    """Tracking URI from the user (option or ``MLFLOW_TRACKING_URI``); None: veRL's own logger decides, else local
+    SQLite.
+    """
     project: str | None = None
     experiment: str | None = None
     drain_timeout: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 60.0
     plan_digest: str = ""
     version: str = ""
     origins: dict[str, str] = {}
-    """Where each setting came from, for ``autotrace status``: ``tracking_uri`` -> ``environment
-    MLFLOW_TRACKING_URI``."""
+    """Origin of each setting, for ``autotrace status``: ``tracking_uri`` -> ``environment MLFLOW_TRACKING_URI``."""
 
     tables: str | None = None
-    """Folder or URL to which the backend ``parquet`` copies the tables; None: beside the run."""
+    """Names the folder or URL to which the backend ``parquet`` copies the tables; None: beside the run."""
 
     keep: list[str] = []
     """Keep-rules as given (``ship.delivery.outbox``); empty: everything is delivered."""
     step_budget: int | None = None
-    """Bytes that may be delivered per training step to each backend."""
+    """Limits the bytes delivered per training step to each backend."""
 
     alert_on: list[str] = []
-    """Codes of findings about which a message is sent, once a step; empty: about each finding, once a run. The address
-    is a secret: it stays in the environment of the shipper."""
+    """Lists the codes of findings that send a message, once a step; empty: each finding, once a run.
+
+    The address is a secret and stays in the environment of the shipper.
+    """
     alert_texts: bool = False
-    """Messages quote what models and tools wrote."""
+    """Tells whether messages quote texts of models and tools."""
     stop_on: list[str] = []
-    """Codes of findings that end the run."""
+    """Lists the codes of findings that end the run."""
 
     tokenizer: str | None = None
-    """What decodes token ids, as ``tokenizer_name.located`` has it; None: what the trainer or the engine loaded."""
+    """Names the tokenizer, as returned by ``tokenizer_name.located``; None: the trainer's or the engine's tokenizer."""
     tokenizers: dict[str, str] = {}
-    """Folders that were named, here or in the plan -> their copies below ``blobs``."""
+    """Maps folders named here or in the plan to copies below ``blobs``."""
 
     def write(self, run_folder: str | Path) -> None:
         """Write ``run.json`` atomically."""
@@ -73,7 +76,9 @@ class RunInfo(msgspec.Struct):
 
 
 def plan_of(run_folder: str | Path, **otherwise: Any) -> Plan:
-    """How the run records; without targets and with these settings where its plan cannot be read."""
+    """Read the run's plan. If the plan cannot be read, return a plan without targets and with the settings
+    ``otherwise``.
+    """
     try:
         return Plan.loads(files.read(run_folder, layout.PLAN_JSON))
     except (OSError, ValueError):
@@ -81,9 +86,11 @@ def plan_of(run_folder: str | Path, **otherwise: Any) -> Plan:
 
 
 def find_runs(folder: str | Path) -> tuple[list[Path], dict[Path, PermissionError]]:
-    """The run ``folder`` is, or the runs inside it that are no links, oldest first; and the folders inside it that
-    cannot be looked into, with what to say of them. Raises ``FileNotFoundError`` or ``PermissionError`` with one
-    sentence where there is no run, ``OSError``."""
+    """Find the run that ``folder`` is, or the runs inside ``folder`` that are no links, oldest first.
+
+    Also return the folders inside that cannot be opened, each with its error. Raises ``FileNotFoundError`` or
+    ``PermissionError`` with a sentence for the user if no run is found, ``OSError``.
+    """
     folder = Path(folder)
     if _is_run(folder):
         return [folder], {}
@@ -117,8 +124,7 @@ def _is_run(folder: Path) -> bool:
 
 
 def is_there(path: str | Path) -> bool:
-    """Whether there is such a file or folder. Raises ``PermissionError`` with one sentence where that cannot be
-    told."""
+    """Tell whether a file or folder exists. Raises ``PermissionError`` with a sentence if nobody can tell."""
     try:
         os.stat(path)
     except PermissionError:
@@ -129,7 +135,9 @@ def is_there(path: str | Path) -> bool:
 
 
 def not_readable(path: str | Path) -> PermissionError:
-    """That this user may not read ``path``, in one sentence; of a file in a closed folder, the folder is named."""
+    """Build the error for a ``path`` that this user may not read. For a file in a closed folder the error names the
+    folder.
+    """
     path = Path(path)
     info = None
     for closed in (path, *path.absolute().parents):

@@ -1,7 +1,8 @@
-"""The run that a process inherited in its variables: whether it goes on, and what to leave of it where it does not.
+"""Examine the run that a process inherited in environment variables: whether the run goes on, and what remains after.
 
-A shell, a terminal multiplexer or a daemon that was started inside a run keeps the run's variables after its end. What
-starts from there would write into a folder that nobody reads any more. Standard library only: traced processes ask.
+A shell, a terminal multiplexer or a daemon that was started inside a run keeps the run's variables after the run's end.
+A program started from such a shell would write into a folder that nobody reads any more. Standard library only: traced
+processes use this module.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ _CLOCKS = 60.0
 
 
 def is_over(environ: Mapping[str, str]) -> bool:
-    """True when the inherited run has ended for sure: this is its node, and its first process is gone and no shipper
-    holds its lock, or it asked for delivery and everything was delivered. A few system calls while the first process
-    lives."""
+    """Tell whether the inherited run has certainly ended.
+
+    The run has ended if this is the run's node, the first process is gone and no shipper holds the lock. The run has
+    also ended if the first process asked for delivery and everything was delivered. The check takes a few system calls
+    while the first process lives.
+    """
     pid, _, host = environ.get(env.MAIN_PID, "").partition(":")
     folder = environ.get(env.RUN_FOLDER, "")
     if not pid.isdecimal() or not folder or host != os.uname().nodename:
@@ -45,17 +49,17 @@ def is_over(environ: Mapping[str, str]) -> bool:
 
 
 def without_run(environ: Mapping[str, str]) -> tuple[str | None, dict[str, str]]:
-    """Id of the run named in ``environ``, None where there is none, and ``environ`` without it."""
+    """Return the id of the run named in ``environ`` (None without a run), and ``environ`` without the run."""
     return environ.get(env.RUN_ID) or None, {name: value for name, value in environ.items() if name not in env.OF_A_RUN}
 
 
 def after(earlier: str | None) -> str:
-    """What the first line of a new run adds where the variables of an ``earlier`` one were inherited."""
+    """Return the words that the first line of a new run adds if variables of an ``earlier`` run were inherited."""
     return f"; the inherited run {earlier} is over or on another machine" if earlier else ""
 
 
 def _written_ns(path: str) -> int:
-    """When ``path`` was written (ns of the file system's clock); 0: it is not there."""
+    """Return when ``path`` was written (ns of the file system's clock); 0 if ``path`` is missing."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:
@@ -63,14 +67,19 @@ def _written_ns(path: str) -> int:
 
 
 def _age(path: str) -> float:
-    """Seconds since ``path`` was written; 0 for one that is not there (a container of the same host name, where a relay
-    forwards what is recorded)."""
+    """Return the seconds since ``path`` was written; 0 if ``path`` is missing.
+
+    The file is missing in a container of the same host name, where a relay forwards the records.
+    """
     written_ns = _written_ns(path)
     return (wall_ns() - written_ns) / 1e9 if written_ns else 0.0
 
 
 def _is_first(pid: int, folder: str) -> bool:
-    """False when process ``pid`` is a zombie, or began after ``run.json`` was written: its number was used again."""
+    """Tell whether process ``pid`` is the run's first process.
+
+    False for a zombie, and for a process that began after ``run.json`` was written: the number was used again.
+    """
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()

@@ -48,5 +48,5 @@ DEFAULT_MLFLOW_DB = "mlflow.db"
 
 
 def spool_of(run_folder: str) -> str:
-    """Folder of the segments of ``run_folder``."""
+    """Return the folder of the segments of ``run_folder``."""
     return os.path.join(run_folder, SPOOL)

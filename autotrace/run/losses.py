@@ -1,4 +1,4 @@
-"""What traced processes could not record, in words: shown first to a person. Standard library only."""
+"""Describe lost records in words, which a person sees first. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from autotrace.run import layout
 
 _PREFIX = "drop:"
 DISK_FULL = "drop:disk full: "
-"""Beginning of a reason; the run folder follows. It is a loss without a counter where no counter could be written."""
+"""Begin of a reason; the run folder follows. The loss has no counter, because no counter could be written."""
 OUTSIDE_OF = "outside:"
-"""Before the library whose calls were made where no recorded call was around them."""
+"""Prefix before a library whose calls were made outside any recorded call."""
 _WORDS = {
     "memory_limit": ("trajectory", "not recorded: more waited to be written than a process may hold"),
     "spool_limit": ("trajectory", "not recorded: the spool has reached --spool-limit"),
@@ -31,11 +31,11 @@ _WORDS = {
     "stuck": ("record", "not written: more waited to be written than a process may hold"),
     "disk": ("record", "lost: the run folder could not be written"),
 }
-"""Reason of a counter -> what is counted, and what became of it."""
+"""Maps the reason of a counter to the counted thing and its fate."""
 
 
 def absences(absent: Mapping[str, int]) -> list[str]:
-    """One phrase for each path of ``Status.absent``."""
+    """Return one phrase for each path of ``Status.absent``."""
     return [
         f"path absent in {calls:,} of {calls:,} {'call' if calls == 1 else 'calls'}: {path}"
         for path, calls in absent.items()
@@ -43,7 +43,7 @@ def absences(absent: Mapping[str, int]) -> list[str]:
 
 
 def skipped(records: Mapping[str, int]) -> list[str]:
-    """One phrase for each reason of ``Status.skipped``, the most first."""
+    """Return one phrase for each reason of ``Status.skipped``, the most frequent first."""
     return [
         f"{number:,} {'record' if number == 1 else 'records'} that the shipper could not use: {reason}"
         for reason, number in sorted(records.items(), key=lambda item: -item[1])
@@ -51,8 +51,9 @@ def skipped(records: Mapping[str, int]) -> list[str]:
 
 
 def losses(counters: Mapping[str, int]) -> list[str]:
-    """Return one phrase for each reason of ``Status.drops``, the most first. A failure of autotrace (``fault:``) is no
-    loss."""
+    """Return one phrase for each reason of ``Status.drops``, the most frequent first. A failure of autotrace
+    (``fault:``) is not a loss.
+    """
     phrases = []
     for reason, number in sorted(counters.items(), key=lambda item: -item[1]):
         if reason.startswith(_PREFIX) and (number or reason.startswith(DISK_FULL)):
@@ -68,7 +69,7 @@ def losses(counters: Mapping[str, int]) -> list[str]:
 
 
 def with_full_disk(run_folder: str, counters: Mapping[str, int]) -> dict[str, int]:
-    """``counters``, and that the disk was full if a process of the run met that and could not write its counters."""
+    """Return ``counters``, plus an entry for a full disk that a process of the run met without writing a counter."""
     known = any(reason.startswith(DISK_FULL) for reason in counters)
     met = not known and os.path.exists(os.path.join(run_folder, layout.DISK_FULL))
     return {**counters, f"{DISK_FULL}{run_folder}": 0} if met else dict(counters)

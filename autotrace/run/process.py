@@ -1,4 +1,4 @@
-"""What a process is: the program on its command line, what it is called, its machine's boot. Standard library only."""
+"""Describe a process: the program on the command line, the title, the machine's boot. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import NamedTuple
 
 _WITH_VALUE = "WX"
 _LAST = "mc"
-"""Short options whose value is the program; they may stand behind others in one word (``-Im``)."""
+"""Short options whose value is the program; other options may come before in the same word (``-Im``)."""
 
 
 class Program(NamedTuple):
-    """What an interpreter runs."""
+    """Describes the program that an interpreter runs."""
 
     kind: str
-    """``script`` | ``m`` | ``c`` | "" (the prompt, or a program that comes from stdin)."""
+    """Kind: ``script`` | ``m`` | ``c`` | "" (the prompt, or a program from stdin)."""
     word: str
     """Path of the script, name of the module, or the code."""
 
 
 def program(argv: Sequence[str]) -> Program:
-    """The program in ``sys.orig_argv``, read as Python reads it: ``-Xdev`` and ``-Wignore`` hold no ``m`` or ``c``."""
+    """Read the program in ``sys.orig_argv`` as Python does: ``-Xdev`` and ``-Wignore`` hold no ``m`` or ``c``."""
     return _read(iter(argv[1:]))[0]
 
 
 def ignores_environment(argv: Sequence[str]) -> bool:
-    """Whether ``sys.orig_argv`` has ``-E`` or ``-I``: activation, which comes from the environment, then stays away."""
+    """Tell whether ``sys.orig_argv`` has ``-E`` or ``-I``, which keep away the activation through the environment."""
     return not {"E", "I"}.isdisjoint(_read(iter(argv[1:]))[1])
 
 
 def arguments(argv: Sequence[str]) -> list[str]:
-    """What ``sys.orig_argv`` has behind the program."""
+    """Return the words of ``sys.orig_argv`` behind the program."""
     words = iter(argv[1:])
     _read(words)
     return list(words)
 
 
 def _read(words: Iterator[str]) -> tuple[Program, str]:
-    """The program, and the letters of the options before it."""
+    """Read the program, and the letters of the options before the program."""
     letters = ""
     for word in words:
         if word == "-" or not word.startswith("-"):
@@ -61,25 +61,33 @@ def _read(words: Iterator[str]) -> tuple[Program, str]:
 
 _SAFELY = "import sys; sys.path[:] = [folder for folder in sys.path if folder]; "
 _AS_MODULE = "import runpy; sys.argv = sys.argv[1:]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
-"""What ``-m`` does."""
+"""Code that does the same as ``-m``."""
 
 
 def python_code(interpreter: str, code: str, *arguments: str) -> list[str]:
-    """The command that runs ``code`` in any ``interpreter`` (Python 3.10 has no ``-P``), otherwise as ``python``. These
-    two functions begin every command that starts an interpreter."""
+    """Return the command that runs ``code`` in any ``interpreter`` (Python 3.10 has no ``-P``), otherwise as
+    ``python``.
+
+    ``python_code`` and ``python`` begin every command that starts an interpreter.
+    """
     return [interpreter, "-c", _SAFELY + code, *arguments]
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs ``module`` in an interpreter like this one, in which the current directory is no place to
-    import from: a ``json.py`` of the user's, or of somebody else in a shared folder, must not become ours."""
+    """Return the command that runs ``module`` in an interpreter like this one, without imports from the current
+    directory.
+
+    A ``json.py`` of the user, or of somebody else in a shared folder, must not replace the standard module.
+    """
     if sys.version_info >= (3, 11):
         return [sys.executable, "-P", "-m", module, *arguments]
     return python_code(sys.executable, _AS_MODULE, module, *arguments)
 
 
 def title() -> str:
-    """What this process is: interpreter and program. Never an argument and never code, either may hold a secret."""
+    """Return the process's title: interpreter and program. Never an argument and never code, because either may hold a
+    secret.
+    """
     setproctitle = sys.modules.get("setproctitle")
     if setproctitle is not None:  # Ray names its workers: ray::AgentLoopWorker.generate_sequences
         try:
@@ -94,7 +102,7 @@ def title() -> str:
 
 
 def boot_id() -> str:
-    """Tells one boot of this machine from another; "" where the system has none."""
+    """Return an id that tells this boot of the machine from any other boot; "" if the system has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()

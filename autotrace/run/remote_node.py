@@ -1,6 +1,6 @@
-"""A process on a node that does not have the run's folder: make one of its own, and see that a relay forwards it.
+"""Run on a node without the run's folder: make a local folder, and start a relay that forwards the records.
 
-Standard library only: this runs in traced processes, once.
+Standard library only: this module runs in traced processes, once.
 """
 
 from __future__ import annotations
@@ -24,19 +24,24 @@ from autotrace.run.process import python
 
 
 def packed_plan(text: str) -> str:
-    """A plan as it travels in ``AUTOTRACE_PLAN_DATA``: in no character that a shell or Ray's ``runtime_env`` makes
-    something else of (Ray replaces ``$NAME`` and ``${NAME}`` in its ``env_vars``; base85 has all three)."""
+    """Pack a plan for ``AUTOTRACE_PLAN_DATA``, without characters that a shell or Ray's ``runtime_env`` would replace.
+
+    (Ray replaces ``$NAME`` and ``${NAME}`` in ``env_vars``; base85 has all three characters.)
+    """
     return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def digest(text: str) -> str:
-    """Of a plan, for ``AUTOTRACE_PLAN_DIGEST``."""
+    """Compute a plan's digest for ``AUTOTRACE_PLAN_DIGEST``."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def plan_text(environ: Mapping[str, str]) -> str:
-    """The plan's JSON: from its file, or from the environment where the file is missing or holds another plan than the
-    run was started with. Raises ``OSError``."""
+    """Read the plan's JSON from the file.
+
+    If the file is missing, or holds another plan than the run was started with, the text comes from the environment.
+    Raises ``OSError``.
+    """
     try:
         with open(environ[env.PLAN], encoding="utf-8") as file:
             text = file.read()
@@ -51,8 +56,11 @@ def plan_text(environ: Mapping[str, str]) -> str:
 
 
 def run_folder(environ: Mapping[str, str]) -> str:
-    """Where this process writes: the run's folder, or on another node the same path, or a temporary one where that
-    cannot be made, or is not this user's alone (``files.own_folder``). Raises ``OSError``."""
+    """Return the folder that this process writes into.
+
+    On the run's node that is the run's folder. On another node that is the same path, or a temporary folder if the path
+    cannot be made or is not this user's alone (``files.own_folder``). Raises ``OSError``.
+    """
     folder = environ[env.RUN_FOLDER]
     if files.is_own(folder) and os.path.exists(os.path.join(folder, layout.RUN_JSON)):
         return folder
@@ -64,7 +72,7 @@ def run_folder(environ: Mapping[str, str]) -> str:
                 return candidate
         except OSError:
             continue
-    # Another user took the name: a folder that this process shares with no other, and a relay of its own.
+    # Another user took the name: use a folder that no other process shares, with its own relay.
     candidate = os.path.join(files.temporary_folder(f"{os.path.basename(private)}-"), os.path.basename(folder))
     files.folder(layout.spool_of(candidate))
     return candidate
@@ -75,11 +83,11 @@ def _private() -> str:
 
 
 def invite(environ: Mapping[str, str], towards: str = "", patience: float = 5.0) -> dict[str, str]:
-    """What processes on other nodes need: the collector starts to listen; its address, token and the plan come back.
+    """Ask the collector to listen; return the collector's address and token and the plan, for processes on other nodes.
 
-    For the run's first process, when it joins a cluster; ``towards``: an address of that cluster. Waits at most
-    ``patience`` seconds for the collector; without it (no shipper, no network) the plan alone comes back, those nodes
-    keep what they record, and one line reports it. Raises ``OSError``.
+    The run's first process calls this function when the process joins a cluster; ``towards`` is an address of that
+    cluster. The wait takes at most ``patience`` seconds. Without a collector (no shipper, no network) only the plan
+    comes back, the other nodes keep their records, and one line reports the failure. Raises ``OSError``.
     """
     folder = environ[env.RUN_FOLDER]
     variables = {env.PLAN_DATA: packed_plan(plan_text(environ))}
@@ -100,7 +108,7 @@ def invite(environ: Mapping[str, str], towards: str = "", patience: float = 5.0)
 
 
 def published(run_folder: str | Path) -> dict[str, str]:
-    """The contents of ``collector.json`` (``url``, ``token``); empty if it does not exist."""
+    """Read ``collector.json`` (``url``, ``token``); empty if the file does not exist."""
     try:
         with open(os.path.join(run_folder, layout.COLLECTOR_JSON), encoding="utf-8") as file:
             values = json.load(file)
@@ -114,9 +122,9 @@ def _ask_to_listen(folder: str, towards: str) -> None:
 
 
 def start_relay(folder: str) -> None:
-    """Start this node's relay if the run's collector is on another one; the lock lets one live. Raises ``OSError``.
+    """Start this node's relay if the run's collector is on another node; a lock lets a single relay live.
 
-    It keeps this process's stderr for a moment, in case the collector cannot be reached.
+    The relay keeps this process's stderr for a moment, in case the collector cannot be reached. Raises ``OSError``.
     """
     on_another_node = env.COLLECTOR in os.environ and not os.path.exists(os.path.join(folder, layout.RUN_JSON))
     if on_another_node and not shipper_alive(folder):

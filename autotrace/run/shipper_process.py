@@ -1,7 +1,7 @@
-"""Starting the shipper, or a relay: detached from everything, so that no Ctrl-C, closed terminal or killed parent
-reaches it. One per run folder: the process that holds ``shipper.lock``.
+"""Start the shipper, or a relay, detached: no Ctrl-C, closed terminal or killed parent reaches the process.
 
-A ``guard`` stands above it and starts it again when it is killed."""
+A run folder has one shipper: the process that holds ``shipper.lock``. A ``guard`` starts a killed shipper again.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _PATIENCE = 0.5
 
 
 class ShipperLock:
-    """``with ShipperLock(run_folder) as lock:`` - then ``lock.held`` tells whether it is ours. Raises ``OSError`` where
-    the folder cannot be written."""
+    """Takes the shipper's lock: after ``with ShipperLock(run_folder) as lock:``, ``lock.held`` tells the result.
+
+    Raises ``OSError`` if the folder cannot be written.
+    """
 
     def __init__(self, run_folder: str | Path) -> None:
         self._path = os.path.join(run_folder, layout.SHIPPER_LOCK)
@@ -50,11 +52,11 @@ class ShipperLock:
 
 
 NICENESS = 10
-"""The cores belong to the training; at the end of the run, when delivery matters, they are idle."""
+"""Niceness of the shipper. The cores belong to the training; the cores are idle when delivery matters at the end."""
 
 
 def start(run_folder: str, environ: Mapping[str, str]) -> None:
-    """Start ``python -m autotrace.ship RUN_FOLDER`` (guarded). Never raises: what goes wrong is in ``shipper.log``."""
+    """Start ``python -m autotrace.ship RUN_FOLDER`` (guarded). Never raises: ``shipper.log`` has the errors."""
     try:
         log = files.append(os.path.join(run_folder, layout.SHIPPER_LOG))
         try:
@@ -66,11 +68,11 @@ def start(run_folder: str, environ: Mapping[str, str]) -> None:
 
 
 def detach(words: Sequence[str], environ: Mapping[str, str], log: int | None = None) -> None:
-    """Run ``words`` in a session of its own, in the environment of a shipper. ``log``: what it writes to; else to our
-    stderr. Raises ``OSError``.
+    """Run ``words`` in a new session, in the environment of a shipper.
 
-    ``sh`` puts it into the background and ends, so that nobody has to wait for it. It inherits no descriptor: a pipe
-    into ``tee`` or make's job server would keep its other end waiting.
+    ``log`` is the output's descriptor; default: our stderr. ``sh`` puts the command into the background and ends, so
+    that nobody has to wait. The command inherits no descriptor: a pipe into ``tee`` or make's job server would keep its
+    other end waiting. Raises ``OSError``.
     """
     try:
         subprocess.run(
@@ -88,7 +90,7 @@ def detach(words: Sequence[str], environ: Mapping[str, str], log: int | None = N
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a shipper or relay: the caller's credentials and proxies, no tracing, no GPU."""
+    """Return the environment of a shipper or relay: the caller's credentials and proxies, no tracing, no GPU."""
     own = with_package(environ)
     own[env.AUTOTRACE] = "0"
     own["PYTHONSAFEPATH"] = "1"  # a user's ./mlflow or ./httpx.py must not become ours (3.11 and newer)
