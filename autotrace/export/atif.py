@@ -1,9 +1,9 @@
-"""``atif``: the Agent Trajectory Interchange Format of Harbor, version 1.7: one JSON file a trajectory.
+"""Write ``atif``, the Agent Trajectory Interchange Format of Harbor, version 1.7: a JSON file for each trajectory.
 
-``{step}/{trace_id}.json``, or lines of a file that was named. A step of source ``agent`` is one LLM call, with its
-tokens, log-probabilities and the results of the tools it called; a message that a later prompt brought is one of source
-``user`` or ``system``. Each call has its whole prompt in ``metrics.prompt_token_ids``, as the format has it. Sub-agents
-are embedded trajectories, to which the step refers that waited for them.
+``{step}/{trace_id}.json``, or lines of a named file. A step of source ``agent`` is an LLM call, with tokens,
+log-probabilities and the results of the called tools; a message that a later prompt brought is a step of source
+``user`` or ``system``. Each call has its whole prompt in ``metrics.prompt_token_ids``, as the format requires.
+Sub-agents are embedded trajectories; the step that waited for a sub-agent refers to the embedded trajectory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 
 def row_of(trajectory: Trajectory) -> Row | str:
-    """Return the file name and the value, or say why it cannot be exported. The value has no field that is None."""
+    """Return the file name and the value, or the reason why the trajectory cannot be exported. The value has no field
+    that is None."""
     agents, tools = _steps(trajectory)
     steps = agents.pop(None, [])
     if not steps:
@@ -78,8 +79,8 @@ def _sub_agent_id(trajectory: Trajectory, chain: int) -> str:
 
 
 def _steps(trajectory: Trajectory) -> tuple[dict[int | None, list[Step]], list[dict[str, Any]] | None]:
-    """The steps of the agent (None) and of each sub-agent (the chain that it begins), without their numbers, and the
-    tools that were offered. The step that waits for a sub-agent refers to it."""
+    """Return the steps of the agent (None) and of each sub-agent (the chain with which the sub-agent begins), without
+    step numbers, and the offered tools. The step that waits for a sub-agent refers to the sub-agent."""
     agents: dict[int | None, list[Step]] = {None: []}
     made: dict[int, Step] = {}
     tools = None
@@ -105,7 +106,7 @@ def _steps(trajectory: Trajectory) -> tuple[dict[int | None, list[Step]], list[d
 
 
 def _sub_agent(tree: Tree, turn: int) -> int | None:
-    """The chain with which the sub-agent begins that a turn is of; None: it is of the agent itself."""
+    """Return the chain with which the turn's sub-agent begins; None: the turn belongs to the agent itself."""
     chain: Chain | None = tree.chains[tree.of[turn]]
     for _ in tree.chains:
         if chain is None or chain.kind == SUB_AGENT:
@@ -115,13 +116,14 @@ def _sub_agent(tree: Tree, turn: int) -> int | None:
 
 
 def _news(prompt: list[Message]) -> list[Message]:
-    """What a prompt brings: the messages after the model's last one; all of them where it has said nothing yet."""
+    """Return the new messages of a prompt: messages after the model's last message, or all messages before an
+    answer."""
     said = [number for number, message in enumerate(prompt) if message["role"] == "assistant"]
     return prompt[said[-1] + 1 :] if said else prompt
 
 
 def _add_prompt(steps: list[Step], messages: list[Message], span: Span) -> None:
-    """Results of tools belong to the step that called them, other messages are steps of their own."""
+    """Add messages of a prompt: tool results belong to the calling step, other messages become steps."""
     caller = next((step for step in reversed(steps) if step["source"] == "agent"), None)
     waiting = [call["tool_call_id"] for call in (caller or {}).get("tool_calls", [])]
     for message in messages:
@@ -173,7 +175,8 @@ def _agent_step(span: Span, answer: Message, turn: int, tree: Tree) -> Step:
 
 
 def _thought(content: str) -> tuple[str | None, str]:
-    """Reasoning and the rest of what a model wrote; a template may have written the mark that begins it."""
+    """Split a model's text into reasoning and the rest; the template may have written the mark that begins the
+    reasoning."""
     before, mark, after = content.partition("</think>")
     if not mark:
         return None, content
@@ -185,7 +188,7 @@ def _arguments(arguments: Any) -> dict[str, Any]:
 
 
 def _text(content: Any) -> str:
-    """A message's content; of parts, the text of those that are text, and the others as JSON."""
+    """Return a message's content as text; parts without text become JSON."""
     if isinstance(content, list):
         parts = [part.get("text") if isinstance(part, dict) else part for part in content]
         return "\n".join(

@@ -1,8 +1,8 @@
-"""A trajectory as one conversation: its messages in order, and the tools that the model was offered.
+"""Convert a trajectory to a conversation: the messages in order, and the tools that the model was offered.
 
-The last answered LLM call has it: its prompt is everything before its answer. Where tokens were decoded, the messages
-are read from the prompt's text by the marks of its chat template; else they are those that were recorded. After a
-context that was compacted or rewritten, the conversation is what the model saw in the end.
+The last answered LLM call has the conversation: its prompt is everything before its answer. If tokens were decoded, the
+messages are parsed from the prompt's text by the marks of its chat template; otherwise the recorded messages are used.
+After compaction or a rewrite of the context, the conversation is the context that the model saw in the end.
 """
 
 from __future__ import annotations
@@ -34,25 +34,26 @@ UNDECODED = (
 
 @dataclass(frozen=True)
 class Conversation:
-    """What was said."""
+    """Hold the messages of a conversation."""
 
     messages: list[Message]
-    """Role and content; the last one is the model's. Its calls are in ``tool_calls``, as the chat templates of
-    ``transformers`` take them: ``arguments`` is an object. They have the ids that the results of tools refer to, if the
-    agent sent some."""
+    """Messages with role and content; the last message is the model's. Calls are in ``tool_calls``, as the chat
+    templates of ``transformers`` take calls: ``arguments`` is an object. Calls have the ids that tool results refer to,
+    if the agent sent ids."""
     tools: Tools | None
-    """As JSON schemas; None where they are not known, or part of the first message's text."""
+    """Tools as JSON schemas; None if unknown, or part of the first message's text."""
     text: list[Message]
-    """The same messages with tools and calls in the text, as the model saw and wrote them."""
+    """The same messages with tools and calls in the text, as the model saw and wrote the messages."""
 
 
 def conversation(trajectory: Trajectory) -> Conversation | str:
-    """The conversation of ``trajectory``, or why it has no conversation."""
+    """Return the conversation of ``trajectory``, or the reason why no conversation exists."""
     return _last(trajectory, range(1, trajectory.turns + 1))
 
 
 def conversations(trajectory: Trajectory) -> list[tuple[Chain | None, Conversation]] | str:
-    """The conversation of each chain, where it branches; else its own, with None. Or why it has none."""
+    """Return the conversation of each chain of a branching trajectory; otherwise the only conversation, with None; or
+    the reason why no conversation exists."""
     chains = tree_of(trajectory).chains
     if len(chains) < 2:
         whole = conversation(trajectory)
@@ -68,7 +69,7 @@ def conversations(trajectory: Trajectory) -> list[tuple[Chain | None, Conversati
 
 
 def _last(trajectory: Trajectory, turns: Sequence[int]) -> Conversation | str:
-    """That of the last of ``turns`` that was answered."""
+    """Return the conversation of the last answered turn in ``turns``."""
     calls = [(turn - 1, trajectory.llm_spans[turn - 1]) for turn in turns]
     if not calls:
         return "no LLM call was recorded"
@@ -82,13 +83,13 @@ def _last(trajectory: Trajectory, turns: Sequence[int]) -> Conversation | str:
 
 
 def conversation_of(span: Span, tools: Tools | None) -> Conversation | None:
-    """What was said up to the answer of an LLM call, with it; None where that is not known. ``tools``: those that the
-    model was offered, where no text says it."""
+    """Return the conversation up to and including the answer of an LLM call; None if unknown. ``tools``: the offered
+    tools, used if no text lists tools."""
     return _decoded(span) or _sent(span, tools)
 
 
 def offered_tools(trajectory: Trajectory) -> list[Tools | None]:
-    """For each turn the tools that an agent has sent by then: in its call, or in that of a client below it."""
+    """Return for each turn the tools that the agent has sent by then: in its call, or in the call of a client below."""
     turns = {span.span_id: number for number, span in enumerate(trajectory.llm_spans)}
     offered: list[Tools | None] = [None] * len(turns)
     for span in trajectory.spans:
@@ -104,14 +105,15 @@ def offered_tools(trajectory: Trajectory) -> list[Tools | None]:
 
 
 def conversation_digest(trajectory: Trajectory) -> bytes:
-    """Equal where the same was said with the same tools; a trajectory without a conversation is equal to no other."""
+    """Return a digest that is equal for the same messages with the same tools; without a conversation the digest is
+    unique."""
     said = conversation(trajectory)
     content: Any = trajectory.trace_id if isinstance(said, str) else [said.text, said.tools]
     return hashlib.blake2b(msgspec.json.encode(jsonable(content)), digest_size=16).digest()
 
 
 def _decoded(span: Span) -> Conversation | None:
-    """The messages of a call with tokens."""
+    """Return the messages of a call with tokens."""
     if span.prompt_text is None or span.response_text is None:
         return None
     prompt, reply = prompt_messages(span.prompt_text), response_message(span.response_text)
@@ -128,7 +130,7 @@ def _decoded(span: Span) -> Conversation | None:
 
 
 def _earlier_answers(prompt: str) -> Iterator[str]:
-    """What the model wrote before, as the prompt has it: one text for each message of role ``assistant``."""
+    """Yield the model's earlier texts as the prompt contains them: a text for each message of role ``assistant``."""
     for markup in MARKUPS:
         parts = list(markup.begin.finditer(prompt))
         for part, following in zip(parts, [*parts[1:], None], strict=False):
@@ -140,7 +142,7 @@ def _earlier_answers(prompt: str) -> Iterator[str]:
 
 
 def _sent(span: Span, tools: Tools | None) -> Conversation | None:
-    """The messages of a call as the agent sent them; the assembler has added the answer."""
+    """Return the messages of a call as the agent sent the messages; the assembler has added the answer."""
     if answer(span) is None:
         return None
     messages = [_plain(message) for message in span.messages or ()]
@@ -151,14 +153,14 @@ _FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name", "reasoning_c
 
 
 def _plain(message: Message) -> Message:
-    """A message without what was left empty, and without a client's own fields."""
+    """Return a message without empty fields and without a client's own fields."""
     kept = {name: message[name] for name in _FIELDS if message.get(name) not in (None, [])}
     return {"role": "user", **kept, "content": kept.get("content", "")}
 
 
 def _with_objects(message: Message, ids: bool = True) -> Message:
-    """The message with the arguments of its calls as objects. ``ids``: its calls have those that the agent sent, to
-    which the results of tools refer; a chat template's text has none."""
+    """Convert the arguments of a message's calls to objects. ``ids``: keep the call ids that the agent sent, to which
+    tool results refer; the text of a chat template has no ids."""
     calls = [_call(call, ids) for call in message.get("tool_calls") or [] if isinstance(call, dict)]
     rest = {name: value for name, value in message.items() if name != "tool_calls"}
     return {**rest, "tool_calls": calls} if calls else rest
@@ -176,13 +178,13 @@ def _call(call: dict[str, Any], ids: bool = False) -> dict[str, Any]:
 
 
 def _object(arguments: Any) -> Any:
-    """``arguments``; of a text what it says as JSON, and the text where a model wrote no JSON."""
+    """Parse ``arguments`` as JSON; text that is not JSON stays text."""
     value = loaded(arguments, otherwise=arguments) if isinstance(arguments, str) else arguments
     return {} if value is None else value
 
 
 def _as_text(message: Message) -> Message:
-    """The message with its calls in its content, where they were read from text: in the marks of that template."""
+    """Move the calls of a message into the content, if the calls were read from text: in the marks of that template."""
     calls = [_call(call)["function"] for call in message.get("tool_calls") or [] if isinstance(call, dict)]
     content = message.get("content", "")
     if not calls or not isinstance(content, str):
@@ -195,18 +197,18 @@ _END = re.compile(r"(?:<[|｜][^<>]{1,40}[|｜]>|<end_of_turn>|</s>|<eos>)\Z")  
 
 
 def _written(response: str) -> str:
-    """What the model wrote, without the mark that ends it."""
+    """Return the model's text without the end mark."""
     written = response.rstrip()
     return written[: match.start()] if (match := _END.search(written, max(0, len(written) - 44))) else written
 
 
 def _offered(messages: list[Message]) -> tuple[Tools | None, list[Message]]:
-    """The tools that the system prompt lists, and the messages without that list; only if all of it is understood."""
+    """Return the tools that the system prompt lists, and the messages without the list; None if any part is unknown."""
     first = messages[0] if messages else {}
     content = first.get("content") if first.get("role") == "system" else None
     rest, _, offered = (content if isinstance(content, str) else "").partition("# Tools\n")
     written, closed, after = offered.partition("<tools>")[2].partition("</tools>")
-    if not closed or not after.rstrip().endswith("</tool_call>"):  # so end the templates of Qwen, Hermes and their kin
+    if not closed or not after.rstrip().endswith("</tool_call>"):  # the end in templates of Qwen, Hermes and others
         return None, messages
     tools = [loaded(line) for line in written.splitlines() if line.strip()]
     if not tools or not all(isinstance(tool, dict) for tool in tools):

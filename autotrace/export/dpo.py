@@ -1,7 +1,8 @@
-"""``dpo``: the best and the worst rollout of each group, for preference training: ``prompt``, ``chosen``, ``rejected``.
+"""Write ``dpo``, the best and the worst rollout of each group for preference training: ``prompt``, ``chosen``,
+``rejected``.
 
-Rows of ``train.jsonl``, or of the file that was named, are TRL's conversational preference format: the messages before
-the model's first one, and what follows them in either rollout, with calls and results of tools; ``tools`` are JSON
+Rows of ``train.jsonl``, or of the named file, are TRL's conversational preference format: the messages before the
+model's first message, and the following messages of either rollout, with tool calls and results; ``tools`` are JSON
 schemas.
 """
 
@@ -19,7 +20,7 @@ from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 
 Answered = tuple[dict[str, Any], Conversation]
-"""Who a rollout is, and what was said."""
+"""Identity of a rollout, and its conversation."""
 
 
 def write(trajectories: Iterable[Trajectory], out: str) -> Written:
@@ -29,7 +30,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 
 def _pairs(trajectories: Iterable[Trajectory], written: Written) -> Iterator[Row]:
-    """A row for each group that has a better and a worse rollout of the same prompt."""
+    """Yield a row for each group that has a better and a worse rollout of the same prompt."""
     for _, rollouts in groupby(trajectories, lambda one: (one.run_id, Rollout(one).group_id)):
         group = []
         for one in rollouts:
@@ -53,7 +54,7 @@ def _pairs(trajectories: Iterable[Trajectory], written: Written) -> Iterator[Row
 
 
 def _row(best: Answered, worst: Answered) -> Any:
-    """The pair as one row, or why it cannot be made."""
+    """Return the pair as a row, or the reason why no row is possible."""
     (better, chosen), (worse, rejected) = best, worst
     if better["reward"] <= worse["reward"]:
         return "all rollouts of their group have the same reward, or there is only one"
@@ -69,6 +70,6 @@ def _row(best: Answered, worst: Answered) -> Any:
 
 
 def _parted(said: Conversation) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The messages before the model's first one, and the rest."""
+    """Split the messages before the model's first message from the rest."""
     first = next(number for number, message in enumerate(said.messages) if message["role"] == "assistant")
     return said.messages[:first], said.messages[first:]

@@ -1,5 +1,5 @@
-"""What an export format is, the formats by name (a module of this folder with a function ``write``, and one line here),
-and how their files are written: they appear together when all of them are whole."""
+"""Define export formats, list the formats by name (a module of this folder with a function ``write``, and one line
+here), and write their files: all files appear together once every file is complete."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from autotrace.run import files
 from autotrace.trajectory.model import Trajectory
 
 STDOUT = "-"
-"""As ``out``: to standard output, for formats of one file."""
+"""Value of ``out`` for standard output, for formats of one file."""
 
 
 class ExportError(Exception):
-    """An export cannot be made; the message is one sentence for the user. Nothing was written."""
+    """Report that an export is impossible; the message is a sentence for the user. Nothing was written."""
 
 
 @dataclass
 class Written:
-    """What an export wrote, and what it left out."""
+    """Count the exported and the omitted trajectories."""
 
     trajectories: int = 0
     files: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
-    """Why -> how many trajectories."""
+    """Reason -> number of trajectories."""
 
 
 Write = Callable[..., Written]
-"""``write(trajectories, out)`` writes all of them below the folder ``out``, or to what ``out`` means to this format (a
-file, ``STDOUT``, a URL). The files are there whole, or as they were before: whatever is raised, by the iterator too,
-leaves nothing half written. The iterator is read once, and no trajectory need be kept. Nothing is written for no
-trajectory. Raises ``ExportError`` and ``OSError``."""
+"""Write all trajectories with ``write(trajectories, out)`` below the folder ``out``, or to the target that ``out``
+means to the format (a file, ``STDOUT``, a URL). Files appear complete, or stay as before: an exception, also of the
+iterator, leaves nothing half written. The iterator is read once, and no trajectory has to be kept. Without trajectories
+nothing is written. Raises ``ExportError`` and ``OSError``."""
 
 FORMATS = {
     "jsonl": "everything, as the backend of that name writes it: one JSON object a line",
@@ -51,50 +51,50 @@ FORMATS = {
     "dpo": "the best and the worst rollout of each group, as pairs for preference training",
     "atif": "Harbor's Agent Trajectory Interchange Format: one JSON file a trajectory, with token ids",
 }
-"""Name, which is that of the module -> what it writes; the modules are imported when used."""
+"""Name of a format and its module -> contents; modules are imported on use."""
 
 
 TABLES = "parquet"
-"""The format that needs Arrow. There, ``out`` may be a URL (``s3://bucket/folder``), and ``write`` takes an argument
-``metrics``: step -> what the trainer logged of it (``tables.metrics.OfStep``)."""
+"""Name of the format that needs Arrow. ``out`` may be a URL (``s3://bucket/folder``), and ``write`` takes an argument
+``metrics``: step -> numbers that the trainer logged (``tables.metrics.OfStep``)."""
 
 
 def get(name: str) -> Write:
-    """``write`` of the format called ``name``, which is one of ``FORMATS``."""
+    """Return ``write`` of the format called ``name``, a key of ``FORMATS``."""
     write: Write = importlib.import_module(f"{__package__}.{name}").write
     return write
 
 
 def help_text() -> str:
-    """All formats in one line, for ``--help``."""
+    """Return all formats in one line, for ``--help``."""
     return "; ".join(f"{name}: {what}" for name, what in FORMATS.items())
 
 
 Row = tuple[str, Any]
-"""Name of a file, below the folder, and the value of one line of it, plain."""
+"""Name of a file below the folder, and the plain value of a line."""
 RowOf = Callable[[Trajectory], Row | list[Row] | str]
-"""Gives the row of a trajectory, or several, or says why it cannot."""
+"""Return the row or rows of a trajectory, or the reason why no row is possible."""
 
 
 class Staging:
-    """Files that are written beside their place, then moved there. A context manager: on leaving it without an
-    exception, every file is in its place; with one, none is. What is there and is not a file (``/dev/null``, a pipe) is
-    written to and stays what it is."""
+    """Write files under temporary names, then move all files to their final names. The context manager moves every file
+    on exit without an exception, and no file after an exception. An existing target that is not a file (``/dev/null``,
+    a pipe) is written directly."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._parts: dict[str, tuple[Path, Path]] = {}
-        """Name -> where the file is written, and where it then appears: the same place if it is not a file."""
+        """Name -> temporary path and final path: both equal for a target that is not a file."""
         self._open: tuple[str, IO[bytes]] | None = None
 
     def __len__(self) -> int:
-        """How many files there will be."""
+        """Return the number of files."""
         return len(self._parts)
 
     def path(self, name: str) -> Path:
-        """Where to write the file ``name`` for now. Raises ``OSError``."""
+        """Return the path to write the file ``name`` for now. Raises ``OSError``."""
         if name not in self._parts:
-            part = final = Path(os.path.realpath(files.inside(self._folder, name)))  # a link of the user's stays one
+            part = final = Path(os.path.realpath(files.inside(self._folder, name)))  # a user's link stays a link
             if not final.exists() or final.is_file() or final.is_dir():
                 files.folder(final.parent)
                 part = final.with_name(f"{final.name}.{os.getpid()}.part")
@@ -103,7 +103,7 @@ class Staging:
         return self._parts[name][0]
 
     def append(self, name: str, data: bytes) -> None:
-        """Add ``data`` to the file ``name``. Raises ``OSError``."""
+        """Append ``data`` to the file ``name``. Raises ``OSError``."""
         if self._open is None or self._open[0] != name:
             self._close()
             self._open = name, os.fdopen(files.append(self.path(name)), "wb")
@@ -131,7 +131,7 @@ class Staging:
 
 
 def write_lines(trajectories: Iterable[Trajectory], out: str, row_of: RowOf, *, one_file: bool) -> Written:
-    """Write one line of JSON a trajectory, or several. See ``write_rows``."""
+    """Write one or several lines of JSON for each trajectory. See ``write_rows``."""
     written = Written()
     return write_rows(_rows(trajectories, row_of, written), out, written, one_file=one_file)
 
@@ -139,8 +139,8 @@ def write_lines(trajectories: Iterable[Trajectory], out: str, row_of: RowOf, *, 
 def write_rows(rows: Iterable[Row], out: str, written: Written, *, one_file: bool) -> Written:
     """Write lines of JSON; ``written`` is filled while ``rows`` are taken.
 
-    ``out``: a folder; with ``one_file`` also a file (its name ends with ``.jsonl`` or ``.json``) or ``STDOUT``.
-    Raises ``ExportError`` and ``OSError``.
+    ``out``: a folder; with ``one_file`` also a file (its name ends with ``.jsonl`` or ``.json``) or ``STDOUT``. Raises
+    ``ExportError`` and ``OSError``.
     """
     to_file = out.endswith((".jsonl", ".json"))
     if (to_file or out == STDOUT) and not one_file:
@@ -149,7 +149,7 @@ def write_rows(rows: Iterable[Row], out: str, written: Written, *, one_file: boo
         shown = sys.stdout.isatty()
         for _, row in rows:
             line = msgspec.json.encode(row) + b"\n"
-            # a terminal would act on what a model wrote
+            # a terminal would act on control characters in a model's text
             sys.stdout.buffer.write(json.dumps(msgspec.json.decode(line)).encode() + b"\n" if shown else line)
         sys.stdout.flush()
         written.files = 1

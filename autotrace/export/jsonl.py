@@ -1,4 +1,4 @@
-"""``jsonl``: the lines of the backend of that name, in one file."""
+"""Write ``jsonl``, the lines of the backend of that name, into one file."""
 
 from __future__ import annotations
 

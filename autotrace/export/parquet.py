@@ -1,4 +1,4 @@
-"""``parquet``: the tables of ``docs/data.md``, as the backend of that name copies them: ``PROJECT/RUN/tables/``."""
+"""Write ``parquet``, the tables of ``docs/data.md``, as the backend of that name: ``PROJECT/RUN/tables/``."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ AT_ONCE = 200
 
 
 def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[str, Mapping[int, OfStep]] = _NONE) -> Written:
-    """See ``format.Write``. What an earlier export wrote of the same run is replaced. ``metrics``: of each run's steps;
-    written of those that have one of ``trajectories``."""
+    """See ``format.Write``. An earlier export of the same run is replaced. ``metrics``: run -> steps; only steps with a
+    trajectory in ``trajectories`` are written."""
     written = Written()
     at = place(root_of(out))
     made = _beside(at)
     try:
         copies = []
         for number, (run_id, of_run) in enumerate(groupby(trajectories, key=lambda one: one.run_id)):
-            own = made / str(number)  # a run's name is data: it names no folder
+            own = made / str(number)  # a run's name is data: never a folder's name
             project, count = _write_run(own, run_id, of_run, metrics.get(run_id, {}))
             folder = f"{segment(project, 'no-project')}/{segment(run_id, 'run')}"
             _check_free(at, folder)
@@ -46,7 +46,8 @@ def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[str, Ma
 
 
 def _beside(at: Place) -> Path:
-    """A new folder for what is being written: beside a local place, whose disk has the room, else the system's."""
+    """Create a folder for unfinished files: beside a local place, whose disk has the room, else in the system's
+    folder."""
     parent = None if is_url(at.root) else Path(at.root).parent
     return Path(files.temporary_folder(".autotrace-export-", parent if parent and parent.is_dir() else None))
 
@@ -54,7 +55,7 @@ def _beside(at: Place) -> Path:
 def _write_run(
     folder: Path, run_id: str, trajectories: Iterator[Trajectory], metrics: Mapping[int, OfStep]
 ) -> tuple[str | None, int]:
-    """Its project, and how many there are."""
+    """Write a run; return the project and the number of trajectories."""
     tables, project, count = Tables(folder, run_id), None, 0
     steps: set[int] = set()
     while chunk := list(islice(trajectories, AT_ONCE)):

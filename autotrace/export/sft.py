@@ -1,10 +1,10 @@
-"""``sft``: rows for supervised fine-tuning, one a trajectory: ``messages``, ``tools``, and who it is. A trajectory that
-branches is a row a chain.
+"""Write ``sft``, rows for supervised fine-tuning, a row for each trajectory: ``messages``, ``tools``, and the identity.
+A branching trajectory has a row for each chain.
 
-In ``train.jsonl``, or the file that was named, for ``datasets`` and TRL: calls of tools are in ``tool_calls``, their
-arguments an object, tools are JSON schemas. In a file that ends with ``.parquet``, for veRL's
-``MultiTurnSFTDataset``: there every row has the fields of all rows, so that a tool would get the arguments of the
-others, empty. So tools and calls are in the text, as the model saw and wrote them, and there is no column ``tools``.
+In ``train.jsonl``, or the named file, for ``datasets`` and TRL: tool calls are in ``tool_calls``, arguments are an
+object, tools are JSON schemas. In a file that ends with ``.parquet``, for veRL's ``MultiTurnSFTDataset``: every row has
+the fields of all rows, so a tool would get the arguments of other tools, empty. Tools and calls are therefore in the
+text, as the model saw and wrote both, and no column ``tools`` exists.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 
 def rows_of(trajectory: Trajectory) -> list[Row] | str:
-    """File name and row of each chain, or why it cannot be exported."""
+    """Return file name and row of each chain, or the reason why no row is possible."""
     said = conversations(trajectory)
     if isinstance(said, str):
         return said
@@ -50,7 +50,7 @@ def _chain(chain: Chain | None) -> dict[str, Any]:
 
 
 def identity(trajectory: Trajectory) -> dict[str, Any]:
-    """Where a row comes from, and what people filter by."""
+    """Return the origin of a row, and the values that people filter by."""
     attributes, facts = trajectory.attributes, trajectory.facts
     step, index = attributes.get("step"), attributes.get("sample_index")
     return {

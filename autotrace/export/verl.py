@@ -1,9 +1,9 @@
-"""``verl``: veRL's layout for ``trainer.rollout_data_dir``, so that its ``scripts/rollout_viewer.py`` opens it.
+"""Write ``verl``, veRL's layout for ``trainer.rollout_data_dir``, which ``scripts/rollout_viewer.py`` of veRL opens.
 
-One ``{step}.jsonl`` a step (validation in a folder ``validation`` beside): ``input``, ``output``, ``gts``, ``score``,
-``step`` and ``uid`` (V1's key ``{uid}_{rollout}_{output}``), then the parts of the reward, and what veRL's own dump
-lacks: ``advantage``, ``status``, and ``request_id`` (the trace's id, for the viewer's search box). Unlike veRL's, it
-has the rollouts that failed, and texts keep their special tokens.
+One ``{step}.jsonl`` a step (validation in the folder ``validation``): ``input``, ``output``, ``gts``, ``score``,
+``step`` and ``uid`` (V1's key ``{uid}_{rollout}_{output}``), then the parts of the reward, and fields that veRL's own
+dump lacks: ``advantage``, ``status``, and ``request_id`` (the trace's id, for the viewer's search box). Unlike veRL's
+dump, the files contain failed rollouts, and texts keep their special tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 
 
 def row_of(trajectory: Trajectory) -> Row:
-    """File name and row."""
+    """Return the file name and the row."""
     attributes, facts = trajectory.attributes, trajectory.facts
     step = attributes.get("step")
     step = step if isinstance(step, int) and not isinstance(step, bool) else 0

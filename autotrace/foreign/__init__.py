@@ -1,5 +1,5 @@
-"""Rollouts that other projects saved, read into the same tables as those that autotrace recorded.
+"""Read rollouts that other projects saved into the same tables as recorded rollouts.
 
-``source`` finds the files and is what the one reader reads; ``containers`` makes rows of a file, whatever its format;
-each other module is one format: which rows are its own, and the trajectories in them.
+``source`` finds the files for the reader; ``containers`` makes rows of a file in any container format; each other
+module reads a single format: it recognises the rows and builds their trajectories.
 """

@@ -1,7 +1,7 @@
-"""Harbor's Agent Trajectory Interchange Format (ATIF) 1.0 to 1.8: a trajectory a file, or a line.
+"""Read Harbor's Agent Trajectory Interchange Format (ATIF) 1.0 to 1.8: a trajectory a file, or a line.
 
-``harbor/models/trajectories`` of Harbor 0.25: ``steps`` of ``source`` system, user or agent; an agent's step has its
-``tool_calls``, and their results in its ``observation``. Sub-agents within the file are trajectories of their own.
+``harbor/models/trajectories`` of Harbor 0.25: ``steps`` of ``source`` system, user or agent; an agent's step has
+``tool_calls``, and their results in ``observation``. Sub-agents within the file become separate trajectories.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
 
 
 _IDENTITY = ("project_name", "experiment_name", "step", "sample_index", "rollout_n", "validate", "uid", "data_source")
-"""What autotrace's own export has in ``extra``."""
+"""Names that autotrace's own export puts into ``extra``."""
 
 
 def _count(calls: Calls, turn: Span, metrics: dict[str, Any]) -> None:
-    """Token ids of a step, else how many there were."""
+    """Set the token ids of a step, else the numbers of tokens."""
     turn.prompt_tokens, turn.response_tokens = (integer(metrics.get(n)) for n in ("prompt_tokens", "completion_tokens"))
     prompt, response = (token_ids(metrics.get(name)) for name in ("prompt_token_ids", "completion_token_ids"))
     calls.ids(turn, prompt, response, metrics.get("logprobs"))

@@ -1,4 +1,4 @@
-"""The calls of one rollout, put together from what a file has of it: messages, or tokens with a mask."""
+"""Build the calls of a rollout from the contents of a file: messages, or tokens with a mask."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from autotrace.trajectory.model import ERROR, OK, Allowance, Span, Trajectory
 from autotrace.trajectory.span_text import message_text, one_line
 
 MOST = 10_000
-"""Calls of a rollout; what comes after them is left out, with a note."""
+"""Maximum calls of a rollout; further calls are left out, with a note."""
 REPEATED = 1_000_000
-"""Messages of whole prompts over all turns; the prompts after that have only the messages that are new."""
+"""Maximum messages of whole prompts over all turns; later prompts contain only the new messages."""
 GAP = 4
-"""Tokens in a row without the mask from which they are another's: a chat template writes more between two turns."""
+"""Tokens in a row without the mask that separate two turns: a chat template writes more between two turns."""
 
 
 class Calls:
-    """Collects them: the root first, the others below it in the order in which they are added. Where a file has no
-    times, a start is a number that keeps the order, and nothing has an end."""
+    """Collect calls: the root first, the others below in the order of addition. If a file has no times, a start is a
+    number that keeps the order, and no call has an end."""
 
     def __init__(self, name: str, start_ns: int | None = None, end_ns: int | None = None) -> None:
         self.root = Span("0" * 15 + "1", None, name, "trajectory", name, start_ns or 0, end_ns, OK)
         self.spans = [self.root]
         self.notes: list[str] = []
         self._asked: dict[str, Span] = {}
-        """Id of a call -> the tool's call, which has no answer yet."""
+        """Id of a call -> the tool call that has no answer yet."""
         self._allowance = Allowance(REPEATED)
         self._before: list[int] = []
         """Prompt and response of the turn ``_base``."""
         self._base: str | None = None
 
     def call(self, name: str, role: str, start_ns: int | None = None, **fields: Any) -> Span | None:
-        """One more; None where there are too many."""
+        """Add a call; return None if the rollout has too many calls."""
         if len(self.spans) >= MOST:
             self.notes[:] = [f"the file has more calls of this rollout than the {MOST:,} that are read"]
             return None
@@ -51,12 +51,12 @@ class Calls:
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def conversation(self, messages: Iterable[Any], model: str | None = None) -> Span | None:
-        """A turn for each answer among ``messages``, and a call for each result of a tool. Returns the last turn."""
+        """Add a turn for each answer among ``messages``, and a call for each tool result. Returns the last turn."""
         calls = [call for _, call in self.spoken(messages, model)]
         return next((call for call in reversed(calls) if call is not None and call.role == "llm"), None)
 
     def spoken(self, messages: Iterable[Any], model: str | None = None) -> Iterator[tuple[Any, Span | None]]:
-        """Each of ``messages``, with the turn that it answered or the call of the tool whose result it is."""
+        """Yield each of ``messages``, with the turn of an answer, or the tool call of a result."""
         said: list[Message] = []
         for given in messages:
             if (message := plain(given)) is None:
@@ -73,7 +73,7 @@ class Calls:
             self.root.inputs["prompt"] = "\n".join(map(message_text, said))
 
     def turn(self, said: Sequence[Message], model: str | None = None, **fields: Any) -> Span | None:
-        """The model's call that answered with the last of ``said``, and the tools that it asks for."""
+        """Add the model's call that answered with the last of ``said``, and the requested tool calls."""
         answer = said[-1]
         whole = self._allowance.take(len(said))
         answers = (at + 1 for at in range(len(said) - 2, -1, -1) if said[at]["role"] == "assistant")
@@ -91,7 +91,7 @@ class Calls:
         return span
 
     def result(self, message: Message) -> Span | None:
-        """What a tool answered: to the call that the message names, else to the first that has no answer."""
+        """Set a tool's answer on the call that the message names, else on the first call without an answer."""
         named = message.get("tool_call_id")
         key = named if named in self._asked else None if named else next(iter(self._asked), None)
         if key is None:
@@ -109,8 +109,8 @@ class Calls:
         self, prompt: list[int] | None, response: list[int], mask: list[int] | None, logprobs: list[float] | None,
         said: Sequence[Message] = (),
     ) -> None:  # fmt: skip
-        """A turn for each part of ``response`` that ``mask`` says is the model's; ``logprobs`` are of all its tokens.
-        ``said``: the same conversation, whose messages the turns get where there are as many answers."""
+        """Add a turn for each part of ``response`` that ``mask`` marks as the model's; ``logprobs`` cover all tokens.
+        ``said``: the same conversation, whose messages the turns get if the number of answers matches."""
         mask = [1 if one else 0 for one in mask] if mask is not None and len(mask) == len(response) else None
         parts = _parts(mask or [1] * len(response))
         if len(parts) == sum(message["role"] == "assistant" for message in said):
@@ -132,7 +132,8 @@ class Calls:
             self.root.response_ids, self.root.response_mask, self.root.response_tokens = response, mask, len(response)
 
     def ids(self, turn: Span, prompt: list[int] | None, response: list[int] | None, logprobs: Any) -> None:
-        """The tokens of a turn whose whole prompt is known: what it keeps of the turn before, and what is new."""
+        """Set the tokens of a turn with a known whole prompt: the part kept from the previous turn, and the new
+        part."""
         if prompt is not None:
             kept = len(os.path.commonprefix([prompt, self._before]))  # noqa: RUF071 - of lists, item by item
             turn.prompt_base, turn.prompt_keep = (self._base if kept else None), kept
@@ -145,28 +146,28 @@ class Calls:
     # -- the whole -----------------------------------------------------------------------------------------------------
 
     def failed(self, kind: Any, message: Any = "", stack: Any = "") -> None:
-        """It ended with this error."""
+        """Set the error with which the rollout ended."""
         self.root.status = ERROR
         self.root.error = one_line(kind or "error"), one_line(message or ""), one_line(stack or "")
 
     def judged(self, truth: Any) -> None:
-        """The answer that the reward was given."""
+        """Set the answer that the reward was given."""
         if truth not in (None, "", []):
             self.root.inputs["reward_model"] = {"ground_truth": truth}
 
     def finished(self, reason: Any) -> None:
-        """Why its last turn ended, in the words of engines; None: not known."""
+        """Set why the last turn ended, in the words of engines; None: not known."""
         last = next((span for span in reversed(self.spans) if span.role == "llm"), None)
         if last is not None and isinstance(reason, str):
             last.attributes["finish_reason"] = reason
 
     def trajectory(self, attributes: Mapping[str, Any], facts: Mapping[str, Any]) -> Trajectory:
-        """The rollout so far. None means unknown and is left out; the reader gives the ids."""
+        """Return the rollout so far. None means unknown and is left out; the reader sets the ids."""
         return Trajectory("", "", self.spans, known(attributes), known(facts), self.notes)
 
 
 def _parts(mask: list[int]) -> list[tuple[int, int]]:
-    """Where the model's parts begin and end; all of it where nothing is the model's."""
+    """Return begin and end of the model's parts; the whole response if the mask marks nothing."""
     parts: list[tuple[int, int]] = []
     at = 0
     for value, run in groupby(mask):
@@ -180,13 +181,13 @@ def _parts(mask: list[int]) -> list[tuple[int, int]]:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    """What a text says as JSON, if it is an object."""
+    """Parse a text as JSON; return the object, or None for any other value."""
     value = loaded(text)
     return value if isinstance(value, dict) else None
 
 
 def plain(given: Any) -> Message | None:
-    """A message as chat completions have it, in whatever form it was written; None for anything else."""
+    """Convert a message of any known form to a chat-completions message; None for anything else."""
     if not isinstance(given, dict) or not isinstance(given.get("role"), str):
         return None
     content = given.get("content")
@@ -212,8 +213,8 @@ def _is_thought(part: Any) -> bool:
 
 
 def _call(given: Any) -> Message | None:
-    """OpenAI's ``{"function": {"name", "arguments"}}``, verifiers' ``{"name", "arguments"}``, also as text, Inspect's
-    ``{"function": name, "arguments"}``."""
+    """Convert a tool call: OpenAI's ``{"function": {"name", "arguments"}}``, verifiers' ``{"name", "arguments"}``, also
+    as text, Inspect's ``{"function": name, "arguments"}``."""
     given = _object(given) if isinstance(given, str) else given
     if not isinstance(given, dict):
         return None
@@ -236,9 +237,9 @@ _BEGUN = re.compile(r"\s*(?:<think>\s*(?:</think>\s*)?)?")
 
 
 def from_text(prompt: str, response: str) -> list[Message]:
-    """The messages of a prompt and what was said after it. Marks of a chat template name the roles. Where its special
-    tokens were left out (veRL's dumps), ChatML has left ``user`` on a line of its own, and Qwen's results of tools
-    stand within ``<tool_response>``; else the prompt is one message and the response another one."""
+    """Parse the messages of a prompt and its response. Marks of a chat template name the roles. If special tokens were
+    left out (veRL's dumps), ChatML leaves ``user`` on a line of its own, and Qwen's tool results are within
+    ``<tool_response>``; otherwise the prompt is a message and the response another message."""
     if any(markup.opening in prompt and markup.begin.search(prompt) for markup in MARKUPS):
         return _marked(prompt, response)
     messages: list[Message] = []
@@ -268,7 +269,7 @@ def _marked(prompt: str, response: str) -> list[Message]:
 
 
 def moment(value: Any) -> int | None:
-    """Seconds since 1970, or a time as ISO 8601 has it, in nanoseconds."""
+    """Convert seconds since 1970, or an ISO 8601 time, to nanoseconds."""
     try:
         if isinstance(value, str):
             parsed = datetime.fromisoformat(value.replace("Z", "+00:00"))
@@ -280,29 +281,29 @@ def moment(value: Any) -> int | None:
 
 
 def listed(value: Any) -> list[Any]:
-    """``value`` if it is a list, else an empty one."""
+    """Return ``value`` if ``value`` is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
-    """The objects in ``value``, if it is a list."""
+    """Return the objects in ``value``, if ``value`` is a list."""
     return [one for one in listed(value) if isinstance(one, dict)]
 
 
 def mapped(value: Any, *names: str) -> dict[str, Any]:
-    """``value``, or its part below ``names``, if it is an object; else an empty one."""
+    """Return ``value``, or the part below ``names``, if an object; else an empty dict."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def numbers(value: Any) -> list[Any] | None:
-    """``value`` if it is a list of numbers alone."""
+    """Return ``value`` if ``value`` is a list of numbers alone."""
     return value if isinstance(value, list) and set(map(type, value)) <= {int, float, bool} else None
 
 
 def token_ids(value: Any) -> list[int] | None:
-    """``value`` if it is a list of token ids."""
+    """Return ``value`` if ``value`` is a list of token ids."""
     found = numbers(value)
     if found is None or any(type(one) is not int or not 0 <= one < 1 << 31 for one in found):
         return None

@@ -1,7 +1,8 @@
-"""What a format is, and rows of files of somebody else: JSON lines, JSON, Parquet, PyTorch, numpy, Inspect's archives.
+"""Define formats, and read rows of a stranger's files: JSON lines, JSON, Parquet, PyTorch, numpy, Inspect's archives.
 
-A file may be anybody's. Nothing in it is run, no link is followed, and what it takes to read it is in proportion to its
-bytes: the sizes that an archive claims are checked before it is unpacked."""
+A file may be anybody's. Reading runs nothing from the file, follows no link, and costs in proportion to the file's
+bytes: the sizes that an archive claims are checked before unpacking.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, integer, jsonab
 from autotrace.trajectory.model import Trajectory
 
 Rows = Iterator[tuple[int, Row]]
-"""Each with what ``rows`` is given as ``start`` to begin with it."""
+"""Each row with the value of ``start`` at which ``rows`` begins with that row."""
 LARGEST = 1 << 30
-"""Bytes of a PyTorch file."""
+"""Maximum bytes of a PyTorch file."""
 PEEKED = 64 << 10
-"""Bytes at the beginning of a file that are looked at to recognise it."""
+"""Bytes at the beginning of a file that decide the format."""
 EXPANDED, VALUES = 64, 8
-"""Bytes of an archive when it is unpacked, and values of a pickle, for each byte of the file."""
+"""Bytes of an unpacked archive, and values of a pickle, for each byte of the file."""
 A_VALUE, AT_ONCE = 64, 16
-"""Bytes that a value of Parquet takes here at most, without its text; rows of Parquet."""
+"""Maximum bytes that a value of Parquet takes in memory, without its text; number of Parquet rows at once."""
 _OF_ONE_SIZE = frozenset({
     "boolean", "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint",
     "uhugeint", "float", "double", "decimal", "date", "time", "timestamp", "uuid",
@@ -51,7 +52,7 @@ def _lines(opened: Opened, start: int) -> Rows:
                 value = decoded(line) if line.strip() else None
             except (ValueError, RecursionError) as error:
                 if not whole and len(line) < LONGEST:
-                    return  # it is being written
+                    return  # the line is still being written
                 raise opened.wrong("it is no JSON, or too long", _line_of(file, at)) from error
             if value is not None:
                 yield at, _object(value)
@@ -59,7 +60,7 @@ def _lines(opened: Opened, start: int) -> Rows:
 
 
 def _line_of(file: IO[bytes], at: int) -> int:
-    """The number of the line that begins at a byte."""
+    """Return the number of the line that begins at a byte."""
     file.seek(0)
     number = 1
     while at > 0:
@@ -80,13 +81,13 @@ def _json(opened: Opened, start: int) -> Rows:
 
 
 def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
-    """At most so many rows; of none the names of the columns. Before the first row is fetched, DuckDB has counted what
-    the rows would be here: a text that many rows share is there once in the file."""
+    """Yield at most ``most`` rows; for "0" the names of the columns. Before the first row is fetched, DuckDB computes
+    the size of the rows in memory: the file holds a text that many rows share only once."""
     import duckdb
 
     from autotrace.tables.connection import connect, read
 
-    with opened.reading():  # it is a regular file and no link
+    with opened.reading():  # checks for a regular file and no link
         path = str(opened.path)
         try:
             connection = connect([path], os.path.getsize(path), threads="1")
@@ -120,7 +121,7 @@ def _quoted(name: str, mark: str = '"') -> str:
 
 
 def _size_of(kind: Any, value: str, depth: int = 0) -> str:
-    """SQL for the bytes of the texts in ``value``, which has DuckDB's type ``kind``."""
+    """Return SQL for the bytes of the texts in ``value``, which has DuckDB's type ``kind``."""
     if kind.id in ("list", "array"):
         within = _size_of(kind.child, item := f"item{depth}", depth + 1)
         return "0" if within == "0" else f"coalesce(list_sum([{within} for {item} in {value}]), 0)"
@@ -147,7 +148,7 @@ def _size_of(kind: Any, value: str, depth: int = 0) -> str:
 
 
 def _archive(opened: Opened, file: IO[bytes]) -> zipfile.ZipFile:
-    """Raises ``QueryError`` where it unpacks to far more than it has."""
+    """Open an archive. Raises ``QueryError`` if the unpacked size is far above the packed size."""
     archive = zipfile.ZipFile(file)
     unpacked = sum(member.file_size for member in archive.infolist())
     if unpacked > PEEKED + EXPANDED * os.fstat(file.fileno()).st_size:
@@ -159,7 +160,7 @@ _ZSTD = 93
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: IO[bytes]) -> bytes:
-    """A member. ``zipfile`` knows no Zstandard before Python 3.14; Inspect 0.3.285 writes it."""
+    """Unpack a member. ``zipfile`` lacks Zstandard before Python 3.14; Inspect 0.3.285 uses Zstandard."""
     if member.file_size > LONGEST:
         raise ValueError(f"{member.filename[:80]} has more than {LONGEST >> 20} MB")
     if member.compress_type != _ZSTD:
@@ -190,8 +191,8 @@ _CODES = {b"i1": "b", b"i2": "h", b"i4": "i", b"i8": "q", b"f4": "f", b"f8": "d"
 
 
 def _arrays(opened: Opened, start: int) -> Rows:
-    """One row: the names of the arrays, each with its numbers. Only flat arrays of numbers are read: numpy's other
-    kinds are pickles."""
+    """Yield a single row: array name -> numbers. Only flat arrays of numbers are read: numpy's other kinds are
+    pickles."""
     with opened.reading() as file, _archive(opened, file) as archive:
         row: Row = {}
         for member in archive.infolist():
@@ -210,7 +211,7 @@ def _arrays(opened: Opened, start: int) -> Rows:
 
 
 class _Plain(Conversion):
-    """What was pickled, as plain values; a value in several places counts in each."""
+    """Convert pickled objects to plain values; a value in several places counts each time."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -266,15 +267,15 @@ def _torch(opened: Opened, start: int) -> Rows:
 _KINDS: Mapping[str, Callable[[Opened, int], Rows]] = {
     ".jsonl": _lines, ".json": _json, ".parquet": _parquet, ".eval": _samples, ".npz": _arrays, ".pt": _torch,
 }  # fmt: skip
-"""End of a file's name -> its rows from one of them on."""
+"""End of a file's name -> function that yields the rows from a start."""
 SUFFIXES = tuple(_KINDS)
 _ROWS = (".jsonl", ".parquet")
 """Files whose rows are all alike."""
 
 
 def entries(opened: Opened, wanted: frozenset[str]) -> frozenset[str]:
-    """Which of ``wanted`` a file has, by which it is recognised: names in its first row; else text at its beginning,
-    where the names of its members or of its outermost object stand."""
+    """Return the names in ``wanted`` by which a file is recognised: names in the first row, or text at the beginning of
+    the file, where names of members or of the outermost object are."""
     try:
         if opened.path.suffix in _ROWS:
             first = _parquet(opened, 0, most="0") if opened.path.suffix == ".parquet" else rows(opened)
@@ -287,29 +288,29 @@ def entries(opened: Opened, wanted: frozenset[str]) -> frozenset[str]:
 
 
 def rows(opened: Opened, start: int = 0) -> Rows:
-    """The rows of a file from ``start`` on, in order. Raises ``QueryError``."""
+    """Yield the rows of a file from ``start``, in order. Raises ``QueryError``."""
     return _KINDS[opened.path.suffix](opened, start)
 
 
 @dataclass(frozen=True)
 class Format:
-    """The rollouts of one project."""
+    """Describe the saved rollouts of a project."""
 
     name: str
-    """In commands, and of the trajectory's own call."""
+    """Name in commands, and of the trajectory's root call."""
     title: str
-    """What people are told that was recognised."""
+    """Title that people see when files are recognised."""
     suffixes: tuple[str, ...]
-    """Ends of its files' names."""
+    """Ends of file names."""
     needs: tuple[frozenset[str], ...]
-    """One of these is among the names by which a file is recognised (``containers.names``)."""
+    """Sets of names; a file that contains all names of any set is recognised (``containers.names``)."""
     read: Callable[[Row, str], Iterator[Trajectory]]
-    """The rollouts in a row, without ids; its second argument is the path of the file, which may say the step. A
-    row of something else has none."""
+    """Yield the rollouts in a row, without ids; the second argument is the path of the file, which may contain the
+    step. A row of anything else yields nothing."""
 
 
 def names(*words: str) -> tuple[frozenset[str], ...]:
-    """For ``Format.needs``: each text has names with blanks between."""
+    """Split texts for ``Format.needs``: each text has names with blanks between."""
     return tuple(frozenset(word.split()) for word in words)
 
 
@@ -318,11 +319,11 @@ _VALIDATION = re.compile(r"(?:\A|[/_.-])(?:val|valid|validation|eval|test)(?=[/_
 
 
 def step_of(path: str) -> int | None:
-    """The step that a folder is named after: ``step_12``."""
+    """Return the step in the name of a folder: ``step_12``."""
     found = _STEP.findall(path)
     return integer(found[-1]) if found else None
 
 
 def validates(path: str) -> bool | None:
-    """True where a folder or the file says so by its name, as people call what the trainer does not learn from."""
+    """Return True if a folder or file name marks data that the trainer does not learn from; else None."""
     return True if _VALIDATION.search(path) else None

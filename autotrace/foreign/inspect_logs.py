@@ -1,7 +1,7 @@
-"""Inspect's logs: ``.eval``, an archive with a file of JSON a sample, and ``.json`` with all of them.
+"""Read Inspect's logs: ``.eval``, an archive with a JSON file for each sample, and ``.json`` with all samples.
 
 ``inspect_ai/log/_log.py`` (0.3.285): a sample has ``messages``, ``scores``, ``output``, ``epoch``; letters of a score
-count as Inspect's own metrics count them. Texts in several places are ``attachments``.
+count as in Inspect's own metrics. Texts in several places are ``attachments``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Rows of messages as OpenAI's chat completions have them: ``messages``, or ``prompt`` and ``completion``.
+"""Read rows of messages in OpenAI's chat-completions form: ``messages``, or ``prompt`` and ``completion``.
 
 The data sets of TRL and ``datasets``, Miles' ``trajectory_data`` (``miles/ray/rollout/debug_data.py``), and the files
-that ``autotrace export --format sft`` writes have them. Everything else in a row is an attribute, except for the names
-below. And TRL's ``log_completions=True``: ``completions/completions_{step}.parquet``, a rollout a row.
+of ``autotrace export --format sft`` have such rows. Every other field of a row is an attribute, except for the names
+below. The module also reads TRL's ``log_completions=True``: ``completions/completions_{step}.parquet``, a rollout a
+row.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from autotrace.trajectory.model import Trajectory
 REWARDS = ("reward", "score")
 _FACTS = ("advantage", "reward_extra_info", "num_turns", "label", "label_why")
 _SAME = {"group_index": "uid", "example_id": "sample_index", "id": "sample_index", "index": "sample_index"}
-"""Names that others give an attribute."""
+"""Another project's name -> name of the attribute."""
 
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:
@@ -44,9 +45,9 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
 def read_completions(row: Row, path: str) -> Iterator[Trajectory]:
     """See ``Format.read``.
 
-    TRL's columns are ``step``, ``prompt``, ``completion``, then a column for each reward function, what ``log_extra``
-    was given, and ``advantage`` (TRL 1.16, ``trl/trainer/grpo_trainer.py``; earlier releases lack some). The weights of
-    the functions are not in the file: where there are several, the reward is their sum, as TRL's is by default.
+    TRL's columns are ``step``, ``prompt``, ``completion``, then a column for each reward function, the arguments of
+    ``log_extra``, and ``advantage`` (TRL 1.16, ``trl/trainer/grpo_trainer.py``; earlier releases lack some). The file
+    does not contain the weights of the functions: the reward of several functions is their sum, TRL's default.
     """
     calls = Calls("trl")
     calls.conversation(prompt_and_completion(row))
@@ -60,7 +61,7 @@ def read_completions(row: Row, path: str) -> Iterator[Trajectory]:
 
 
 def prompt_and_completion(row: Row) -> list[Any]:
-    """The messages in both; a text is a message."""
+    """Return the messages in both fields; a text becomes a message."""
     said: list[Any] = []
     for name, role in (("prompt", "user"), ("completion", "assistant")):
         value = row.get(name)

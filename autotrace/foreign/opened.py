@@ -1,4 +1,4 @@
-"""Open a file of somebody else: bounded reads, and one sentence for whatever is wrong with the file."""
+"""Open a stranger's file: bounded reads, and a single sentence for any damage of the file."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from autotrace.trajectory.jsonable import EXPANDS, expands, jsonable
 
 Row = dict[str, Any]
 LONGEST = 64 << 20
-"""Bytes of a line, of a file of JSON and of a member of an archive."""
+"""Maximum bytes of a line, of a JSON file and of a member of an archive."""
 
 
 class Opened:
-    """A file below the folder ``top``; no link on the way is followed. Raises ``QueryError``."""
+    """Open a file below the folder ``top``; no link on the way is followed. Raises ``QueryError``."""
 
     def __init__(self, top: Path, name: str) -> None:
         self.top, self.name, self.path = top, name, top / name
         self.is_bounded = False
-        """Rows of Parquet were counted, and take no more than the file's size allows."""
+        """Whether the rows of a Parquet file were counted, and take no more memory than the file's size allows."""
 
     @contextmanager
     def reading(self) -> Iterator[IO[bytes]]:
-        """Its bytes. Whatever is wrong with them becomes one sentence."""
+        """Open the file's bytes. Any error within the block becomes a sentence."""
         try:
             with os.fdopen(files.reading(self.top, *Path(self.name).parts), "rb") as file:
                 yield file
@@ -47,12 +47,12 @@ class Opened:
             raise self.wrong(f"it is damaged, or not what its name says ({str(error)[:200]})") from error
 
     def wrong(self, what: str, line: int | None = None) -> QueryError:
-        """The error to raise."""
+        """Return the error to raise."""
         at = "" if line is None else f", line {line}"
         return QueryError(f"{self.path}{at} cannot be read: {' '.join(what.split()).rstrip('.')}")
 
     def beside(self, name: str) -> Row:
-        """The file of JSON ``name`` in the same folder; empty if it does not exist."""
+        """Read the JSON file ``name`` in the same folder; empty if the file does not exist."""
         try:
             data = files.read(self.top, *Path(self.name).parent.parts, name)
         except OSError:
@@ -62,7 +62,7 @@ class Opened:
 
 
 def decoded(data: bytes) -> Any:
-    """JSON as plain values, also with ``NaN``, which JSON does not have and others write. Raises ``ValueError``,
+    """Parse JSON to plain values, also with ``NaN``, which JSON lacks and other projects write. Raises ``ValueError``,
     ``RecursionError``."""
     if expands(data):
         raise ValueError(EXPANDS)

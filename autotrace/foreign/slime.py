@@ -1,8 +1,8 @@
-"""slime's ``--save-debug-rollout-data`` and Miles' the same: ``{rollout_id}.pt``, ``eval_{rollout_id}.pt``.
+"""Read slime's ``--save-debug-rollout-data``, and the same of Miles: ``{rollout_id}.pt``, ``eval_{rollout_id}.pt``.
 
 ``torch.save({"rollout_id", "samples": [Sample.to_dict()]})`` (slime at 624b824, ``slime/utils/types.py``; Miles at
-31f1ca9, ``miles/ray/rollout/debug_data.py``). ``tokens`` is the prompt and the response, whose ``loss_mask`` is 0 for
-what tools and users said. Miles' arrays of numpy (routed experts) are objects that only code could make: such a file is
+31f1ca9, ``miles/ray/rollout/debug_data.py``). ``tokens`` is the prompt and the response; ``loss_mask`` is 0 for the
+tokens of tools and users. Miles' numpy arrays (routed experts) are objects that only code could make: such a file is
 refused.
 """
 
@@ -18,7 +18,7 @@ from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Trajectory
 
 _ENDED = {"completed": "stop", "truncated": "length", "aborted": "abort"}
-"""A sample's status -> why its last turn ended."""
+"""Status of a sample -> why the last turn ended."""
 
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:
@@ -59,7 +59,7 @@ def _read(sample: dict[str, Any], attributes: dict[str, Any]) -> Trajectory:
 
 
 def _said(sample: dict[str, Any]) -> list[dict[str, Any]]:
-    """The conversation: recorded by Miles' sessions, else read from the texts."""
+    """Return the conversation: recorded by Miles' sessions, else parsed from the texts."""
     recorded = listed(mapped(sample, "metadata").get("messages"))
     prompt, response = sample.get("prompt"), sample.get("response")
     response = response if isinstance(response, str) else ""

@@ -1,7 +1,7 @@
-"""Finds the rollouts of other projects in a file or a folder, and is what the one reader reads of them.
+"""Find the rollouts of other projects in a file or a folder, and provide a source for the reader.
 
-Files that one project wrote into one folder are one run. A rollout is made from its row each time it is asked for; what
-is kept of it is where its row stands.
+Files that a project wrote into the same folder are a run. A rollout is built from its row on each access; memory keeps
+only the position of the row.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ FORMATS: tuple[Format, ...] = (
     verl.FORMAT, verifiers.FORMAT, atif.FORMAT, messages.COMPLETIONS, slime.FORMAT, uni_agent.FORMAT,
     inspect_logs.FORMAT, messages.FORMAT,
 )  # fmt: skip
-"""The first that knows a file reads it."""
+"""Formats in order: the first format that recognises a file reads the file."""
 DEEPEST, MOST_FILES, MOST_ROLLOUTS = 8, 20_000, 1_000_000
-"""Folders within folders, and names in them, that are looked at; rollouts of a run."""
+"""Maximum depth of folders, number of names in folders, and rollouts of a run."""
 
 
 class _Place(NamedTuple):
-    """The place of a rollout, and what only all of them together say."""
+    """Hold the position of a rollout, and values that follow from all rollouts together."""
 
     file: int
     row: int
     number: int
-    """Within the row."""
+    """Number within the row."""
     step: int | None
     start_ns: int
     known: dict[str, Any]
-    """Its group, and its number there."""
+    """Group of the rollout, and number in the group."""
 
 
 class Foreign(Source):
-    """The rollouts of one run. Not for several threads at once; ``again`` makes another one."""
+    """Read the rollouts of a run. Threads must not share an instance; ``again`` makes another instance."""
 
     def __init__(self, path: Path, run_id: str, format: Format, opened: list[Opened]) -> None:
         self._format, self._opened = format, opened
@@ -63,13 +63,13 @@ class Foreign(Source):
         super().__init__(path, stored_info(run_id, max((found[0] for found in self._seen if found), default=0)))
         self.kind = f"{format.title} ({len(opened):,} file{'s' if len(opened) > 1 else ''})"
         self._index: list[dict[str, _Place] | QueryError] = []
-        """What was found, once somebody has asked; shared with others of the same moment."""
+        """Index of the rollouts, built on first access; shared with other readers of the same moment."""
         self._rows: tuple[int, Rows] | None = None
         self._kept: tuple[tuple[int, int], list[Trajectory]] | None = None
 
     @property
     def _places(self) -> dict[str, _Place]:
-        """Trace id -> where it stands. Raises ``QueryError``."""
+        """Return trace id -> position. Raises ``QueryError``."""
         if not self._index:
             try:
                 self._index.append(self._found())
@@ -103,7 +103,7 @@ class Foreign(Source):
         return found
 
     def ids(self, steps: Steps | None) -> Sequence[str]:
-        """See ``Source``; in the order of the files, so that each is read once."""
+        """See ``Source``; in the order of the files, so that each file is read once."""
         return [id for id, at in self._places.items() if within(at.step, steps)]
 
     def size(self) -> int:
@@ -127,7 +127,7 @@ class Foreign(Source):
         return one
 
     def _read(self, file: int, row: int) -> list[Trajectory]:
-        """The rollouts of a row. Rows are mostly asked for in order."""
+        """Return the rollouts of a row. Rows are mostly requested in order."""
         if self._kept is not None and self._kept[0] == (file, row):
             return self._kept[1]
         for _ in range(2):
@@ -158,10 +158,10 @@ class Foreign(Source):
 
 
 def foreign(path: Path) -> list[Source]:
-    """The runs whose rollouts another project saved in ``path``, a file or a folder, a run for each format."""
+    """Return the runs whose rollouts another project saved in ``path``, a file or a folder, a run for each format."""
     top = Path(os.path.abspath(path))
     if top.is_file():
-        top = top.resolve()  # a person named it
+        top = top.resolve()  # a person named the file
         found = [Opened(top.parent, top.name)] if top.suffix in SUFFIXES else []
     else:
         found = [Opened(top, name) for name in _names(top)]
@@ -178,15 +178,15 @@ def foreign(path: Path) -> list[Source]:
 
 
 def recognised(opened: Opened) -> Format | None:
-    """The format of a file; None: none that is known."""
+    """Return the format of a file; None: no known format."""
     near = [format for format in FORMATS if opened.path.suffix in format.suffixes]
     present = entries(opened, frozenset().union(*(needed for format in near for needed in format.needs)))
     return next((format for format in near if any(needed <= present for needed in format.needs)), None)
 
 
 def _names(top: Path) -> list[str]:
-    """The files below ``top`` that may be some, in the order of the numbers in their names. A run of autotrace's own
-    is not looked into."""
+    """Return the files below ``top`` that may be rollouts, sorted by the numbers in file names. Runs of autotrace are
+    skipped."""
     found: list[str] = []
     left = MOST_FILES
     for folder, below, names in os.walk(top):
@@ -205,12 +205,12 @@ def _names(top: Path) -> list[str]:
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:
-    """``2.jsonl`` stands before ``10.jsonl``."""
+    """Sort key: ``2.jsonl`` before ``10.jsonl``."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", name)]
 
 
 def _group(one: Trajectory) -> dict[str, Any]:
-    """The group of a rollout whose file does not say it: the rollouts of one prompt are one."""
+    """Return the group of a rollout if the file names no group: rollouts of the same prompt are a group."""
     if not one.attributes.keys().isdisjoint(("uid", "sample_index")):
         return {}
     asked = asked_words(one.llm_spans[0] if one.llm_spans else one.root, whole=True)

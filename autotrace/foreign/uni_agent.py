@@ -1,8 +1,9 @@
-"""uni-agent's ``log_dir``: ``step_{step}/session-sample-{i}-rollout-{n}-{id}/trajectory.npz`` with ``trajectory.json``.
+"""Read uni-agent's ``log_dir``: ``step_{step}/session-sample-{i}-rollout-{n}-{id}/trajectory.npz`` with
+``trajectory.json``.
 
 ``uni_agent/framework/framework.py`` at 6f4a7c9: the arrays ``traj{k}_prompt_ids``, ``_response_ids``,
-``_response_mask`` and, if the engine gave them, ``_response_logprobs`` of each chain of a session; rewards are in the
-JSON file. There are no texts.
+``_response_mask`` and, if the engine reported log-probabilities, ``_response_logprobs`` of each chain of a session;
+rewards are in the JSON file. The files contain no texts.
 """
 
 from __future__ import annotations

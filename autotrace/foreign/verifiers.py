@@ -1,10 +1,10 @@
-"""verifiers' saved results, and prime-rl's rollouts, which are the same.
+"""Read verifiers' saved results, and prime-rl's rollouts, which have the same form.
 
 Up to 0.3 (``verifiers/utils/save_utils.py`` of 0.2.1): ``results.jsonl``, a rollout a line, as ``prompt`` and
 ``completion``. Since 0.3.1 (``verifiers/v1/episode.py``, ``graph.py`` of 0.4.0): ``traces.jsonl``, an episode a line,
-each with the traces of its agents; a trace is a graph of messages, with tokens where a trainer asked. prime-rl
+each with the traces of the agents; a trace is a graph of messages, with tokens if a trainer requested tokens. prime-rl
 (``src/prime_rl/monitors/file.py`` at 559b447) appends episodes to
-``rollouts/step_{step}/{kind}/{subset}/traces.jsonl``; those that trained are there twice, and are read once.
+``rollouts/step_{step}/{kind}/{subset}/traces.jsonl``; trained episodes are there twice, and are read once.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _trace(trace: dict[str, Any], episode: Row, path: str) -> Trajectory:
 
 
 class _Graph:
-    """The nodes of a trace: each answer of the model is a turn, whose prompt is the way from the root to it."""
+    """Read the nodes of a trace: each answer of the model is a turn, whose prompt is the path from the root."""
 
     def __init__(self, calls: Calls, trace: dict[str, Any]) -> None:
         self._calls = calls
@@ -92,7 +92,7 @@ class _Graph:
         self._ids = [token_ids(node.get("token_ids")) or [] for node in self._nodes]
         self._parents: list[int | None] = []
         self._lengths: list[tuple[int, int]] = []
-        """Nodes and tokens from the root up to each node."""
+        """Numbers of nodes and tokens from the root up to each node."""
         for at, (node, ids) in enumerate(zip(self._nodes, self._ids, strict=True)):
             above = node.get("parent")
             above = above if type(above) is int and 0 <= above < at else None
@@ -100,7 +100,7 @@ class _Graph:
             self._parents.append(above)
             self._lengths.append((count + 1, tokens + len(ids)))
         self._turns: dict[int, Span] = {}
-        """Those with tokens, by their nodes."""
+        """Node -> turn with tokens."""
         self._allowance = Allowance()
 
     def add(self) -> None:
@@ -113,8 +113,7 @@ class _Graph:
                 self._turn(at)
 
     def _way(self, number: int) -> list[int]:
-        """The nodes from the root to this one, which follows its parent; itself alone where all ways would take
-        too much."""
+        """Return the nodes from the root to this node; the node alone if all paths together would be too long."""
         way, above = [number], self._parents[number]
         whole = self._allowance.take(self._lengths[number][0])
         while whole and above is not None:
@@ -140,7 +139,7 @@ class _Graph:
         self._tokens(turn, at)
 
     def _tokens(self, turn: Span, at: int) -> None:
-        """What the turn reads anew since the turn above it, and what it answers."""
+        """Set the tokens that the turn reads since the turn above, and the tokens of the answer."""
         node, ids, mask = self._nodes[at], self._ids[at], listed(self._nodes[at].get("mask"))
         if not ids or len(mask) != len(ids) or mask[-1] is not True:
             return

@@ -1,9 +1,9 @@
-"""veRL's ``trainer.rollout_data_dir`` and ``validation_data_dir``: ``{step}.jsonl``, a rollout a line.
+"""Read veRL's ``trainer.rollout_data_dir`` and ``validation_data_dir``: ``{step}.jsonl``, a rollout a line.
 
-``input``, ``output``, ``score`` and ``step`` are there in all releases (to 0.9.1), ``gts`` in later ones, then what
-the reward function returned by its own names. ``uid`` is ``{uid}_{rollout}_{output}`` in the trainer of 0.9
-(``verl/trainer/ppo/v1/trainer_base.py``); the earlier one has ``request_id`` at most (``ray_trainer.py``). Texts are
-decoded without special tokens. ``autotrace export --format verl`` writes the same, with them.
+All releases (to 0.9.1) write ``input``, ``output``, ``score`` and ``step``, later releases ``gts``, then the values of
+the reward function by its own names. ``uid`` is ``{uid}_{rollout}_{output}`` in the trainer of 0.9
+(``verl/trainer/ppo/v1/trainer_base.py``); the earlier trainer has ``request_id`` at most (``ray_trainer.py``). Texts
+are decoded without special tokens. ``autotrace export --format verl`` writes the same, with special tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     calls = Calls("verl")
     calls.conversation(from_text(prompt, response))
     calls.judged(row.get("gts"))
-    if isinstance(row.get("status"), str):  # of autotrace's export
+    if isinstance(row.get("status"), str):  # from autotrace's export
         calls.root.status = row["status"]
     uid, rollout, output = _key(row.get("uid"))
     attributes = {

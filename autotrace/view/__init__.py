@@ -1,1 +1,1 @@
-"""The page on which people read rollouts: a server over run folders, and the page as one file."""
+"""Show the page on which people read rollouts: a server over run folders, and the page as one file."""

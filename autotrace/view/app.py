@@ -1,6 +1,8 @@
-"""The routes of the server. All of them read, except for the one that keeps a label.
+"""Define the routes of the server. Every route reads, except for the route that stores a label.
 
-A search sends the first hit of each trajectory when it is found. It finds what ``autotrace grep`` finds."""
+A search sends the first hit of each trajectory as soon as the hit is found, with the same results as ``autotrace
+grep``.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,15 @@ from autotrace.view.one_file import STATIC, bundle, text
 from autotrace.view.open_runs import FIRST, OpenRun, OpenRuns
 
 AT_ONCE = 20
-"""Trajectories between two words about how far the search is; the run can be asked other things in between."""
+"""Number of trajectories between two progress lines of a search; the run can answer other questions in between."""
 
 
 def hits(run: OpenRun, words: str) -> Iterator[bytes]:
-    """Lines of JSON: ``{trace_id, role, turn, before, hit, after}`` for the first place in each trajectory, and
-    ``{done, of}``. ``words`` are found in any case."""
+    """Yield lines of JSON: ``{trace_id, role, turn, before, hit, after}`` for the first hit in each trajectory, and
+    ``{done, of}`` as progress. The search ignores case."""
     pattern = re.compile(re.escape(words), re.IGNORECASE)
     rows = run.read(lambda reader: candidates(reader, reader.select(columns=ID), pattern))
-    for start in range(0, len(rows) or 1, AT_ONCE):  # the last word is there of no rows, too
+    for start in range(0, len(rows) or 1, AT_ONCE):  # without rows the last line is sent, too
         chosen = rows[start : start + AT_ONCE]
         yield from map(_line, run.read(lambda reader, chosen=chosen: list(_found(reader, chosen, pattern))))  # type: ignore[misc]
         yield _line({"done": start + len(chosen), "of": len(rows)})
@@ -64,26 +66,26 @@ def _found(reader: Reader, rows: list[Any], pattern: re.Pattern[str]) -> Iterato
 
 
 LONGEST_NUMBER = 18
-"""Characters of a step in an address."""
+"""Maximum characters of a step in an address."""
 
 Question = Callable[[Request, OpenRun], Any]
-"""Answers with a ``Response``, with bytes, or with what becomes JSON."""
+"""Answer a request with a ``Response``, with bytes, or with a value that becomes JSON."""
 
 
 def some_columns(request: Request, run: OpenRun) -> bytes:
-    """The columns ``names``, or those that a page needs first."""
+    """Return the columns ``names``, or the columns that a page needs first."""
     names = request.query_params.get("names")
     return run.columns(names.split(",") if names else FIRST)
 
 
 def where(request: Request, run: OpenRun) -> bytes:
-    """The trajectories for which the condition ``q`` is true."""
+    """Return the trajectories for which the condition ``q`` is true."""
     wanted = condition(request.query_params.get("q", ""))
     return run.read(lambda reader: columns.packed(reader, [], wanted))
 
 
 def full_text(request: Request, run: OpenRun) -> Response:
-    """Where the words ``q`` occur."""
+    """Search for the words ``q`` in all texts."""
     words = request.query_params.get("q", "")
     if not words:
         raise HTTPException(400, "what is searched for? q=WORDS")
@@ -91,7 +93,7 @@ def full_text(request: Request, run: OpenRun) -> Response:
 
 
 def rollouts(request: Request, run: OpenRun) -> dict[str, Any]:
-    """The trajectories ``ids`` beside each other."""
+    """Return the trajectories ``ids`` side by side."""
     ids = list(dict.fromkeys(id for id in request.query_params.get("ids", "").split(",") if id))
     if not ids:
         raise HTTPException(400, "name the trajectories: ids=A,B,...")
@@ -99,7 +101,7 @@ def rollouts(request: Request, run: OpenRun) -> dict[str, Any]:
 
 
 def one_step(request: Request, run: OpenRun) -> dict[str, Any]:
-    """When the rollouts of a step did what."""
+    """Return the timeline of the rollouts of a step."""
     number = request.path_params["step"]
     if not number.removeprefix("-").isdecimal() or len(number) > LONGEST_NUMBER:
         raise HTTPException(404, f"a step is a number, not {number}")
@@ -107,12 +109,12 @@ def one_step(request: Request, run: OpenRun) -> dict[str, Any]:
 
 
 def of_trajectory(question: Callable[[Reader, Trajectory], Any]) -> Question:
-    """What is asked of the trajectory that the address names."""
+    """Return a question that loads the trajectory named in the address."""
     return lambda request, run: run.read(lambda reader: question(reader, reader.load(request.path_params["trace"])))
 
 
 def one_call(request: Request, run: OpenRun) -> Any:
-    """The contents of one of its calls."""
+    """Return the contents of a call of the trajectory."""
     name = request.path_params["span"]
 
     def question(_: Reader, one: Trajectory) -> dict[str, Any]:
@@ -124,7 +126,7 @@ def one_call(request: Request, run: OpenRun) -> Any:
 
 
 def timeline(request: Request, run: OpenRun) -> Response:
-    """Its timeline, as a file for Perfetto."""
+    """Return the timeline of the trajectory as a file for Perfetto."""
     body = of_trajectory(lambda _, one: timelines.perfetto([one]))(request, run)
     name = f"{request.path_params['trace'][:12]}.perfetto.json"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
@@ -132,7 +134,7 @@ def timeline(request: Request, run: OpenRun) -> Response:
 
 
 def label(request: Request, run: OpenRun) -> Response:
-    """Keep a label; it is part of the address, whose length is bounded."""
+    """Store a label; the label is part of the address, whose length is bounded."""
     trace, given = request.path_params["trace"], request.query_params
     path, trace_id = run.read(lambda reader: (reader.run.path, reader.resolve(trace)))
     try:
@@ -157,13 +159,14 @@ _QUESTIONS: dict[str, Question] = {
     "/traces/{trace}/calls/{span}": one_call,
     "/traces/{trace}/perfetto": timeline,
 }
-"""Address below that of a run -> what is asked of the run."""
+"""Address below the address of a run -> question about the run."""
 _STATUS = {Gone: 410, NotFound: 404, WhereError: 400}
-"""Errors that say in words what is wrong with a question."""
+"""Errors whose message tells a person the mistake in a question -> HTTP status."""
 
 
 def application(at: str | Path) -> Starlette:
-    """The server of the runs at a path or URL, without ``guard``. A thread begins at once to read the newest."""
+    """Return the server of the runs at a path or URL, without ``guard``. A thread begins at once to read the newest
+    run."""
     runs = OpenRuns(at)
     threading.Thread(target=runs.prepare, name="autotrace-view-prepare", daemon=True).start()
 
@@ -179,7 +182,7 @@ def application(at: str | Path) -> Starlette:
                 return response(question(request, run))
             except (HTTPException, NotFound, WhereError):
                 raise
-            except Exception as error:  # a run of somebody else may hold anything
+            except Exception as error:  # a stranger's run may contain anything
                 if not is_url(str(at)) and not run.place.path.exists():
                     raise HTTPException(410, f"the run is gone: {run.place.path} was moved or deleted") from None
                 raise HTTPException(503, f"the run cannot be read now: {error}") from None
@@ -204,7 +207,7 @@ def application(at: str | Path) -> Starlette:
 
 
 def failed(_: Request, error: Exception) -> Response:
-    """What a person is told."""
+    """Return the response for an error."""
     if isinstance(error, HTTPException):
         return PlainTextResponse(error.detail, error.status_code)
     status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
@@ -212,7 +215,7 @@ def failed(_: Request, error: Exception) -> Response:
 
 
 def response(answer: Any) -> Response:
-    """``answer`` as it is, or in JSON."""
+    """Return ``answer`` unchanged, or as JSON."""
     if isinstance(answer, Response):
         return answer
     if isinstance(answer, bytes):
@@ -221,8 +224,8 @@ def response(answer: Any) -> Response:
 
 
 def encoded(value: Any) -> bytes:
-    """``value`` in JSON, whatever a model wrote in it."""
+    """Encode ``value`` as JSON, with any text of a model."""
     try:
         return msgspec.json.encode(value)
-    except (TypeError, ValueError, RecursionError):  # text that is no Unicode
+    except (TypeError, ValueError, RecursionError):  # text that is not Unicode
         return msgspec.json.encode(jsonable(value))

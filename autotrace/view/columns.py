@@ -1,9 +1,10 @@
-"""The trajectories of a run as columns: what the table, the scatter and the curves of the page read. Sent as many
-numbers in one body: a header in JSON, then arrays that JavaScript reads in place.
+"""Send the trajectories of a run as columns, which the table, the scatter and the curves of the page read: many numbers
+in a single body, a header in JSON followed by arrays that JavaScript reads in place.
 
-Four bytes: length of the header (little-endian). The header, filled up with spaces so that what follows begins at a
-multiple of 8: an object whose ``arrays`` has, for each array, its type, its offset from the end of the header, and how
-many items it has. Then the arrays. ``static/data.js`` reads it."""
+Four bytes: length of the header (little-endian). The header, filled up with spaces so that the arrays begin at a
+multiple of 8: an object whose ``arrays`` has, for each array, the type, the offset from the end of the header, and the
+number of items. Then the arrays. ``static/data.js`` reads the body.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MISSING = float("nan")
-"""Stands for None among numbers."""
+"""Marks a missing value among numbers."""
 _TYPES = {"d": "f64", "f": "f32", "i": "i32", "I": "u32", "H": "u16", "B": "u8"}
-"""Type code of ``array`` -> what the header calls it."""
+"""Type code of ``array`` -> name in the header."""
 _WIDTHS = {"f64": 8, "f32": 4, "i32": 4, "u32": 4, "u16": 2, "u8": 1}
 
 
 def pack(header: Mapping[str, Any], arrays: Mapping[str, array[Any] | tuple[str, bytes]]) -> bytes:
-    """``header`` and ``arrays`` (or what the header calls one, and its bytes) as one body."""
+    """Pack ``header`` and ``arrays`` (or the header's name of a type, and bytes) into a single body."""
     described: dict[str, list[Any]] = {}
     parts: list[bytes] = []
     at = 0
@@ -48,9 +49,9 @@ def pack(header: Mapping[str, Any], arrays: Mapping[str, array[Any] | tuple[str,
 
 
 MOST = 60
-"""Columns of names of the user's."""
+"""Maximum columns of the user's own names."""
 MAX_TEXT = 500
-"""Characters of one text."""
+"""Maximum characters of a text."""
 MAX_DEPTH = 4
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,199}")
 GROUP = Word('"group_id"', "text", "", frozenset({"group_id"}))
@@ -58,7 +59,7 @@ _ID = Word('"trace_id"', "text", "", frozenset({"trace_id"}))
 
 
 def names(reader: Reader) -> dict[str, list[str]]:
-    """The columns that there are: ``numbers`` and ``texts``."""
+    """Return the names of all columns: ``numbers`` and ``texts``."""
     found: dict[str, list[str]] = {"numbers": [], "texts": []}
     known = [(name, word.kind in (NUMBER, FLAG)) for name, word in WORDS.items()]
     own = [each for column in JSON for each in _within(column, reader.structure(column), 0)]
@@ -68,7 +69,7 @@ def names(reader: Reader) -> dict[str, list[str]]:
 
 
 def _within(prefix: str, structure: Mapping[str, Any], depth: int) -> Iterator[tuple[str, bool]]:
-    """Names below ``prefix``, and whether they hold numbers: of another kind here and there, as a number."""
+    """Yield names below ``prefix``, and whether each name holds numbers: mixed kinds count as numbers."""
     for name, kind in structure.items():
         if not _NAME.fullmatch(name) or (prefix == "attributes" and name in WORDS):
             continue
@@ -79,7 +80,7 @@ def _within(prefix: str, structure: Mapping[str, Any], depth: int) -> Iterator[t
 
 
 def packed(reader: Reader, chosen: Sequence[str], condition: Condition = EVERY) -> bytes:
-    """The columns ``chosen`` of the trajectories that satisfy ``condition``, by start, with their ids of 16 bytes each
+    """Pack the columns ``chosen`` of the trajectories that satisfy ``condition``, by start, with ids of 16 bytes each
     as ``trace_id``. Raises ``NotFound`` for an unknown name."""
     known = names(reader) if any("." in name for name in chosen) else {"numbers": []}
     words = {name: _word(name, name in known["numbers"]) for name in dict.fromkeys(chosen) if name != "trace_id"}
@@ -108,14 +109,14 @@ def _word(name: str, is_number: bool) -> Word:
 
 
 def _data(column: pa.Array) -> bytes:
-    """Its numbers as they are in memory; Arrow's own way to hand them over needs numpy."""
+    """Return the column's numbers as stored in memory; Arrow's own conversion needs numpy."""
     data, width = column.buffers()[1], column.type.bit_width // 8
     begin = column.offset * width
     return b"" if data is None else bytes(memoryview(data)[begin : begin + len(column) * width])
 
 
 def _texts(column: pa.StringArray) -> tuple[tuple[str, bytes], list[str]]:
-    """Which of the different texts each row has, -1 for none; and these."""
+    """Return the index of each row's text, -1 for a missing text, and the list of different texts."""
     import pyarrow.compute as pc
 
     encoded = pc.utf8_slice_codeunits(column, 0, MAX_TEXT).dictionary_encode()

@@ -1,5 +1,5 @@
-"""One trajectory for its page: who said what in which order, every call with its times, and what is known about it. And
-rollouts of one prompt beside each other, and where each leaves the one that they are compared with."""
+"""Describe a trajectory for its page: the conversation in order, every call with times, and facts. Describe rollouts of
+the same prompt side by side, and where each rollout leaves the rollout chosen for comparison."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\
 _PHASES = ("dispatch_s", "queue_s", "prefill_s", "ttft_s", "decode_s", "preempted_s")
 
 FEW_IDS = 200
-"""Token ids shown instead of a text."""
+"""Number of token ids shown instead of a text."""
 
 Item = dict[str, Any]
 
 
 def detail(trajectory: Trajectory) -> dict[str, Any]:
-    """Everything that the page shows of a trajectory at once; contents of single calls: ``call``."""
+    """Return everything that the page shows of a trajectory at once; ``call`` returns the contents of single calls."""
     root, gap = trajectory.root, longest_gap(trajectory)
     return {
         "trace_id": trajectory.trace_id,
@@ -65,22 +65,23 @@ def detail(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def chains(trajectory: Trajectory) -> list[Item]:
-    """The rows of the table ``chains``, each with its own turns and how it begins; none if it does not branch."""
+    """Return the rows of the table ``chains``, each with own turns and the words of its beginning; empty without
+    branches."""
     tree, own = tree_of(trajectory), CHAINS.columns[len(OF_ROLLOUT) :]
     made = [(one.chain.turns, {column.name: column.of(one) for column in own}) for one in Rollout(trajectory).chains()]
     return [{**row, "own": turns, "words": tree.words(turns[0])} for turns, row in made if len(made) > 1]
 
 
 def findings(trajectory: Trajectory) -> list[Item]:
-    """What is wrong with it, as found when it was complete (``insight``): ``{code, what, turn}`` each."""
+    """Return the findings of the complete trajectory (``insight``): ``{code, what, turn}`` each."""
     return [{"code": mark.code, "what": words, "turn": turn} for turn, mark, words in of_turns(trajectory)]
 
 
 def conversation(trajectory: Trajectory) -> Iterator[Item]:
-    """Messages and tool calls in their order. Each has ``role``, ``turn`` and the ``span`` it is of."""
+    """Yield messages and tool calls in order. Each item has ``role``, ``turn`` and ``span``."""
     tools: dict[int, list[Item]] = {}
     for call in tool_calls(trajectory):
-        # an agent that catches what its tool raises returns normally
+        # an agent that catches the exception of its tool returns normally
         span, failed = call.span, call.failed or call.span
         tools.setdefault(call.turn, []).append({
             "role": "tool", "turn": call.turn, "span": span.span_id, "name": call.name, "arguments": call.arguments,
@@ -102,7 +103,7 @@ def conversation(trajectory: Trajectory) -> Iterator[Item]:
 
 
 def _give(called: list[Item], asked: list[Item]) -> None:
-    """Put what the model read of each tool call with the call, where the two can be matched."""
+    """Move the text that the model read of each tool call to the call, if texts and calls match."""
     read = [item for item in asked if item["role"] == "tool"]
     if len(read) != len(called):
         return
@@ -113,7 +114,7 @@ def _give(called: list[Item], asked: list[Item]) -> None:
 
 
 def _asked(span: Span, turn: int) -> Iterator[Item]:
-    """What the model got anew in this turn."""
+    """Yield the messages that the model got anew in this turn."""
     if not span.messages:
         text, ids = input_text(span) or "", asked_ids(span)
         if text or ids:
@@ -134,7 +135,7 @@ def _answered(span: Span) -> Item:
 
 
 def _ids(ids: list[int] | None) -> Item:
-    """Token ids that nothing says in words; the page of the tokens has all of them."""
+    """Return token ids that have no text; the page of the tokens shows all ids."""
     return {} if ids is None else {"ids": ids_text(ids, FEW_IDS)}
 
 
@@ -148,7 +149,7 @@ def _figures(trajectory: Trajectory, span: Span) -> Item:
 
 
 def message_item(message: dict[str, Any]) -> Item:
-    """A message of a chat: its text, what was thought before it, its calls, its pictures."""
+    """Describe a chat message: text, preceding thought, calls, pictures."""
     text, pictures = _content(message.get("content"))
     item: Item = {"role": str(message.get("role") or "?")}
     thought = message.get("reasoning_content")
@@ -169,7 +170,7 @@ def message_item(message: dict[str, Any]) -> Item:
 
 
 def _content(content: Any) -> tuple[str, list[str]]:
-    """Its text, and its pictures: those that are within it; of others the page says that there is one."""
+    """Return text and pictures: embedded pictures with their data; for other pictures the page only notes a picture."""
     if not isinstance(content, list):
         return ("" if content is None else one_line(content)), []
     texts, pictures = [], []
@@ -186,7 +187,7 @@ def _content(content: Any) -> tuple[str, list[str]]:
 
 
 def spans(trajectory: Trajectory) -> dict[str, list[Any]]:
-    """All calls as columns, in the order of their starts. ``parent`` is a number of a row, -1 for none; ``start``
+    """Return all calls as columns, in the order of starts. ``parent`` is a row number, -1 without a parent; ``start``
     counts from the root's start; ``phases`` are the engine's own times. Seconds."""
     rows = {span.span_id: number for number, span in enumerate(trajectory.spans)}
     zero = trajectory.root.start_ns
@@ -209,7 +210,7 @@ _SPAN = ("id", "parent", "title", "name", "role", "start", "duration", "status",
 
 
 def call(span: Span, limit: int | None = None) -> dict[str, Any]:
-    """What one call got and returned. ``limit``: characters of each text."""
+    """Return the input and output of a call. ``limit``: characters of each text."""
 
     def cut(value: Any) -> Any:
         text = value if value is None else one_line(value)
@@ -230,16 +231,16 @@ def call(span: Span, limit: int | None = None) -> dict[str, Any]:
 
 
 MOST = 64
-"""Rollouts beside each other."""
+"""Maximum rollouts side by side."""
 AROUND = 200
-"""Characters shown of each side where two part."""
+"""Characters shown of each side where two rollouts diverge."""
 NOT_RUN = "not run"
 MAX_TEXT = 4000
-"""Characters of an answer or a result; the trajectory's own page has all of it."""
+"""Characters of an answer or a result; the trajectory's own page shows the whole text."""
 
 
 def of_ids(reader: Reader, ids: Sequence[str], base: str | None) -> dict[str, Any]:
-    """``beside`` for the first ``MOST`` of ``ids``, which may be beginnings of ids. Raises ``NotFound``."""
+    """Return ``beside`` for the first ``MOST`` of ``ids``, which may be beginnings of ids. Raises ``NotFound``."""
     whole = Condition("list_contains(?, trace_id)", (list(ids[:MOST]),), frozenset({"trace_id"}))
     found = {row.trace_id: one for row, one in reader.each(reader.select(whole, ID, roots=True))}
     return beside([found.get(id) or reader.load(id) for id in ids[:MOST]], base, left_out=len(ids[MOST:]))
@@ -248,8 +249,8 @@ def of_ids(reader: Reader, ids: Sequence[str], base: str | None) -> dict[str, An
 def beside(
     trajectories: Sequence[Trajectory], base: str | None = None, *, every: bool = False, left_out: int = 0
 ) -> dict[str, Any]:
-    """All of them with turns and tool calls; ``forks``: id of the one they are compared with -> id -> where it leaves
-    that. ``base``: this id, else the best reward; ``every``: each of them with all others."""
+    """Return all rollouts with turns and tool calls; ``forks``: id of the base -> id -> where the rollout leaves the
+    base. ``base``: this id, else the best reward; ``every``: compare each rollout with all others."""
     rollouts = list(trajectories)[:MOST]
     chosen = next((one for one in rollouts if one.trace_id == base), None) or max(rollouts, key=_reward)
     bases = rollouts if every else [chosen]
@@ -301,7 +302,8 @@ def _rollout(one: Trajectory) -> dict[str, Any]:
 
 
 def _not_run(written: list[dict[str, str]], made: list[dict[str, str]]) -> list[dict[str, str]]:
-    """What the model wrote beyond the calls that were made: the agent runs fewer at once, or does not know the tool."""
+    """Return the calls that the model wrote but the agent did not make: the agent runs fewer calls at once, or does not
+    know the tool."""
     ran = Counter(call["name"] for call in made)
     rest = []
     for call in written:
@@ -322,7 +324,7 @@ def _fork(base: Trajectory, other: Trajectory) -> dict[str, Any]:
 
 
 def _shown(where: Divergence) -> dict[str, Any]:
-    """``here``: what the base has from there on."""
+    """Shorten a divergence; ``here`` is the rest of the base."""
     return {
         "turn": where.turn, "part": where.part, "token": where.token, "known": where.part != UNKNOWN,
         "here": where.here[:AROUND], "there": where.there[:AROUND],

@@ -1,13 +1,13 @@
-"""Who may ask the server, and what its pages may do.
+"""Decide which requests the server answers, and restrict its pages.
 
 On a machine of several people anybody may connect to 127.0.0.1. The link has a code that opens the page once: the
-page's script exchanges it for the session, keeps that where no page of another port can look, and shows it in a header
-of each question, which no browser adds by itself (a cookie goes to every port). The files of the page, which hold
-nothing of a run, go to anybody.
+page's script exchanges the code for the session, keeps the session where no page of another port can look, and shows
+the session in a header of each question, which no browser adds by itself (a cookie goes to every port). Anybody gets
+the files of the page, which hold nothing of a run.
 
-Refused are a ``Host`` that is another machine's name (a page that had its own name resolve to us), requests of other
-pages, and anything but reading and labelling. Connections that have not shown the session are strangers': there are at
-most ``STRANGERS`` of them, each for ``PATIENCE`` seconds, with ``HEAD`` bytes before a request is whole.
+The guard refuses a ``Host`` that is another machine's name (a page that had its own name resolve to this machine),
+requests of other pages, and anything but reading and labelling. Connections that have not shown the session are
+strangers': at most ``STRANGERS`` of them, each for ``PATIENCE`` seconds, with ``HEAD`` bytes before a complete request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 STRANGERS = 128
-"""Connections at the same time; the oldest is closed for one more, so nobody can keep the owner out."""
+"""Connections at the same time; a further connection closes the oldest, so nobody can keep the owner out."""
 PATIENCE = 10.0
 HEAD = 8192
 POLICY = (
@@ -43,12 +43,13 @@ HEADERS = {
     "cache-control": "no-store",
 }
 _LABEL = re.compile(r"/api/runs/[^/]+/traces/[^/]+/label")
-"""The one thing that is written here."""
+"""Path of a label, the only write."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class Guard:
-    """ASGI middleware. ``host``: the address that the server listens on; ``opened``: called when a link was used."""
+    """Guard the application as ASGI middleware. ``host``: the listening address; ``opened``: called when a link was
+    used."""
 
     def __init__(self, app: ASGIApp, host: str, opened: Callable[[], None] = lambda: None) -> None:
         self._app = app
@@ -58,15 +59,15 @@ class Guard:
         self._code = ""
         self._session = secrets.token_urlsafe(24)
         self._strangers: dict[object, tuple[float, asyncio.Transport]] = {}
-        """Address of each -> since when it is connected; the oldest first."""
+        """Address of a connection -> time of connection; the oldest first."""
 
     def code(self) -> str:
-        """The code of a new link. It opens the page once; earlier links stop working."""
+        """Return the code of a new link. The code opens the page once; earlier links stop working."""
         self._code = secrets.token_urlsafe(24)
         return self._code
 
     def connection(self) -> type[H11Protocol]:
-        """What the server makes of each connection."""
+        """Return the protocol class for the server's connections."""
         guard = self
 
         class Connection(H11Protocol):
@@ -88,7 +89,7 @@ class Guard:
             self._strangers.pop(next(iter(self._strangers)))[1].abort()
 
     def _turn_away(self) -> None:
-        """Close what has been a stranger's for too long, and look again while there are any."""
+        """Close connections that have been strangers' for too long; check again while strangers remain."""
         for client, (since, transport) in list(self._strangers.items()):
             if time.monotonic() - since > PATIENCE:
                 del self._strangers[client]
@@ -97,7 +98,7 @@ class Guard:
             asyncio.get_running_loop().call_later(1, self._turn_away)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
+        """Answer the request, or refuse."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -118,7 +119,7 @@ class Guard:
         await self._app(scope, receive, guarded)
 
     def _own_answer(self, scope: Scope) -> Response | None:
-        """The answer to who may not ask, or who has opened a link; None: the question may be answered."""
+        """Return the refusal, or the answer to an opened link; None: the application may answer."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get(b"host", "")
         if not self._is_ours(host):
@@ -146,7 +147,7 @@ class Guard:
         try:
             name = urlsplit(f"//{host}").hostname or ""
             if name not in self._names:
-                ipaddress.ip_address(name)  # which cannot be made to resolve to another machine
+                ipaddress.ip_address(name)  # an IP address cannot be made to resolve to another machine
         except ValueError:
             return False
         return name in self._names or self._anywhere

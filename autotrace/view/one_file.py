@@ -1,8 +1,9 @@
-"""The files of the page, and the page as one file, for a colleague without the run: the modules joined to one script,
-and the data within it.
+"""Read the files of the page, and write the page as one file, for a colleague without the run: the modules joined to
+one script, and the data within.
 
-The data is compressed and in base64, so the file has nothing that a model wrote as text. The file's own policy names
-the script and the style by their digests; it can ask nobody for anything."""
+The data is compressed and in base64, so no text of a model is in the file as text. The file's own policy names the
+script and the style by their digests and forbids every request.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +33,14 @@ _EXPORT = re.compile(r"^export ", re.M)
 
 
 def text(name: str) -> str:
-    """The content of a file of ``STATIC``."""
+    """Return the content of a file of ``STATIC``."""
     return (STATIC / name).read_text(encoding="utf-8")
 
 
-@functools.cache  # anybody may ask for it
+@functools.cache  # anybody may ask for the bundle
 def bundle(entry: str) -> str:
-    """The module ``entry`` and all that it imports as one script. Their top-level names have to differ, which a test
-    looks at."""
+    """Join the module ``entry`` and all imported modules into a single script. Top-level names must differ, which a
+    test checks."""
     order: list[str] = []
 
     def visit(name: str) -> None:
@@ -54,13 +55,13 @@ def bundle(entry: str) -> str:
 
 
 CALL_LIMIT = 2000
-"""Characters of an argument or result; the server shows all of it."""
+"""Characters of an argument or result; the server shows the whole text."""
 GROUP_LIMIT = 16
-"""Rollouts of a group up to which every pair of them is compared; of larger ones, all with the best."""
+"""Rollouts of a group up to which every pair is compared; in larger groups every rollout is compared with the best."""
 
 
 def written(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[str]:
-    """The parts of the file, in order, with the trajectories ``rows``, which are those that satisfy ``wanted``."""
+    """Yield the parts of the file, in order, with the trajectories ``rows``, which are the matches of ``wanted``."""
     script, library = bundle("main.js"), text("vendor/uPlot.iife.min.js")
     style = text("vendor/uPlot.min.css") + text("page.css")
     policy = (

@@ -1,4 +1,4 @@
-"""The runs that the page shows, each read when it is asked for and again when something was added to it."""
+"""Open the runs that the page shows: each run is read on request, and again after data was added."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRST = (
 
 
 class OpenRun:
-    """One run. Its reader is used by one thread at a time."""
+    """Hold a run. A single thread at a time uses the reader."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -44,12 +44,12 @@ class OpenRun:
         self._seen: object = None
         self._version = 0
         self._answers: dict[tuple[str, ...], bytes] = {}
-        """What was encoded of this version."""
+        """Encoded answers for this version."""
         self._diagnosing = threading.Lock()
         self._findings: tuple[int, dict[str, Any]] | None = None
 
     def read(self, question: Callable[[Reader], T]) -> T:
-        """The answer of ``question`` to the run as it is now. Raises what it raises, and what opening raises."""
+        """Return the answer of ``question`` to the current run. Raises the errors of ``question`` and of opening."""
         with self._lock:
             return question(self._current())
 
@@ -62,8 +62,8 @@ class OpenRun:
             return self._answers[key]
 
     def findings(self) -> dict[str, Any]:
-        """What is wrong with its steps (``steps.findings``). Takes its time for a large run, so with a reader of its
-        own: the run can be asked other things meanwhile."""
+        """Return the findings of the steps (``steps.findings``). A large run takes long, so a separate reader is used:
+        the run can answer other questions meanwhile."""
         with self._diagnosing:
             with self._lock:
                 self._current()
@@ -74,7 +74,7 @@ class OpenRun:
             return self._findings[1]
 
     def state(self) -> dict[str, Any]:
-        """What a person is told about the run first: state, losses, what is odd about it."""
+        """Return the run's state, losses and oddities, which a person reads first."""
         with self._lock:
             source = self._current().run
             status, info, version = source.status(), source.info, self._version
@@ -87,7 +87,7 @@ class OpenRun:
         }  # fmt: skip
 
     def _current(self) -> Reader:
-        """A reader of what there is now."""
+        """Return a reader of the current data."""
         before = self._reader
         if before is None or before.run.fingerprint() != self._seen:
             self._reader = opened(self.place, before)
@@ -108,7 +108,7 @@ class OpenRun:
 
 
 def address(place: Place) -> str:
-    """The run's name as one part of an address."""
+    """Return the run's name as a part of an address."""
     return _spelled(name_of(place))
 
 
@@ -129,7 +129,7 @@ def _oddities(status: Status) -> list[str]:
 
 
 class OpenRuns:
-    """The run at ``path``, or all runs there. Raises ``QueryError`` for a file of something else."""
+    """Open the run at ``path``, or all runs there. Raises ``QueryError`` for any other file."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = path
@@ -138,11 +138,11 @@ class OpenRuns:
         self._places()
 
     def listed(self) -> list[dict[str, Any]]:
-        """See ``readers.listed``; their names are those of addresses."""
+        """See ``readers.listed``; the names are spelled as in addresses."""
         return [{**run, "run": _spelled(run["run"])} for run in listed(self._places())]
 
     def run(self, name: str) -> OpenRun:
-        """The run called ``name``. Raises ``NotFound``."""
+        """Return the run called ``name``. Raises ``NotFound``."""
         with self._lock:
             if name not in self._runs:
                 place = next((place for place in self._places() if address(place) == name), None)
@@ -152,9 +152,9 @@ class OpenRuns:
             return self._runs[name]
 
     def prepare(self) -> None:
-        """Encode what a page of the newest run asks for first, while the browser is still starting. Nothing more: that
-        would take time from who asks for this."""
-        with contextlib.suppress(Exception):  # whoever asks for the run is told
+        """Encode the first columns of the newest run, while the browser is still starting. More work would delay the
+        page's own request."""
+        with contextlib.suppress(Exception):  # a request for the run reports the error
             self.run(self.listed()[0]["run"]).columns(FIRST)
 
     def _places(self) -> list[Place]:
@@ -163,16 +163,16 @@ class OpenRuns:
         return []
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all runs."""
         for run in self._runs.values():
             run.close()
 
 
 def findings(reader: Reader, rows: Sequence[Any] | None = None) -> dict[str, Any]:
-    """What ``autotrace diagnose`` finds in the run, or in the steps of ``rows`` (lines of trajectories; then only
-    these are named as places). ``found``: the findings, most costly first; ``steps``: step -> code -> how
-    many trajectories; ``titles``: what the codes mean; ``rewards``: mean reward and parts of the training of each
-    step; ``trajectories``: how many were looked at."""
+    """Return the findings of ``autotrace diagnose`` in the run, or in the steps of ``rows`` (lines of trajectories;
+    only trajectories in ``rows`` are then named as places). ``found``: the findings, most costly first; ``steps``: step
+    -> code -> number of trajectories; ``titles``: meaning of the codes; ``rewards``: mean reward and parts of the
+    training of each step; ``trajectories``: number of examined trajectories."""
     numbers = None if rows is None else {row.step for row in rows}
     named = None if rows is None else {row.trace_id for row in rows}
     diagnosis, shown, steps, rewards = Diagnosis(), Diagnosis(), {}, []
@@ -198,7 +198,7 @@ def findings(reader: Reader, rows: Sequence[Any] | None = None) -> dict[str, Any
 
 
 def _finding(finding: Finding, named: Collection[str] | None) -> dict[str, Any]:
-    """A finding in the words of ``autotrace diagnose``."""
+    """Describe a finding in the words of ``autotrace diagnose``."""
     places = [place for place in finding.places if named is None or place.trace_id in named]
     return {
         "code": finding.code, "title": finding.title, "share": finding.share, "unit": finding.unit,

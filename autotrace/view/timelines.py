@@ -1,4 +1,4 @@
-"""When each call of a rollout was made: the lanes of a step, and a file for ui.perfetto.dev."""
+"""Build timelines of rollouts: the lanes of a step, and a file for ui.perfetto.dev."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Span, Trajectory, ancestors
 
 MOST = 512
-"""Rollouts of a step that are read for its lanes."""
+"""Maximum rollouts of a step that are read for the lanes."""
 KINDS = ("queue", "prefill", "decode", "llm", "tool", "reward", "open", "other")
-"""What a rollout can be at: waiting for an engine, ..., a call of a model without anything from an engine, ...,
-none of them."""
+"""Activities of a rollout: waiting for an engine, ..., a model call without figures from an engine, ..., any other."""
 _TIMED = {"llm": "llm", "tool": "tool", "env": "tool", "reward": "reward"}
 
 Part = tuple[int, float, float]
-"""Which of ``KINDS``, start, duration; seconds."""
+"""Index in ``KINDS``, start, duration; seconds."""
 
 
 def lanes(reader: Reader, step: int) -> dict[str, Any]:
-    """The rollouts of a training step: see ``of_rollouts``. If more than ``MOST``, the longest of them."""
+    """Return the rollouts of a training step: see ``of_rollouts``. Above ``MOST``, the longest rollouts."""
     rows = reader.select(condition(f"step = {step} and not validate"), (*ID, "duration_s"))
     rows.sort(key=lambda row: -(row.duration_s or float("inf")))
     found = [rollout(one) for _, one in reader.each(rows[:MOST], texts=False) if one is not None]
@@ -35,7 +34,7 @@ def lanes(reader: Reader, step: int) -> dict[str, Any]:
 
 
 def of_rollouts(rollouts: Iterable[dict[str, Any]], left_out: int = 0) -> dict[str, Any]:
-    """What ``rollout`` made, by start, with times that count from the first one's."""
+    """Sort results of ``rollout`` by start, with times that count from the first start."""
     listed = sorted(rollouts, key=lambda one: one["start"])
     zero = listed[0]["start"] if listed else 0.0
     for one in listed:
@@ -45,8 +44,8 @@ def of_rollouts(rollouts: Iterable[dict[str, Any]], left_out: int = 0) -> dict[s
 
 
 def rollout(one: Trajectory) -> dict[str, Any]:
-    """``worker`` and ``replicas`` are processes; ``parts`` what it was at, and ``requests`` what engines did for it,
-    each with its replica. Times of these count from the rollout's start. ``spent``: seconds by kind."""
+    """Describe a rollout. ``worker`` and ``replicas`` are processes; ``parts``: the activities; ``requests``: the
+    engines' phases, each with its replica. Both count from the rollout's start. ``spent``: seconds by kind."""
     root = one.root
     parts: list[Part] = []
     requests: list[tuple[str, list[Part]]] = []
@@ -78,7 +77,7 @@ def _part(kind: str, at_ns: float, took_ns: float, root: Span) -> Part:
 
 
 def _engines(span: Span, one: Trajectory) -> list[Part]:
-    """The phases of the engine's requests below a call."""
+    """Return the phases of the engine's requests below a call."""
     return [
         part
         for below in one.spans
@@ -88,19 +87,19 @@ def _engines(span: Span, one: Trajectory) -> list[Part]:
 
 
 def _phases(span: Span, root: Span) -> list[Part]:
-    """The engine's own times."""
+    """Return the engine's own phases of a request."""
     return [_part("queue" if name == "dispatch" else name, at, took, root) for name, at, took in engine_phases(span)]
 
 
 LANES = 200
-"""Threads of one trajectory. Calls that would need more are drawn over others in the last one."""
+"""Threads of a trajectory. Further calls are drawn over others in the last thread."""
 
 
 def perfetto(trajectories: Iterable[Trajectory]) -> bytes:
-    """The timelines of trajectories in the JSON of Chrome's trace events, which ui.perfetto.dev opens.
+    """Return the timelines of trajectories in the JSON of Chrome's trace events, which ui.perfetto.dev opens.
 
-    A process there is a trajectory, a thread one of the processes that made its calls. Perfetto draws calls of one
-    thread inside of each other, so calls that overlap without that get a thread of their own.
+    A trajectory becomes a process, and each process that made calls becomes a thread. Perfetto draws the calls of a
+    thread inside each other, so calls that overlap without nesting get a thread of their own.
     """
     events = [event for number, one in enumerate(trajectories, 1) for event in _events(number, one)]
     return msgspec.json.encode(jsonable({"traceEvents": events, "displayTimeUnit": "ms"}))
@@ -135,7 +134,7 @@ def _events(number: int, one: Trajectory) -> list[dict[str, Any]]:
 
 
 def _lane(lanes: list[tuple[str, list[int]]], process: str, start: int, end: int) -> int:
-    """The number of the first lane of ``process`` in which the call is inside of what is open there, or after it."""
+    """Return the number of the first lane of ``process`` in which the call nests in the open calls, or follows them."""
     for number, (name, ends) in enumerate(lanes):
         if name != process:
             continue

@@ -1,6 +1,6 @@
-"""The tokens of one trajectory as arrays, each with its text: what the page colours.
+"""Pack the tokens of a trajectory as arrays, each token with its text, for the page that colours tokens.
 
-They come in parts, turn by turn: what a prompt adds to what was there before, then the response.
+Parts follow turn by turn: the new part of a prompt, then the response.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from autotrace.view.columns import MISSING, pack
 
 Decode = Callable[[list[int]], "str | None"]
 DecodeOf = Callable[[list[int], str], "str | None"]
-"""Takes token ids and the key of their target."""
+"""Decode token ids, given the key of their target."""
 
 PROMPT, MODEL, CONTEXT = 0, 1, 2
-"""Whose tokens: the first prompt's, the model's, those that tools, users and templates added later."""
+"""Origin of a token: the first prompt; the model; tools, users and templates later on."""
 UNKNOWN = 255
-"""In ``mask``: whether the trainer learns from this token is not known."""
+"""Value in ``mask``: whether the trainer learns from this token is not known."""
 _NO_NUMBER = 0x7F800000
 """Bits that are all set in NaN and infinities."""
 REPLACED = "\ufffd"
 LONGEST = 12
-"""Tokens that one character may take, at most."""
+"""Maximum tokens of a single character."""
 
 
 def packed(trajectory: Trajectory, decode: DecodeOf, *, short: bool = False) -> bytes:
-    """All tokens: arrays ``id``, ``mask``, ``logprob``, ``units`` (how long each one's text is, in UTF-16), of one
-    length, and the bytes of ``text``; ``parts`` says turn, span, kind, first token and number of each part. Where the
-    trainer's numbers were recorded, also ``mismatch``, ``entropy`` and ``advantages``. ``short``: with three digits,
-    which compress to half."""
+    """Pack all tokens: arrays ``id``, ``mask``, ``logprob``, ``units`` (length of each text in UTF-16), of the same
+    length, and the bytes of ``text``; ``parts`` has turn, span, kind, first token and count of each part. If the
+    trainer's numbers were recorded, also ``mismatch``, ``entropy`` and ``advantages``. ``short``: numbers with three
+    digits, which compress to half."""
     rollout = Rollout(trajectory)
     masks = rollout.masks or {}
     ids, mask, logprobs = array("i"), array("B"), array("f")
@@ -81,7 +81,7 @@ def packed(trajectory: Trajectory, decode: DecodeOf, *, short: bool = False) -> 
 
 
 def _rounded(values: array[float]) -> array[float]:
-    """With the first 11 bits of each one's digits."""
+    """Round each number to the first 11 bits of its digits."""
     bits = array("I", values.tobytes())
     rounded = array("I", (each if each & _NO_NUMBER == _NO_NUMBER else each + 0x1000 & 0xFFFFE000 for each in bits))
     return array("f", rounded.tobytes())
@@ -95,26 +95,26 @@ _TRAINERS: dict[str, Callable[[Span], list[float] | None]] = {
 
 
 def _filled(values: Sequence[Any] | None, count: int, blank: Any) -> list[Any]:
-    """The first ``count`` of ``values``, and ``blank`` for what is missing."""
+    """Return the first ``count`` of ``values``, with ``blank`` for missing values."""
     given = [blank if value is None else value for value in (values or ())[:count]]
     return given + [blank] * (count - len(given))
 
 
 def _units(piece: str) -> int:
-    """Its length as JavaScript counts."""
+    """Return the length of a text as JavaScript counts."""
     return len(piece) if piece.isascii() else len(piece.encode("utf-16-le", "replace")) // 2
 
 
 class Pieces:
-    """The text of each token, so that joined they are the text of all."""
+    """Split text into the text of each token; the joined pieces are the whole text."""
 
     def __init__(self, decode: Decode) -> None:
         self._decode = decode
         self._piece = cache(self._alone)
 
     def of(self, ids: Sequence[int]) -> list[str]:
-        """A token that is a part of a character has no text; the first token of the character has it. Where nothing
-        can be decoded, the number of the token stands for it."""
+        """Return the text of each token. The first token of a character has the character, other tokens have no text.
+        Without a decoder the token's number is shown."""
         pieces = [self._piece(id) for id in ids]
         at = 0
         while at < len(ids):
@@ -134,7 +134,8 @@ class Pieces:
         return f"⟨{id}⟩" if before is None else before
 
     def _joined(self, ids: Sequence[int], at: int) -> tuple[str, int]:
-        """The text of the shortest sequence from ``at`` on that is whole characters, and its length."""
+        """Return the text of the shortest sequence from ``at`` that consists of whole characters, and the sequence's
+        length."""
         for count in range(2, min(LONGEST, len(ids) - at) + 1):
             text = self._decode(list(ids[at : at + count]))
             if text is not None and REPLACED not in text:
