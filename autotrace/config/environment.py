@@ -18,9 +18,7 @@ ON, OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 AUTOTRACE = "AUTOTRACE"
 """Switches: ``1`` switches the agent on (the only gate that the ``.pth`` file tests), ``0`` switches everything off.
-
-See ``ON`` and ``OFF``. A process that was switched on passes ``1`` to its children.
-"""
+See ``ON`` and ``OFF``. A process that was switched on passes ``1`` to its children."""
 
 TRACKING_URI = "AUTOTRACE_TRACKING_URI"
 """Names the MLflow tracking URI; wins over ``MLFLOW_TRACKING_URI``."""
@@ -41,10 +39,8 @@ LISTEN = "AUTOTRACE_LISTEN"
 """Names ``HOST:PORT`` or ``:PORT`` where the collector takes other nodes' records; default: any interface and port."""
 
 TLS = "AUTOTRACE_TLS"
-"""Names the collector's certificate: ``CERTIFICATE:KEY``, or a file with both (PEM).
-
-Default: Ray's certificate, if Ray speaks TLS. Relays accept only the named certificate.
-"""
+"""Names the collector's certificate: ``CERTIFICATE:KEY``, or a file with both (PEM). Default: Ray's certificate, if Ray
+speaks TLS. Relays accept only the named certificate."""
 
 QUIET = "AUTOTRACE_QUIET"
 """Switches off stderr on success with ``1``, both at the start and at the end."""
@@ -61,16 +57,12 @@ RUN_OWNER = "AUTOTRACE_RUN_OWNER"
 """Holds the number of the user that the file system names as the run folder's owner; NFS may report another user."""
 
 OWN_RUN = "AUTOTRACE_OWN_RUN"
-"""Names the run folder whose shipper this process is, as an absolute path.
-
-The run's own shipper may load files that the run loaded. For any other process, a stranger may have written the run.
-Empty: a person delivers the run by hand.
-"""
+"""Names the run folder whose shipper this process is, as an absolute path. The run's own shipper may load files that
+the run loaded. For any other process, a stranger may have written the run. Empty: a person delivers the run by hand."""
 
 REDACT_PATTERNS = "AUTOTRACE_REDACT_PATTERNS"
 """Holds ``--redact-patterns``. A reader of a run recorded with the option repeats the option: patterns stored in a
-folder do not run.
-"""
+folder do not run."""
 
 PLAN = "AUTOTRACE_PLAN"
 """Holds the absolute path of the compiled plan (JSON)."""
@@ -80,13 +72,11 @@ PLAN_DIGEST = "AUTOTRACE_PLAN_DIGEST"
 
 MODULES = "AUTOTRACE_MODULES"
 """Lists the plan's top-level module names, separated by commas. A process that imports none of the modules reads no
-file. ``spec.compiler.watched_modules`` leaves out clients whose calls are recorded only inside other calls.
-"""
+file. ``spec.compiler.watched_modules`` leaves out clients whose calls are recorded only inside other calls."""
 
 TRACE_BACKENDS = "AUTOTRACE_TRACE_BACKENDS"
 """Lists all installed backends, separated by commas. autotrace keeps a library's own tracer into such a backend from
-starting, because autotrace delivers there.
-"""
+starting, because autotrace delivers there."""
 
 MAIN_PID = "AUTOTRACE_MAIN_PID"
 """Names the run's first process as ``pid:host``; the first process waits for delivery at exit."""
@@ -95,10 +85,8 @@ PLAN_DATA = "AUTOTRACE_PLAN_DATA"
 """Holds the plan (zlib, base64), for processes on nodes where ``AUTOTRACE_PLAN`` is not on disk."""
 
 COLLECTOR = "AUTOTRACE_COLLECTOR"
-"""Names the collector for nodes that do not share the run folder: ``tcp://HOST:PORT``.
-
-With a certificate: ``tls://HOST:PORT#DIGEST``, where the digest is the certificate's SHA-256.
-"""
+"""Names the collector for nodes that do not share the run folder: ``tcp://HOST:PORT``. With a certificate:
+``tls://HOST:PORT#DIGEST``, where the digest is the certificate's SHA-256."""
 
 TOKEN = "AUTOTRACE_TOKEN"
 """Holds the run's secret; relay and collector prove to each other that both know the secret."""

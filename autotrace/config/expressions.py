@@ -18,12 +18,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 Tree = tuple[Any, ...]
-"""Tree of an expression.
-
-``("path", root, steps)`` with steps that are texts or trees, ``("number", n)``, ``("text", t)``, ``("-", a)``,
-``("not", a)``, ``("sum", a)``, ``("if", condition, a, b)``, ``("absent",)`` for a missing else, or an operator with two
-sides.
-"""
+"""Tree of an expression. ``("path", root, steps)`` with steps that are texts or trees, ``("number", n)``, ``("text",
+t)``, ``("-", a)``, ``("not", a)``, ``("sum", a)``, ``("if", condition, a, b)``, ``("absent",)`` for a missing else, or
+an operator with two sides."""
 
 MAX_LENGTH = 500
 """Limits the characters of an expression."""

@@ -35,8 +35,7 @@ def replaced() -> str | None:
 
 def again(interpreter: str = "") -> str:
     """Return the command that installs this package again, or for another ``interpreter``; a phrase if nobody knows the
-    package's origin.
-    """
+    package's origin."""
     import shlex
 
     if (place := origin()) is None:
@@ -90,8 +89,7 @@ def look_at(folder: str, trace: str = "") -> str:
 
 def requirements(extra: str) -> list[str]:
     """Return the requirements of ``extra``, as pip takes requirements; only ``extra`` in a source tree without
-    metadata.
-    """
+    metadata."""
     import re
     from importlib.metadata import PackageNotFoundError, requires
 

@@ -44,8 +44,7 @@ class Target:
     """Key: the entry's first name as written. The key is stable, and a wrapper knows nothing else about its target."""
     names: tuple[str, ...]
     """Lists alternatives; the first that exists wins. ``pkg.mod.Class.method``, ``pkg.mod:Class.method``, ``.*``,
-    ``.**``.
-    """
+    ``.**``."""
     where: str = ""
     """Place for messages: ``file.yaml:12``."""
     without: tuple[str, ...] = ()
@@ -74,12 +73,10 @@ class Target:
     """Maps qualified names of exceptions that end a call without failure to the ``outcome`` of such a call."""
     batch: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Maps ``group``, ``sample`` (one value per row), ``limit``, ``n`` to paths. The call gets a batch of samples, and
-    exact sampling (a fixed number of samples from each batch) is decided here.
-    """
+    exact sampling (a fixed number of samples from each batch) is decided here."""
     rows: tuple[str, ...] = ()
     """Paths to the rows of a batch. Each row is a call, and opens a trajectory if the role says so. The paths may use
-    ``row``, ``i`` and ``n``.
-    """
+    ``row``, ``i`` and ``n``."""
     chains: tuple[str, ...] = ()
     """Paths to the returned rows, one row for each chain of the trajectory. Paths may use ``row``, ``i`` and ``n``."""
     id: tuple[str, ...] = ()
@@ -115,10 +112,8 @@ class Settings:
     """Content to record: full | text | none"""
     logprobs: bool = False
     token_facts: str = "some"
-    """Selects the trainer's values for each token.
-
-    ``all``: all columns. ``some``: the columns of some trajectories (numbers of all trajectories). ``off``: nothing.
-    """
+    """Selects the trainer's values for each token. ``all``: all columns. ``some``: the columns of some trajectories
+    (numbers of all trajectories). ``off``: nothing."""
     max_string: int = 65_536
     """Limits the characters kept of a captured string."""
     images: bool = False
@@ -134,8 +129,7 @@ class Settings:
     """Names ``pkg.mod:function``, which the flusher thread calls with each captured value as ``(name, value)``."""
     sampling: dict[str, bool | int | float | str | tuple[int | str, ...] | None] = field(default_factory=dict)
     """Options: ``rate``, ``seed``, ``every_n_steps``, ``samples``, ``max_samples_per_step_per_worker``,
-    ``validate_rate``.
-    """
+    ``validate_rate``."""
     memory_limit: int = 64 * 1024 * 1024
     """Limits the bytes of records that wait in a process to be written."""
     spool_limit: int = 0

@@ -36,8 +36,7 @@ def too_long(value: int) -> dict[str, str]:
 
 def shortened(text: str, length: int) -> str:
     """Return the first ``length`` characters of ``text`` and the number of characters left out. Works on shortened
-    texts.
-    """
+    texts."""
     end, more = cut(text)
     length = min(length, end)
     return f"{text[:length]}… ({end - length + more} characters more)"

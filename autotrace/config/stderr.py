@@ -13,8 +13,7 @@ _stderr: tuple[int, int] | None = None
 
 def remember() -> None:
     """Look up the file behind descriptor 2. A daemon may close stderr and get number 2 for its own file or socket;
-    autotrace writes nothing there.
-    """
+    autotrace writes nothing there."""
     global _stderr
     try:
         info = os.fstat(2)

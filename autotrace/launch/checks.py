@@ -1,6 +1,4 @@
-"""What is checked before the command starts: targets of the user that cannot be bound, the hook that redacts, whether
-the interpreter would load the agent.
-"""
+"""Check the user's targets, the redaction hook and the interpreter before the command starts."""
 
 from __future__ import annotations
 
@@ -20,21 +18,24 @@ from autotrace.launch.options import Options
 from autotrace.run.process import ignores_environment, program, python_code
 
 SECONDS = 1.0
-"""CPU time after which the rest is left to ``autotrace check``: the command waits meanwhile."""
+"""Seconds of CPU time for the check of targets, because the command waits; ``autotrace check`` shows the rest."""
 MOST = 10
-"""Lines."""
+"""Limits the printed lines."""
 
 
 _TRACE = re.compile(r"(?:\.rollout\.trace|trainer\.rollout_trace)\.backend=['\"]?(\w+)")
-"""How a command line names the backend of veRL's own trace."""
+"""Matches the backend of veRL's own trace on a command line."""
 _NO_TRACE = ("null", "none")
 
 
 def switched_off(words: Sequence[str], options: Options, known: Sequence[str]) -> list[str]:
-    """Return a line if ``words`` name a backend for veRL's own trace that gets nothing in this run: autotrace switches
-    that trace off for each ``known`` backend, and delivers to the backends of ``options``. A run for which the user
-    chose no backend delivers to the backend that veRL's configuration names. A backend that is not ``known`` is left to
-    veRL, whose V1 trainer never calls it (``agent_loop_tq.py`` of 0.9.1: ``TODO add trace support``)."""
+    """Return a line if ``words`` name a backend for veRL's own trace that gets nothing in this run.
+
+    autotrace switches that trace off for each ``known`` backend, and delivers to the backends of ``options``. A run for
+    which the user chose no backend delivers to the backend that veRL's configuration names. A backend that is not
+    ``known`` is left to veRL, whose V1 trainer never calls such a backend (``agent_loop_tq.py`` of 0.9.1: ``TODO add
+    trace support``).
+    """
     chosen = options.backends
     named = dict.fromkeys(name for word in words for name in _TRACE.findall(word) if name.lower() not in _NO_TRACE)
     if unknown := [name for name in named if name not in known]:
@@ -54,8 +55,10 @@ def switched_off(words: Sequence[str], options: Options, known: Sequence[str]) -
 
 
 def never_bound(plan: Plan, command: Command, environ: Mapping[str, str], folders: Sequence[str] = ()) -> list[str]:
-    """What the user should know about their targets; a run does without it rather than fail. ``folders``: where else
-    the program looks for modules."""
+    """Report the user's targets that cannot be bound; the run goes on without such a target.
+
+    ``folders`` lists further folders in which the program looks for modules.
+    """
     try:
         return list(_complaints(plan, command, environ, folders))
     except Exception as error:
@@ -63,8 +66,10 @@ def never_bound(plan: Plan, command: Command, environ: Mapping[str, str], folder
 
 
 def _complaints(plan: Plan, command: Command, environ: Mapping[str, str], folders: Sequence[str]) -> Iterator[str]:
-    """A line for each target that the user named and that what is installed cannot have. Nothing where another
-    environment's Python runs the command, whose packages are not those of this one."""
+    """Yield a line for each user target that the installed packages cannot provide.
+
+    Yields nothing if another environment's Python runs the command, because the packages there differ.
+    """
     interpreter = command.interpreter(environ)
     if interpreter is None or _folder(interpreter) != _folder(sys.executable):
         return
@@ -94,7 +99,7 @@ def _folder(path: str) -> str:
 
 
 def _folders(argv: Sequence[str], places: Sequence[str]) -> list[str]:
-    """Where the program and the lists lie."""
+    """List the folders of the program and of the specs."""
     from autotrace.spec.sources import folders_of
 
     kind, word = program(argv)
@@ -104,7 +109,8 @@ def _folders(argv: Sequence[str], places: Sequence[str]) -> list[str]:
 
 
 def missing(hook: str, command: Sequence[str]) -> str | None:
-    """Why ``hook`` cannot be used by ``command``, in one sentence; None when it can. Imports nothing of the user's."""
+    """Explain in one sentence why ``command`` cannot use ``hook``; None if the hook is usable. Imports no user
+    module."""
     from autotrace.spec.resolve import Resolver
     from autotrace.spec.sources import Installed
 
@@ -131,8 +137,11 @@ _CODE = (
 
 
 def untraced(command: Command, environ: Mapping[str, str]) -> str | None:
-    """One sentence when ``command`` is Python and would run without the agent; None when it would load it, or when that
-    cannot be determined. Starts the interpreter once, and only where its folders hold no ``autotrace.pth``."""
+    """Return a warning if ``command`` is Python and would run without the agent.
+
+    None if the interpreter loads the agent, or if nobody can tell. The function starts the interpreter once, and only
+    if the interpreter's folders hold no ``autotrace.pth``.
+    """
     interpreter = command.interpreter(environ)
     if interpreter == command.path and ignores_environment(command.argv):
         return "warning: -E and -I tell Python to ignore its environment, so this command is not traced; leave them out"
@@ -142,7 +151,8 @@ def untraced(command: Command, environ: Mapping[str, str]) -> str | None:
 
 
 def activates(interpreter: str, environ: Mapping[str, str], timeout: float = TIMEOUT) -> bool | None:
-    """Whether ``interpreter`` loads the agent and finds what it needs; None: it cannot be started."""
+    """Tell whether ``interpreter`` loads the agent and the agent's libraries; None if the interpreter does not
+    start."""
     variables = {**environ, env.AUTOTRACE: "1", env.PLAN: os.devnull, env.MODULES: "", env.MAIN_PID: ""}
     try:
         done = subprocess.run(
@@ -157,7 +167,7 @@ def activates(interpreter: str, environ: Mapping[str, str], timeout: float = TIM
 
 
 def _has_pth(interpreter: str) -> bool:
-    """Our own environment, or one whose folders of packages hold ``autotrace.pth``."""
+    """Tell whether the interpreter is in our environment, or its package folders hold ``autotrace.pth``."""
     prefix = os.path.dirname(os.path.dirname(os.path.abspath(interpreter)))
     if os.path.realpath(prefix) == os.path.realpath(sys.prefix):
         return True

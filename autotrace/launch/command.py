@@ -1,4 +1,4 @@
-"""The command behind ``autotrace-run``: where it is, whether it is Python, and what in it would defeat the run."""
+"""Find the command behind ``autotrace-run``, whether the command is Python, and words that would defeat the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERL_TRACE = re.compile(r"^(?P<plus>\+{0,2})trainer\.rollout_trace\.(?P<key>\w+
 
 
 class CommandError(Exception):
-    """The command cannot be started; ``code`` is the exit code of the shells for it."""
+    """Reports a command that cannot be started; ``code`` is the shells' exit code for the failure."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -25,21 +25,22 @@ class CommandError(Exception):
 
 @dataclass(frozen=True)
 class Command:
-    """``argv`` as typed and the file that it means."""
+    """Holds ``argv`` as typed and the path of the executable file."""
 
     argv: tuple[str, ...]
     path: str
 
     @property
     def is_python(self) -> bool:
-        """True when this very process becomes a Python interpreter: by the file's name or by its ``#!`` line.
+        """Tell whether this very process becomes a Python interpreter: by the file's name or by the ``#!`` line.
 
-        Such a process waits for delivery at its own exit; anything else (a shell script, ``uv run``) needs a parent.
+        Such a process waits for delivery at its own exit; any other command (a shell script, ``uv run``) needs a
+        parent.
         """
         return any(_PYTHON.match(os.path.basename(name)) for name in (self.path, _shebang(self.path)))
 
     def interpreter(self, environ: Mapping[str, str]) -> str | None:
-        """Path of the Python that runs it; None where that cannot be determined."""
+        """Return the path of the Python that runs the command; None if nobody can tell."""
         if _PYTHON.match(os.path.basename(self.path)):
             return self.path
         word = _shebang(self.path)
@@ -51,7 +52,7 @@ class Command:
             return None
 
     def execute(self, environ: Mapping[str, str]) -> NoReturn:
-        """Become the command. Returns never; raises ``OSError``."""
+        """Replace this process by the command. Never returns; raises ``OSError``."""
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them for itself; a program expects the default
             signal.signal(number, signal.SIG_DFL)
         try:
@@ -59,14 +60,14 @@ class Command:
         except OSError as error:
             import errno
 
-            # A script without `#!`: every shell, and execvp(3), hands it to sh.
+            # A script without `#!`: every shell, and execvp(3), hands such a script to sh.
             if error.errno != errno.ENOEXEC:
                 raise
             os.execve("/bin/sh", ["sh", self.path, *self.argv[1:]], dict(environ))
 
 
 def find(argv: Sequence[str], environ: Mapping[str, str]) -> Command:
-    """The file that a shell would run for ``argv``. Raises ``CommandError`` (127: none, 126: not executable)."""
+    """Find the file that a shell would run for ``argv``. Raises ``CommandError`` (127: none, 126: not executable)."""
     name = argv[0]
     if "/" in name:
         candidates = [name]
@@ -86,10 +87,10 @@ def find(argv: Sequence[str], environ: Mapping[str, str]) -> Command:
 
 
 def refuse_dead_keys(argv: Sequence[str]) -> str | None:
-    """One sentence when ``argv`` holds veRL's ``trainer.rollout_trace.*``, which no release with an agent loop reads.
+    """Refuse veRL's ``trainer.rollout_trace.*`` in ``argv``, which no release with an agent loop reads.
 
-    Without ``+`` Hydra stops the run after minutes of imports; with it veRL reads and overwrites the key (0.5.0
-    ``agent_loop.py:228``), and autotrace follows it (``adapters.verl.agent_loop``).
+    Return one sentence, or None. Without ``+`` Hydra stops the run after minutes of imports. With ``+`` veRL reads and
+    overwrites the key (0.5.0 ``agent_loop.py:228``), and autotrace follows veRL (``adapters.verl.agent_loop``).
     """
     for word in argv:
         match = _VERL_TRACE.match(word)
@@ -102,7 +103,8 @@ def refuse_dead_keys(argv: Sequence[str]) -> str | None:
 
 
 def _shebang(path: str) -> str:
-    """The program of the ``#!`` line, also behind ``env`` or pip's ``/bin/sh`` detour for long paths; "" for none."""
+    """Return the program of the ``#!`` line, also behind ``env`` or pip's ``/bin/sh`` detour for long paths; "" for
+    none."""
     try:
         with open(path, "rb") as file:
             head = file.read(1024)

@@ -1,7 +1,7 @@
-"""``autotrace-run [OPTIONS] [--] COMMAND ...``: make a run, then become the command.
+"""Make a run, then become the command: ``autotrace-run [OPTIONS] [--] COMMAND ...``.
 
-Same process id, arguments, exit code and signals as without the prefix. Where the command cannot wait for delivery
-itself (no Python, or this is process 1 of a container) the launcher stays as its parent instead (``supervise``).
+Process id, arguments, exit code and signals are the same as without the prefix. If the command itself cannot wait for
+delivery (no Python, or process 1 of a container), the launcher stays as a parent instead (``supervise``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ switches everything off.
 
 
 def _passes_through() -> bool:
-    """Switched off, or inside a living run: the command runs as it is and every setting is the outer launch's."""
+    """Tell whether the command runs unchanged: switched off, or inside a living run whose settings count."""
     return os.environ.get(env.AUTOTRACE, "").lower() in env.OFF or _inside_a_run(os.environ)
 
 
@@ -81,7 +81,7 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
         _become(program, environ)
     earlier, environ = without_run(environ)
 
-    # Imported only now: a switched off or nested launch pays for none of it.
+    # Imported late: a switched off or nested launch pays nothing for these modules.
     from autotrace.launch import run_setup
     from autotrace.launch.checks import switched_off, untraced
     from autotrace.launch.supervise import supervise

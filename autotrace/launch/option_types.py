@@ -1,7 +1,7 @@
-"""What may be written after an option of ``autotrace-run``, or into its variable: text in, value out.
+"""Parse the values of ``autotrace-run``'s options and variables: text in, value out.
 
-Each function raises ``ValueError`` with what is wrong and what to write instead, which ``checked`` makes an
-``OptionError``; ``Setting`` adds which option or variable the text came from.
+Each function raises ``ValueError`` with the fault and a correction; ``checked`` turns ``ValueError`` into
+``OptionError``. ``Setting`` adds the option or variable that the text came from.
 """
 
 from __future__ import annotations
@@ -24,28 +24,29 @@ TRUE, FALSE = env.ON, ("", *env.OFF)
 
 
 class OptionError(click.BadParameter):
-    """A value that cannot be used; its text names the option or variable and says what to write instead."""
+    """Reports an unusable value; the text names the option or variable and a correction."""
 
     origin: str | None = None
-    """``option --backend`` or ``environment AUTOTRACE_BACKEND``."""
+    """Names the origin: ``option --backend`` or ``environment AUTOTRACE_BACKEND``."""
 
     def format_message(self) -> str:
-        """One sentence, the origin in front."""
+        """Return one sentence, with the origin in front."""
         return f"{self.origin}: {self.message}" if self.origin else self.message
 
     def __str__(self) -> str:
         return self.format_message()
 
     def show(self, file: Any = None) -> None:
-        """One line on stderr, as for every other error of the launcher; without the usage, which would not help."""
+        """Print one line on stderr, as for every other error of the launcher; without the usage, which would not
+        help."""
         click.echo(f"autotrace: {self.format_message()}", file=file, err=True)
 
 
 class BackendOption(click.Option):
-    """``--backend``, whose help lists the backends that are installed now."""
+    """Describes ``--backend``; the help lists the backends that are installed now."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Lists the backends only when help is printed."""
+        """List the backends only when help is printed."""
         from autotrace.sinks import registry
 
         help_text = self.help
@@ -57,7 +58,7 @@ class BackendOption(click.Option):
 
 
 def checked(read: Callable[[str], Any]) -> Callable[[str], Any]:
-    """``read`` as the ``type`` of an option: its ``ValueError`` becomes an ``OptionError``."""
+    """Wrap ``read`` as the ``type`` of an option: ``ValueError`` becomes ``OptionError``."""
 
     def convert(text: str) -> Any:
         try:
@@ -95,19 +96,19 @@ positive = _number(_whole, 1, _FINITE, "a whole number above 0; write for exampl
 
 
 def flag(text: str) -> bool:
-    """``1`` or ``0``, and other ways to say it."""
+    """Parse ``1`` or ``0``, and other spellings of yes and no."""
     if text.lower() not in TRUE + FALSE:
         raise ValueError(f"{text!r} is neither 1 nor 0")
     return text.lower() in TRUE
 
 
 def words(text: str) -> tuple[str, ...]:
-    """What stands between commas."""
+    """Return the words between commas."""
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
 def pattern(text: str) -> tuple[str, ...]:
-    """One regular expression."""
+    """Check a regular expression."""
     try:
         re.compile(text)
     except Exception as error:  # re.error, OverflowError, RecursionError, ValueError
@@ -116,7 +117,7 @@ def pattern(text: str) -> tuple[str, ...]:
 
 
 def hook(text: str) -> str:
-    """``MODULE:FUNCTION``; whether they exist is checked later (``redact_hook``)."""
+    """Check the form ``MODULE:FUNCTION``; ``redact_hook`` checks later whether module and function exist."""
     if not re.fullmatch(r"[\w.]+:\w+", text):
         raise ValueError(
             f"{text!r} does not name a function; write MODULE:FUNCTION, for example my_project.clean:value"
@@ -125,12 +126,12 @@ def hook(text: str) -> str:
 
 
 def tokenizer(text: str) -> str:
-    """A folder or a name on the hub."""
+    """Parse a tokenizer: a folder or a name on the hub."""
     return located(text, os.getcwd())
 
 
 def tables(text: str) -> str:
-    """A folder or URL to which tables can be copied, absolute."""
+    """Return the absolute folder or URL to which tables can be copied."""
     from autotrace.tables import place
 
     place.check(text, find_spec)
@@ -138,13 +139,13 @@ def tables(text: str) -> str:
 
 
 def keep(text: str) -> tuple[str, ...]:
-    """Keep-rules, checked and as they were written."""
+    """Check keep-rules; return the rules as written."""
     KeepRules.parse(words(text))
     return words(text)
 
 
 def address(text: str) -> str:
-    """``http(s)://HOST...``."""
+    """Check an address ``http(s)://HOST...``."""
     try:
         parts = urlsplit(text)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and "@" not in parts.netloc
@@ -156,14 +157,14 @@ def address(text: str) -> str:
 
 
 def findings(text: str) -> tuple[str, ...]:
-    """Codes of findings, ours or of an installed package."""
+    """Check codes of findings, ours or from an installed package."""
     from autotrace.insight.registry import chosen
 
     return chosen(words(text))
 
 
 def one_of(what: str, *words: str) -> Callable[[str], str]:
-    """One of ``words``; ``what`` they are, for the message."""
+    """Build a parser that accepts only ``words``; ``what`` describes the words in the message."""
 
     def chosen(text: str) -> str:
         if text not in words:
@@ -174,7 +175,7 @@ def one_of(what: str, *words: str) -> Callable[[str], str]:
 
 
 def backends(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    """Callback of a repeatable ``--backend``: ``--backend mlflow,jsonl`` means the same as giving it twice."""
+    """Parse the values of a repeatable ``--backend``: ``--backend mlflow,jsonl`` equals giving the option twice."""
     names = tuple(dict.fromkeys(word for text in given or () for word in words(text)))
     for name in names:
         from autotrace.sinks import registry

@@ -1,7 +1,8 @@
-"""What can be set for a run: each an option of ``autotrace-run`` and an ``AUTOTRACE_*`` variable.
+"""Declare the settings of a run: each setting is an option of ``autotrace-run`` and an ``AUTOTRACE_*`` variable.
 
-Declared once, as click's options: ``autotrace-run`` parses its command line with them, ``autotrace.start`` one that it
-builds from its arguments, and a process that is activated by the environment alone parses an empty one.
+The settings are declared once, as click's options. ``autotrace-run`` parses the command line with the options.
+``autotrace.start`` parses a command line built from the arguments. A process that the environment alone activates
+parses an empty command line.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from autotrace.launch.option_types import BackendOption, OptionError
 from autotrace.run import layout
 
 RUN, RECORDING, SAMPLING, DELIVERY = "run", "recording", "sampling", "delivery"
-"""Where a setting goes: into ``Options`` itself, ``plan.Settings``, ``Settings.sampling``, ``RunInfo``."""
+"""Destinations of a setting: ``Options`` itself, ``plan.Settings``, ``Settings.sampling``, ``RunInfo``."""
 _IGNORED = "autotrace.settings_ignored"
 
 
 class Setting(click.Option):
-    """An option that is also a variable. A blank variable counts as not given."""
+    """Describes an option that is also a variable. A blank variable counts as not given."""
 
     def __init__(
         self,
@@ -42,9 +43,12 @@ class Setting(click.Option):
         type: Callable[[str], Any] | None = None,
         **more: Any,
     ) -> None:
-        """``variable``: without it ``AUTOTRACE_`` and the option's name. ``fallback``: other tools' variables of
-        the same meaning. ``separator``: between values in the variable of a repeatable option. ``type``: see
-        ``checked``."""
+        """Build the option.
+
+        ``variable`` defaults to ``AUTOTRACE_`` and the option's name. ``fallback`` lists other tools' variables with
+        the same meaning. ``separator`` splits the values in the variable of a repeatable option. ``type``: see
+        ``checked``.
+        """
         parameter = option.removeprefix("--").replace("-", "_")
         self.variables = (variable or f"AUTOTRACE_{parameter.upper()}", *fallback)
         self.goes, self.separator = goes, separator
@@ -52,17 +56,17 @@ class Setting(click.Option):
         super().__init__([option, name or parameter], help=help, envvar=list(self.variables), show_envvar=True, **more)
 
     def variable_given(self) -> str | None:
-        """The variable that is set, if any."""
+        """Return the variable that is set, if any."""
         return next((name for name in self.variables if os.environ.get(name, "").strip()), None)
 
     def value_from_envvar(self, ctx: click.Context) -> Any:
-        """The variable's text, or the texts in it."""
+        """Return the variable's text, or the texts inside."""
         variable = self.variable_given()
         text = None if variable is None else os.environ[variable].strip()
         return text.split(self.separator) if text is not None and self.multiple else text
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
-        """The value. Raises ``OptionError``, unless this launch ignores its settings."""
+        """Convert the value. Raises ``OptionError``, unless this launch ignores settings."""
         try:
             if self.is_flag and isinstance(value, str):  # a variable; click's own words for this differ by release
                 value = types.checked(types.flag)(value)
@@ -74,7 +78,7 @@ class Setting(click.Option):
             raise
 
     def origin(self, ctx: click.Context) -> str:
-        """``option --backend`` | ``environment AUTOTRACE_BACKEND`` | ``default``."""
+        """Return ``option --backend`` | ``environment AUTOTRACE_BACKEND`` | ``default``."""
         source = ctx.get_parameter_source(self.name or "")
         if source is ParameterSource.COMMANDLINE:
             return f"option {self.opts[0]}"
@@ -82,7 +86,7 @@ class Setting(click.Option):
 
 
 class _BackendSetting(BackendOption, Setting):
-    """``--backend`` with its variable."""
+    """Describes ``--backend`` with the variable of that option."""
 
 
 SETTINGS = (
@@ -152,11 +156,11 @@ SETTINGS = (
     Setting("--supervise", "Stay as the parent that forwards signals, instead of becoming the command.", is_flag=True),
     Setting("--quiet", "Print nothing on success.", is_flag=True),
 )  # fmt: skip
-"""In the order of ``--help``."""
+"""Settings in the order of ``--help``."""
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """``AUTOTRACE_*`` variables that nothing reads but that look like one: a sentence for each."""
+    """Return a sentence for each ``AUTOTRACE_*`` variable that nothing reads but that resembles a known variable."""
     known = {value for name, value in vars(env).items() if name.isupper() and isinstance(value, str)}
     known |= {name for setting in SETTINGS for name in setting.variables}
     near = {
@@ -168,22 +172,23 @@ def unknown_variables(environ: Mapping[str, str]) -> list[str]:
 
 
 class SettingsCommand(click.Command):
-    """A command with ``SETTINGS`` in front of its own options."""
+    """Adds ``SETTINGS`` in front of a command's own options."""
 
     def __init__(self, *arguments: Any, ignores: Callable[[], bool] = lambda: False, **more: Any) -> None:
-        """``ignores``: whether this launch uses no setting, so that a wrong one is not an error."""
+        """Build the command. ``ignores`` tells whether this launch uses no setting, so that a wrong setting is not an
+        error."""
         super().__init__(*arguments, **more)
         self.params[:0] = SETTINGS
         self.ignores = ignores
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does. Raises ``OptionError``."""
+        """Parse as click does. Raises ``OptionError``."""
         ctx.meta[_IGNORED] = self.ignores()
         return super().parse_args(ctx, args)
 
 
 def _default_backends() -> tuple[str, ...]:
-    # Imported only now: a nested or switched off launch makes no Options and shall not pay for it.
+    # Imported late: a nested or switched off launch makes no Options and pays nothing.
     from autotrace.sinks import registry
 
     return registry.default()
@@ -191,7 +196,7 @@ def _default_backends() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Options:
-    """The settings of one run, and where each is from: an option wins over a variable, a variable over the default."""
+    """Holds a run's settings and origins: an option wins over a variable, a variable over the default."""
 
     backends: tuple[str, ...] = field(default_factory=_default_backends)
     tracking_uri: str | None = None
@@ -207,15 +212,15 @@ class Options:
     supervise: bool = False
     quiet: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What is recorded: further fields of ``config.plan.Settings``."""
+    """Recording settings: further fields of ``config.plan.Settings``."""
     delivery: Mapping[str, Any] = field(default_factory=dict)
-    """How it is delivered, and where findings go: further fields of ``RunInfo``."""
+    """Delivery settings, and addresses for findings: further fields of ``RunInfo``."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Setting -> ``option --backend`` | ``environment AUTOTRACE_BACKEND`` | ``default``."""
+    """Maps a setting to ``option --backend`` | ``environment AUTOTRACE_BACKEND`` | ``default``."""
 
     @classmethod
     def from_context(cls, ctx: click.Context) -> Options:
-        """The options of a ``SettingsCommand`` that was parsed."""
+        """Build the options from a parsed ``SettingsCommand``."""
         values: dict[str, dict[str, Any]] = {RUN: {}, RECORDING: {}, SAMPLING: {}, DELIVERY: {}}
         origins: dict[str, str] = {}
         for setting in SETTINGS:
@@ -236,14 +241,14 @@ class Options:
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any]) -> Options:
-        """The options from Python values by name (``run_dir``), and from the variables. Raises ``OptionError``."""
+        """Build the options from Python values by name (``run_dir``), and from variables. Raises ``OptionError``."""
         words = [word for name, value in values.items() for word in _words(name, value)]
         with SettingsCommand("autotrace-run").make_context("autotrace-run", words) as ctx:
             return cls.from_context(ctx)
 
 
 def _words(name: str, value: Any) -> list[str]:
-    """What would be written on the command line of ``autotrace-run``."""
+    """Return the words that a command line of ``autotrace-run`` would have for the value."""
     option = "--" + name.replace("_", "-")
     setting = next((one for one in SETTINGS if option in one.opts), None)
     if setting is None:

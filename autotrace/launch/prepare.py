@@ -1,6 +1,6 @@
-"""``python -m autotrace.launch.prepare``: makes the run for a process that was not started by ``autotrace-run``.
+"""Make the run for a process that ``autotrace-run`` did not start: ``python -m autotrace.launch.prepare``.
 
-A process of its own, so that the host never imports a compiler of YAML (``bootstrap.prepare`` starts it).
+A separate process keeps YAML compilers out of the host (``bootstrap.prepare`` starts the process).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from autotrace.run.inherited import after, without_run
 
 
 def main() -> None:
-    """Read a request from stdin; write the variables of the run that was made, or why it was not made (JSON both)."""
+    """Read a request from stdin; write the variables of the new run, or the reason of the failure (JSON both)."""
     request = json.load(sys.stdin)
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     if request["path"] is None:

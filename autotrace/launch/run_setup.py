@@ -1,6 +1,6 @@
-"""Making a run: specs compiled, backend looked at, run folder written, shipper started, variables for the processes.
+"""Make a run: compile specs, check backends, write the run folder, start the shipper, return the variables.
 
-One piece of code for ``autotrace-run`` and for a process that finds itself with ``AUTOTRACE=1`` and no run.
+``autotrace-run`` uses the same code as a process that has ``AUTOTRACE=1`` and no run.
 """
 
 from __future__ import annotations
@@ -30,33 +30,35 @@ from autotrace.sinks.backend import Backend, Destination
 from autotrace.spool.blobs import keep_tokenizer
 
 ADAPTED = ("ray",)
-"""Libraries that an adapter changes although no spec names them (the variables must reach Ray's workers)."""
+"""Names libraries that an adapter changes although no spec names the libraries (Ray's workers need the variables)."""
 
 
 _ELSEWHERE = f"choose another folder with --run-dir or {env.RUN_DIR}"
 
 
 class RunSetupError(Exception):
-    """The run cannot be made; the message says why and what to do. Nothing was started."""
+    """Reports that a run cannot be made; the message says why and how to proceed. Nothing was started."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run whose folder and shipper exist."""
+    """Holds a run whose folder and shipper exist."""
 
     folder: str
     plan: Plan
     variables: Mapping[str, str]
-    """What its processes need in their environment."""
+    """Variables that the run's processes need in the environment."""
     complaints: Sequence[str]
-    """A sentence for each entry of the user's that will not be recorded."""
+    """Lists a sentence for each user entry that will not be recorded."""
 
 
 def make(
     options: Options, program: Command, main_pid: int, environ: Mapping[str, str], folders: Sequence[str] = ()
 ) -> Run:
-    """Make a run for ``program``, which looks for modules in ``folders`` too. Raises ``RunSetupError``; then nothing
-    was started and no folder is left."""
+    """Make a run for ``program``, which also looks for modules in ``folders``.
+
+    Raises ``RunSetupError``; then nothing was started and no folder is left.
+    """
     from autotrace.spec.compiler import watched_modules
 
     command, plan = program.argv, _plan(options)
@@ -87,11 +89,12 @@ def make(
         env.MODULES: ",".join(sorted({*watched_modules(plan), *ADAPTED})),
         env.TRACE_BACKENDS: ",".join(registry.names()),
         env.MAIN_PID: f"{main_pid}:{os.uname().nodename}",
-        # Without it a process that imported mlflow may never exit (15 of 41 runs of MLflow 3.18 without internet).
+        # Without the variable a process that imported mlflow may never exit (15 of 41 runs of MLflow 3.18 without
+        # internet).
         "MLFLOW_DISABLE_TELEMETRY": environ.get("MLFLOW_DISABLE_TELEMETRY", "true"),
         **({env.QUIET: "1"} if options.quiet else {}),
     }
-    # Addresses as given, secrets included, are for the shipper's environment alone: run.json and Ray's pages show less.
+    # Only the shipper's environment gets addresses as given, secrets included: run.json and Ray's pages show less.
     secret = {env.TRACKING_URI: uri, env.ALERT: options.alert}
     given = {name: value for name, value in secret.items() if value is not None}
     shipper_process.start(folder, {**environ, **variables, **given})
@@ -99,14 +102,14 @@ def make(
 
 
 def absolute_uri(uri: str | None, backends: Sequence[Backend]) -> str | None:
-    """The tracking URI without anything that depends on the working directory."""
+    """Return the tracking URI in a form that does not depend on the working directory."""
     for backend in backends:
         uri = None if uri is None else backend.absolute_uri(uri)
     return uri
 
 
 def checked_backends(options: Options) -> list[Backend]:
-    """The backends of ``options``, checked as far as possible without a connection.
+    """Check the backends of ``options`` as far as possible without a connection.
 
     Raises ``RunSetupError``.
     """
@@ -138,7 +141,8 @@ def _plan(options: Options) -> Plan:
 
 
 def _folder(options: Options) -> str:
-    """A new folder ``YYYYMMDD-HHMMSS-MMMXXXXXX`` (UTC). Names sort by time: ``MMM`` are the milliseconds, in hex."""
+    """Make a new folder ``YYYYMMDD-HHMMSS-MMMXXXXXX`` (UTC). Names sort by time: ``MMM`` are the milliseconds, in
+    hex."""
     parent = os.path.abspath(options.run_dir)
     now = datetime.now(timezone.utc)
     name = f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03x}{secrets.token_hex(3)}"
@@ -189,13 +193,13 @@ def _write(
 
 
 def kept_tokenizers(folder: str | Path, names: Iterable[str | None]) -> dict[str, str]:
-    """``RunInfo.tokenizers``: those of ``names`` that are folders, copied into the run folder. Raises ``OSError``."""
+    """Copy the folders among ``names`` into the run folder; return ``RunInfo.tokenizers``. Raises ``OSError``."""
     copies = {name: keep_tokenizer(folder, name) for name in dict.fromkeys(names) if name is not None}
     return {name: copy for name, copy in copies.items() if copy is not None}
 
 
 def _ask(backends: Sequence[Backend], question: Callable[[Backend], None]) -> None:
-    """``question`` of each of ``backends``. Raises ``RunSetupError`` with what one has to say."""
+    """Ask each of ``backends`` the ``question``. Raises ``RunSetupError`` with the first objection."""
     for backend in backends:
         try:
             question(backend)

@@ -1,6 +1,7 @@
-"""The launcher as a parent: for a command that cannot wait for delivery itself, and as process 1 of a container.
+"""Stay as the parent of a command that cannot wait for delivery itself, and as process 1 of a container.
 
-Forwards every signal, collects orphans as process 1 must, ends as the command ended: by exit code or by signal.
+The launcher forwards every signal, collects orphans as process 1 must, and ends as the command ended: by exit code or
+by signal.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from autotrace.run.drain import summary, wait_for_delivery
 from autotrace.run.losses import losses
 
 GRACE = 8.0
-"""Seconds to wait at most after a forwarded SIGTERM: ``docker stop`` kills after 10, Kubernetes after 30."""
+"""Limits the wait after a forwarded SIGTERM (seconds): ``docker stop`` kills after 10, Kubernetes after 30."""
 
-# Not forwarded: what only the kernel sends for a fault of this process, and what stops a job (the terminal stops both).
+# Not forwarded: signals that only the kernel sends for a fault of this process, and signals that stop a job (the
+# terminal stops both).
 _OWN = {
     signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
     signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS,
@@ -32,15 +34,15 @@ _OWN = {
 }  # fmt: skip
 _FORWARDED = signal.valid_signals() - _OWN
 _FROM_TERMINAL = {signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH}
-"""What a terminal sends to all its foreground processes (its hang-up goes to the first process of the session)."""
+"""Lists signals that a terminal sends to all foreground processes (a hang-up goes to the session's first process)."""
 _ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
-"""With which a person ends a command."""
+"""Lists the signals with which a person ends a command."""
 _FROM_KERNEL = 0x80
-"""``si_code`` SI_KERNEL: not sent by a process."""
+"""Value of ``si_code`` for SI_KERNEL: not sent by a process."""
 
 
 def supervise(program: Command, environ: Mapping[str, str], run_folder: str, options: Options) -> NoReturn:
-    """Run ``program`` as a child, wait for it and for delivery, end as it ended."""
+    """Run ``program`` as a child, wait for the child and for delivery, and end as the child ended."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED | {signal.SIGCHLD})
     on_child = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would never tell us that the command ended
     child = os.fork()
@@ -73,7 +75,7 @@ def _be_the_command(program: Command, environ: Mapping[str, str], mask: set[int 
 
 
 def _forward_until_exit(child: int, run_folder: str) -> tuple[int, bool]:
-    """The command's wait status, and whether it was sent a request to terminate."""
+    """Return the command's wait status, and whether the command was asked to terminate."""
     terminated = False
     while True:
         number, from_terminal = _next_signal()
@@ -97,7 +99,7 @@ def _forward_until_exit(child: int, run_folder: str) -> tuple[int, bool]:
 
 
 def _next_signal() -> tuple[int, bool]:
-    """The next signal, and whether the terminal sent it to the command as well."""
+    """Wait for the next signal; also tell whether the terminal sent the signal to the command."""
     wanted = _FORWARDED | {signal.SIGCHLD}
     if hasattr(signal, "sigwaitinfo"):
         info = signal.sigwaitinfo(wanted)
@@ -107,13 +109,13 @@ def _next_signal() -> tuple[int, bool]:
 
 
 def _end_like(status: int) -> NoReturn:
-    """Exit with the command's code, or die by its signal, as a shell's ``$?`` would have seen it."""
+    """Exit with the command's code, or die by the command's signal, as a shell's ``$?`` would show."""
     sys.stdout.flush()
     sys.stderr.flush()
     if not os.WIFSIGNALED(status):
         os._exit(os.waitstatus_to_exitcode(status))
     number = os.WTERMSIG(status)
-    # One core dump is enough.
+    # A single core dump is enough.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)

@@ -119,9 +119,7 @@ def read_status(run_folder: str) -> tuple[dict[str, Any], int]:
 
 
 def shipper_alive(run_folder: str) -> bool | None:
-    """Tell whether a process of this node holds ``shipper.lock``; None without a lock, or if the
-    lock is out of reach.
-    """
+    """Tell whether a process of this node holds ``shipper.lock``; None without a lock to try."""
     import fcntl
 
     try:
@@ -268,8 +266,7 @@ def _destinations(status: dict[str, Any]) -> str:
 
 def _others(status: dict[str, Any]) -> str:
     """Return the command that opens MLflow's own page, or how to get trajectories into MLflow if the run has no
-    backend.
-    """
+    backend."""
     backends = status.get("backends", True)
     if not backends:
         return f"; to have them in MLflow: {install('mlflow')}"

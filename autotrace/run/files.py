@@ -47,15 +47,13 @@ def shared(path: AnyPath, flags: int = 0) -> int:
 
 def ensure(path: AnyPath) -> None:
     """Make sure that ``path`` exists before a library opens ``path``, which would create a file that everybody can
-    read. Raises ``OSError``.
-    """
+    read. Raises ``OSError``."""
     os.close(shared(path))
 
 
 def touch(path: AnyPath) -> int:
     """Make sure that ``path`` exists and has the current time; return that time in ns of the file system's clock.
-    Raises ``OSError``.
-    """
+    Raises ``OSError``."""
     fd = append(path)
     try:
         os.utime(fd)

@@ -51,8 +51,7 @@ def _exchange(seen: list[Thresholds]) -> Iterator[Any]:
 
 def _hosts(seen: Iterable[Thresholds] = ()) -> Thresholds:
     """Return the host's present thresholds, as ``_exchange`` has seen or another thread has set since. Set the value
-    that represents the host's thresholds here.
-    """
+    that represents the host's thresholds here."""
     global _number
     known = (_ours(), *[*seen][:1])
     for one in (*seen, gc.get_threshold()):
@@ -88,8 +87,7 @@ def leave() -> None:
 
 def released(function: Callable[..., Any], *args: Any) -> Any:
     """Call ``function(*args)``, a function in C that waits or writes. In a thread of autotrace the host's thresholds
-    hold during the call.
-    """
+    hold during the call."""
     if thread.get_ident() not in _threads:
         return function(*args)
     result: list[Any] = []

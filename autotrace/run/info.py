@@ -32,8 +32,7 @@ class RunInfo(msgspec.Struct):
     backends: list[str]
     tracking_uri: str | None = None
     """Tracking URI from the user (option or ``MLFLOW_TRACKING_URI``); None: veRL's own logger decides, else local
-    SQLite.
-    """
+    SQLite."""
     project: str | None = None
     experiment: str | None = None
     drain_timeout: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 60.0
@@ -51,10 +50,8 @@ class RunInfo(msgspec.Struct):
     """Limits the bytes delivered per training step to each backend."""
 
     alert_on: list[str] = []
-    """Lists the codes of findings that send a message, once a step; empty: each finding, once a run.
-
-    The address is a secret and stays in the environment of the shipper.
-    """
+    """Lists the codes of findings that send a message, once a step; empty: each finding, once a run. The address is a
+    secret and stays in the environment of the shipper."""
     alert_texts: bool = False
     """Tells whether messages quote texts of models and tools."""
     stop_on: list[str] = []
@@ -77,8 +74,7 @@ class RunInfo(msgspec.Struct):
 
 def plan_of(run_folder: str | Path, **otherwise: Any) -> Plan:
     """Read the run's plan. If the plan cannot be read, return a plan without targets and with the settings
-    ``otherwise``.
-    """
+    ``otherwise``."""
     try:
         return Plan.loads(files.read(run_folder, layout.PLAN_JSON))
     except (OSError, ValueError):
@@ -136,8 +132,7 @@ def is_there(path: str | Path) -> bool:
 
 def not_readable(path: str | Path) -> PermissionError:
     """Build the error for a ``path`` that this user may not read. For a file in a closed folder the error names the
-    folder.
-    """
+    folder."""
     path = Path(path)
     info = None
     for closed in (path, *path.absolute().parents):

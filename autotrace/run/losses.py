@@ -52,8 +52,7 @@ def skipped(records: Mapping[str, int]) -> list[str]:
 
 def losses(counters: Mapping[str, int]) -> list[str]:
     """Return one phrase for each reason of ``Status.drops``, the most frequent first. A failure of autotrace
-    (``fault:``) is not a loss.
-    """
+    (``fault:``) is not a loss."""
     phrases = []
     for reason, number in sorted(counters.items(), key=lambda item: -item[1]):
         if reason.startswith(_PREFIX) and (number or reason.startswith(DISK_FULL)):

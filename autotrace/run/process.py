@@ -86,8 +86,7 @@ def python(module: str, *arguments: str) -> list[str]:
 
 def title() -> str:
     """Return the process's title: interpreter and program. Never an argument and never code, because either may hold a
-    secret.
-    """
+    secret."""
     setproctitle = sys.modules.get("setproctitle")
     if setproctitle is not None:  # Ray names its workers: ray::AgentLoopWorker.generate_sequences
         try:

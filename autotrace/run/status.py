@@ -24,10 +24,8 @@ class TargetStatus(msgspec.Struct):
     processes: int = 0
     """Number of processes that bound the target."""
     outside: list[str] = []
-    """Lists callers of a target that calls a model outside any recorded call, at most 20.
-
-    Each entry names the functions, outermost first: ``agent.main > agent.ask``.
-    """
+    """Lists callers of a target that calls a model outside any recorded call, at most 20. Each entry names the
+    functions, outermost first: ``agent.main > agent.ask``."""
 
 
 class BackendStatus(msgspec.Struct):

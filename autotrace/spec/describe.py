@@ -37,8 +37,7 @@ class Description:
     """Place of the definition: ``file:line``."""
     kind: str
     """States one word for the kind: function | async function | generator | async generator | context manager | async
-    context manager | property | C function
-    """
+    context manager | property | C function"""
     binding: str
     """States the binding: "" | static | class"""
     arguments: tuple[str, ...]

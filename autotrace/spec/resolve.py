@@ -173,8 +173,7 @@ class Resolver:
         self, definitions: Sequence[Definition], module: Module, word: str, owner: Class | None, depth: int
     ) -> Symbol | None:
         """Return the meaning of the last definition that has a meaning; ``X = None`` beside ``import X`` has no
-        meaning.
-        """
+        meaning."""
         fallback: Symbol | None = None
         for definition in reversed(definitions):
             if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)) and any(

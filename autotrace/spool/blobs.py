@@ -15,13 +15,15 @@ PATTERNS = (
     "config.json", "preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json",
     "*.model", "*.tiktoken", "*.spm", "*.py",
 )  # fmt: skip
-"""Files of a model folder that a tokenizer or processor is loaded from; never its weights."""
+"""Patterns for the files of a model folder that load a tokenizer or processor; never the weights."""
 MAX_BYTES = 256 << 20
 
 
 def keep_image(run_folder: str | Path, image: bytes, media_type: str) -> str | None:
-    """Copy ``image`` into the run folder once; return the path of the copy below the run folder. None: the file system
-    took no copy."""
+    """Copy ``image`` into the run folder once; return the path of the copy below the run folder.
+
+    None if the file system took no copy.
+    """
     ending = media_type.rpartition("/")[2]
     name = f"image-{hashlib.blake2b(image, digest_size=16).hexdigest()}.{ending}"
     path = os.path.join(run_folder, layout.BLOBS, name)
@@ -35,9 +37,11 @@ def keep_image(run_folder: str | Path, image: bytes, media_type: str) -> str | N
 
 
 def claim_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
-    """``keep_tokenizer`` in the first process of a run that calls it, None in the others: one copy is enough, and a run
-    may delete the folder (a temporary one) before the shipper, which gets little CPU time, comes to it. Raises
-    ``OSError``."""
+    """Keep a tokenizer in the first process of a run that calls the function; return None in every other process.
+
+    A single copy is enough. A run may delete the (temporary) folder before the shipper, which gets little CPU time,
+    comes to the folder. Raises ``OSError``.
+    """
     if not os.path.isdir(folder):
         return None
     digest = hashlib.blake2b(os.path.abspath(folder).encode(), digest_size=16).hexdigest()
@@ -52,11 +56,14 @@ def claim_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
 
 
 def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
-    """Copy the tokenizer in ``folder`` into the run folder; the name of the copy below ``blobs``, the same for the same
-    content. None when ``folder`` is not a local folder with a tokenizer, or too large. Raises ``OSError``."""
+    """Copy the tokenizer in ``folder`` into the run folder; return the copy's name below ``blobs``.
+
+    Equal content has an equal name. None if ``folder`` is not a local folder with a tokenizer, or too large. Raises
+    ``OSError``.
+    """
     if not os.path.isdir(folder):
         return None
-    # a model folder of the hub's cache is links into its blobs: what they point to is copied
+    # a model folder of the hub's cache links into the cache's blobs: the linked files are copied
     sources = sorted({file for pattern in PATTERNS for file in Path(folder).glob(pattern) if file.is_file()})
     if not sources or sum(file.stat().st_size for file in sources) > MAX_BYTES:
         return None

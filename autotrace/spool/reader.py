@@ -1,7 +1,7 @@
-"""Reading segments back: which files there are, what is in them, who still writes. Trusts no file and no record.
+"""Read segments: the files of a run, the records inside, the living writers. The reader trusts no file or record.
 
-Nothing is held open between two reads (a run may have hundreds of writers). A symbolic link, a directory or a pipe
-in the spool folder is passed over; a record that does not validate is counted and skipped, never raised.
+Nothing is held open between two reads (a run may have hundreds of writers). The reader passes over a symbolic link, a
+directory or a pipe in the spool folder. A record that does not validate is counted and skipped, never raised.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 
 
 class Undecodable(Exception):
-    """The payload is not a record; the message says why in two words."""
+    """Reports a payload that is not a record; the message says why in two words."""
 
 
 def decode(payload: bytes | memoryview) -> Record:
-    """The record in ``payload``. Raises ``Undecodable`` for anything hostile, damaged or of an unknown kind."""
+    """Decode the record in ``payload``. Raises ``Undecodable`` for anything hostile, damaged or of an unknown kind."""
     try:
         return _decoder.decode(payload)
     except msgspec.ValidationError as error:
@@ -40,7 +40,7 @@ def decode(payload: bytes | memoryview) -> Record:
 
 
 class Located(msgspec.Struct, frozen=True, gc=False):
-    """A record and the offset of its frame in the segment."""
+    """Holds a record and the offset of the record's frame in the segment."""
 
     offset: int
     record: Record
@@ -50,7 +50,7 @@ class Located(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment as the directory listing shows it."""
+    """Describes a segment as the directory listing shows the file."""
 
     name: str
     size: int
@@ -58,18 +58,18 @@ class SegmentFile:
 
     @property
     def process(self) -> str:
-        """The series of segments it belongs to: one process, ``HOST-PID-RAND``."""
+        """Return the series of segments that the segment belongs to: one process, ``HOST-PID-RAND``."""
         return self.name.removesuffix(layout.SEGMENT_SUFFIX).rsplit("-", 1)[0]
 
     @property
     def sequence(self) -> int:
-        """Number in the series; -1 when the name has none."""
+        """Return the number in the series; -1 if the name has no number."""
         last = self.name.removesuffix(layout.SEGMENT_SUFFIX).rsplit("-", 1)[-1]
         return int(last) if last.isdecimal() and len(last) < 10 else -1
 
 
 def segments(run_folder: str | Path) -> list[SegmentFile]:
-    """The segment files of a run, by name; only regular files."""
+    """List the segment files of a run, by name; only regular files."""
     segment_files = []
     spool = layout.spool_of(str(run_folder))
     try:
@@ -89,7 +89,7 @@ def segments(run_folder: str | Path) -> list[SegmentFile]:
 
 
 def unreadable(run_folder: str | Path) -> str | None:
-    """A segment, or the folder of them, that this user may not read; None where all can be."""
+    """Find a segment, or the spool folder, that this user may not read; None if everything is readable."""
     spool = layout.spool_of(str(run_folder))
     if _closed(spool, os.R_OK | os.X_OK):
         return spool
@@ -98,14 +98,17 @@ def unreadable(run_folder: str | Path) -> str | None:
 
 
 def _closed(path: str, mode: int) -> bool:
-    """Whether ``path`` is there and its rights forbid ``mode``: the shipper may remove it between two questions."""
+    """Tell whether ``path`` exists and forbids ``mode``: the shipper may remove the file between two system calls."""
     return not os.access(path, mode) and os.path.exists(path)
 
 
 @contextmanager
 def opened(run_folder: str | Path, name: str) -> Iterator[int]:
-    """A descriptor of the segment ``name``. Raises ``FileNotFoundError`` when it is gone or not a regular file (any
-    more), another ``OSError`` when it cannot be read now."""
+    """Open the segment ``name``; yield the descriptor.
+
+    Raises ``FileNotFoundError`` if the segment is gone or not a regular file (any more), another ``OSError`` if the
+    segment cannot be read now.
+    """
     try:
         fd = files.reading(run_folder, layout.SPOOL, name)
     except OSError as error:
@@ -119,9 +122,9 @@ def opened(run_folder: str | Path, name: str) -> Iterator[int]:
 
 
 def writer_alive(run_folder: str | Path, name: str) -> bool:
-    """Whether the process that writes segment ``name`` lives: it holds the file's lock until it dies.
+    """Tell whether the process that writes segment ``name`` lives: the writer holds the file's lock until death.
 
-    Call it for segments that have a header only: the writer takes its lock just before that.
+    Call the function only for segments that have a header: the writer takes the lock just before writing the header.
     """
     try:
         with opened(run_folder, name) as fd:
@@ -135,7 +138,7 @@ def writer_alive(run_folder: str | Path, name: str) -> bool:
 
 
 def size_of(run_folder: str | Path, name: str) -> int:
-    """Bytes in segment ``name`` now; -1 when it is gone."""
+    """Return the bytes in segment ``name`` now; -1 if the segment is gone."""
     try:
         return os.lstat(os.path.join(layout.spool_of(str(run_folder)), name)).st_size
     except OSError:
@@ -143,35 +146,35 @@ def size_of(run_folder: str | Path, name: str) -> int:
 
 
 class SegmentReader:
-    """Follows one segment from ``offset`` on; see ``read``."""
+    """Follows a segment from ``offset``; see ``read``."""
 
     def __init__(self, run_folder: str | Path, name: str, offset: int = 0, header: Header | None = None) -> None:
         self.run_folder = run_folder
         self.name = name
         self.offset = offset
-        """Everything before it was handed out."""
+        """Offset before which every record was returned."""
         self.header = header
         self.sealed: str | None = None
-        """The seal's reason once it was seen."""
+        """Reason of the seal, once the seal was read."""
         self.incomplete: Torn | None = None
-        """Why the last ``read`` stopped before the end of the file: still being written, or torn."""
+        """Reason why the last ``read`` stopped before the end of the file: still being written, or torn."""
         self.unusable: str | None = None
-        """Why this file is not a segment of ours; nothing more is read from it."""
+        """Reason why this file is not our segment; the reader reads no further."""
         self.tried = -1
         """Size of the file at the last ``read``."""
         self.skipped: Counter[str] = Counter()
-        """Records passed over since this object was made, by reason."""
+        """Counts the records passed over since the reader was made, by reason."""
 
     @property
     def finished(self) -> bool:
-        """Nothing more is to be read from it."""
+        """Tell whether the segment has nothing more to read."""
         return self.unusable is not None or self.sealed is not None
 
     def read(self, limit: int = 16 << 20) -> list[Located]:
-        """The complete records that came since the last call, about ``limit`` bytes at most. Raises ``OSError``.
+        """Return the complete records since the last call, at most about ``limit`` bytes. Raises ``OSError``.
 
-        A writer cuts a half-written batch off again (full disk). Where that happened behind our back, the segment is
-        read again from the beginning: records may come twice, and none is missed.
+        A writer cuts a half-written batch off again (full disk). If that happened behind the reader's back, the reader
+        starts again from the beginning: records may come twice, and no record is missed.
         """
         if self.finished:
             return []
@@ -221,7 +224,7 @@ class SegmentReader:
 
 
 def _is_boundary(fd: int, offset: int) -> bool:
-    """Whether a frame begins or the readable part of the file ends at ``offset``."""
+    """Tell whether a frame begins or the readable part of the file ends at ``offset``."""
     end = len(MAGIC)
     try:
         for frame in read_frames(fd, 0, max(1, offset)):
@@ -234,9 +237,9 @@ def _is_boundary(fd: int, offset: int) -> bool:
 
 
 def records_at(fd: int, offsets: Sequence[int]) -> Iterator[Located]:
-    """The records whose frames begin at ``offsets`` (ascending); what no longer stands there intact is left out.
+    """Yield the records whose frames begin at ``offsets`` (ascending); damaged or missing records are left out.
 
-    Records that lie close together are read in one go.
+    Records that lie close together are read in a single call.
     """
     chunk, base, read = memoryview(b""), 0, 0
     for number, offset in enumerate(offsets):
@@ -263,13 +266,13 @@ def records_at(fd: int, offsets: Sequence[int]) -> Iterator[Located]:
 _GAP = 16 << 10
 """Bytes of other traces between two records that are rather read than jumped over."""
 _LAST = 8 << 10
-"""Bytes read for a record of which nothing is known; most are shorter."""
+"""Bytes read for a record of unknown size; most records are shorter."""
 _EXTENT = 1 << 20
-"""Bytes read in one go at most, about."""
+"""Limits the bytes of a single read, about."""
 
 
 def _extent(offsets: Sequence[int], number: int) -> int:
-    """How much to read from ``offsets[number]`` on."""
+    """Return how many bytes to read from ``offsets[number]``."""
     first = last = offsets[number]
     for at in range(number + 1, len(offsets)):
         if not last <= offsets[at] <= min(last + _GAP, first + _EXTENT):

@@ -1,8 +1,8 @@
-"""The records of a segment: what a traced process writes and what the shipper reads.
+"""Describe the records of a segment, which a traced process writes and the shipper reads.
 
-A segment is ``MAGIC`` followed by frames ``<u32 length><u32 crc32 of payload><payload>`` (little endian); a payload is
-one of the structs below as a tagged msgpack array. The first frame is a ``Header``. Fields may be appended to a
-struct (with a default) without a new ``FORMAT``; unknown tags are skipped and counted by the reader.
+A segment is ``MAGIC`` followed by frames ``<u32 length><u32 crc32 of payload><payload>`` (little endian). A payload is
+a struct of this module as a tagged msgpack array. The first frame is a ``Header``. Fields may be appended to a struct
+(with a default) without a new ``FORMAT``; the reader skips and counts unknown tags.
 
 Times are nanoseconds of the writer's monotonic clock; ``Header`` anchors that clock to the wall clock. Span ids are
 64-bit integers, unique in a run; trace ids are 16 random bytes.
@@ -18,20 +18,20 @@ from msgspec import Meta
 FORMAT = 1
 MAGIC = b"atrace\x00\x01"
 MAX_FRAME = 256 * 1024 * 1024
-"""A longer frame is never written; a reader takes a longer length prefix for damage."""
+"""Limits the bytes of a frame. No writer exceeds the limit; a reader takes a longer length prefix for damage."""
 
-# What a reader takes for a number of its kind. A record beyond it is damaged or hostile and is skipped as such, so that
-# sums and products of these fit into the 64 bits that SQLite has. Writers are not checked.
+# Limits that a reader accepts for each kind of number. The reader skips a record beyond a limit as damaged or hostile,
+# so that sums and products of the numbers fit into SQLite's 64 bits. Writers are not checked.
 Moment = Annotated[int, Meta(ge=0, le=1 << 60)]
 """Nanoseconds of a monotonic clock: up to 36 years."""
 WallTime = Annotated[int, Meta(ge=0, le=1 << 62)]
 """Nanoseconds since 1970: up to the year 2116."""
 Number = Annotated[int, Meta(ge=0, le=1 << 31)]
-"""An enumerator: of a process, a target, a segment."""
+"""Number of a process, a target or a segment."""
 Count = Annotated[int, Meta(ge=0, le=1 << 48)]
-"""Of tokens, calls, bytes."""
+"""Number of tokens, calls or bytes."""
 SequenceNumber = Annotated[int, Meta(ge=-1, le=1 << 31)]
-"""An enumerator, -1: none."""
+"""Number in a sequence; -1 means none."""
 
 
 class _Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -39,7 +39,7 @@ class _Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Header(_Record, frozen=True, tag="H"):
-    """First frame of every segment."""
+    """Begins every segment as the first frame."""
 
     format: Number
     run_id: str
@@ -47,13 +47,13 @@ class Header(_Record, frozen=True, tag="H"):
     pid: Number
     boot_id: str
     process: str
-    """What the process is, for people: ``python train.py``, ``ray::AgentLoopWorker``."""
+    """Describes the process for people: ``python train.py``, ``ray::AgentLoopWorker``."""
     plan_digest: str
     wall_ns: WallTime
     mono_ns: Moment
-    """``wall_ns`` and ``mono_ns`` were read together: ``wall = at - mono_ns + wall_ns``."""
+    """Time read together with ``wall_ns``: ``wall = at - mono_ns + wall_ns``."""
     sequence: Number = 0
-    """0 for the first segment of a process, then 1, 2, ... (rotation)."""
+    """Counts the segments of a process: 0 for the first, then 1, 2, ... (rotation)."""
     version: str = ""
 
 
@@ -62,22 +62,23 @@ class Define(_Record, frozen=True, tag="D"):
 
     id: Number
     key: str
-    """The plan's target key."""
+    """Key of the target in the plan."""
     name: str
-    """What was called: ``ToolAgentLoop.run``."""
+    """Name of the called function: ``ToolAgentLoop.run``."""
     role: str
     module: str = ""
 
 
 class Tokens(_Record, frozen=True, tag="T"):
-    """Token ids without the part that was written before.
+    """Holds token ids without the part that was written before.
 
-    The full list is ``sequences[base][:keep] + new`` and becomes ``sequences[sequence]``, where ``sequences`` is
-    counted per trace and writing process. In ``Open.prompt`` the full list is the prompt; in ``Close.response`` it is
-    prompt + response, so the response is what follows the prompt's ``total`` tokens (the prompt of the same span; none:
-    all of it). ``base`` -1: nothing was written before, ``new`` is the full list. ``new`` empty with ``base`` -1 and
-    ``total`` > 0: the content is in another span (the agent's LLM call of which this is the engine's side) or was
-    withheld; count and digest remain."""
+    The full list is ``sequences[base][:keep] + new`` and becomes ``sequences[sequence]``; ``sequences`` is counted per
+    trace and writing process. In ``Open.prompt`` the full list is the prompt. In ``Close.response`` the full list is
+    prompt + response. The response therefore follows the first ``total`` tokens, where ``total`` is the prompt's in the
+    same span; without a prompt, the whole list is the response. ``base`` -1: nothing was written before, and ``new`` is
+    the full list. ``new`` empty with ``base`` -1 and ``total`` > 0: the content was withheld or is in another span (the
+    agent's LLM call, if this span is the engine's side); count and digest remain.
+    """
 
     base: SequenceNumber
     keep: Count
@@ -86,17 +87,18 @@ class Tokens(_Record, frozen=True, tag="T"):
     total: Count
     """Length of the full list."""
     digest: bytes = b""
-    """First 8 bytes of blake2b (digest_size 16) of the full list as little-endian int32: the reader checks the list."""
+    """Digest for the reader's check: the first 8 bytes of blake2b (digest_size 16) of the full list as little-endian
+    int32."""
     sequence: SequenceNumber = -1
 
 
 class Open(_Record, frozen=True, tag="O"):
-    """A span began."""
+    """Reports that a span began."""
 
     span: int
     trace: bytes
     parent: int
-    """0: root of its trace."""
+    """Parent span; 0 for the root of a trace."""
     target: Number
     at: Moment
     inputs: Any = None
@@ -104,11 +106,12 @@ class Open(_Record, frozen=True, tag="O"):
     attributes: dict[str, Any] | None = None
     prompt: Tokens | None = None
     thread: str = ""
-    """Thread or task name, when it is not the main one."""
+    """Name of the thread or task, except for the main thread."""
 
 
 class Close(_Record, frozen=True, tag="C"):
-    """A span ended. ``status``: OK | ERROR | CANCELLED | TIMEOUT | INTERRUPTED (the shipper's verdict, too)."""
+    """Reports that a span ended. ``status``: OK | ERROR | CANCELLED | TIMEOUT | INTERRUPTED (also the shipper's
+    verdict)."""
 
     span: int
     trace: bytes
@@ -120,46 +123,44 @@ class Close(_Record, frozen=True, tag="C"):
     """Exception type, message, formatted stack."""
     response: Tokens | None = None
     logprobs: bytes | None = None
-    """Little-endian float32, one per response token."""
+    """Little-endian float32 values, a value per response token."""
     mask: bytes | None = None
-    """One byte per response token: 1 = generated by the model."""
+    """Bytes, a byte per response token: 1 = generated by the model."""
     items: Count = 0
-    """Items a generator yielded."""
+    """Counts the items that a generator yielded."""
     first_item_at: Moment = 0
     skip: Count = 0
-    """Tokens of ``response``'s full list that come before the response, for a span that opened without its prompt (an
-    agent's output: prompt and response in one)."""
+    """Counts the tokens of ``response``'s full list before the response, for a span that opened without a prompt. An
+    agent's output is such a list: prompt and response together."""
 
 
 MEASURED = ("items",)
-"""Fields of ``Close`` that travel as they are, under one name: from the open call (``record.context.OpenCall``) through
-the record to the assembled ``Span``. What is measured of a call besides its times is one more name here, and a field of
-that name in each of the three classes."""
+"""Names the fields of ``Close`` that keep a name from the open call (``record.context.OpenCall``) to the ``Span``. A
+new measured number besides the times is another name here, and a field of that name in each of the three classes."""
 
 REQUEST = "autotrace.request"
-"""Name of the fact with the id that the other side of a call has for it: key ``request`` (the id) and ``span``."""
+"""Name of the fact with the id that the other side of a call uses: key ``request`` (the id) and ``span``."""
 
 
 OF = "trajectory_id"
-"""Attribute of a root whose trajectory is another one: the id that the host has for that, which a ``REQUEST`` names."""
+"""Attribute of a root that belongs to another trajectory: the host's id of that trajectory, named by a ``REQUEST``."""
 
 
 RETURNED_ROWS = "returned_rows"
-"""Name of the fact: how many rows a call returned."""
+"""Name of the fact that counts the rows a call returned."""
 ROW_TOKENS = "row_tokens"
-"""Name of the fact: how many tokens are trained on in a row that a call returned. Its key has ``output``, the row's
-number."""
+"""Name of the fact that counts the trained tokens of a returned row. The key has ``output``, the row's number."""
 
 
 CONVERSATION = "conversation"
-"""Key of a root that no spec names: it was made from a conversation (``record.conversation_roots``)."""
+"""Key of a root that no spec names, made from a conversation (``record.conversation_roots``)."""
 
 
 class Fact(_Record, frozen=True, tag="F"):
-    """A fact about a trajectory: reward, advantage, "trained in step 3".
+    """Reports a fact about a trajectory: reward, advantage, "trained in step 3".
 
-    ``trace`` is empty when the writer does not know it; then ``key`` (``uid``, ``session_id``, ``output``, or ``uid``
-    and ``digest``, or ``of``, the id that the host has for it) identifies the trajectory.
+    ``trace`` is empty if the writer does not know the trace. Then ``key`` identifies the trajectory: ``uid``,
+    ``session_id``, ``output``, or ``uid`` and ``digest``, or ``of``, the host's id of the trajectory.
     """
 
     trace: bytes
@@ -170,10 +171,10 @@ class Fact(_Record, frozen=True, tag="F"):
 
 
 class TokenFacts(_Record, frozen=True, tag="K"):
-    """What the trainer computed for the tokens of one response (``spool.token_facts`` packs and unpacks it).
+    """Holds the trainer's values for the tokens of one response (``spool.token_facts`` packs and unpacks the values).
 
-    ``key`` as in ``Fact``. ``value``: name -> packed numbers, ``summary`` always, and columns with one number a token
-    of the response for some of the trajectories. Numbers only: they are written as they are.
+    ``key`` is the same as in ``Fact``. ``value`` maps names to packed numbers: ``summary`` always, and for some
+    trajectories columns with a number for each token of the response. Numbers are written unchanged.
     """
 
     key: dict[str, Any]
@@ -182,8 +183,11 @@ class TokenFacts(_Record, frozen=True, tag="K"):
 
 
 class StepFacts(_Record, frozen=True, tag="M"):
-    """Numbers about a step of training by their names: ``metrics`` as the trainer logs them, ``token_facts`` as they
-    follow from the log-probabilities that were recorded. Those of one ``name`` add to each other."""
+    """Holds numbers about a step of training, by name.
+
+    ``metrics`` are the trainer's logged numbers; ``token_facts`` follow from the recorded log-probabilities. Records
+    with the same ``name`` add to each other.
+    """
 
     step: Annotated[int, Meta(ge=-1, le=1 << 48)]
     name: str
@@ -192,8 +196,11 @@ class StepFacts(_Record, frozen=True, tag="M"):
 
 
 class Bind(_Record, frozen=True, tag="B"):
-    """Something learnt about the run after its launch: ``mlflow`` (run id, tracking URI, experiment),
-    ``wandb`` (entity, project, run id), ``tokenizer`` (path, revision, trust_remote_code), ``config``."""
+    """Reports a setting that was learnt after the run's launch.
+
+    ``mlflow`` (run id, tracking URI, experiment), ``wandb`` (entity, project, run id), ``tokenizer`` (path, revision,
+    trust_remote_code), ``config``.
+    """
 
     name: str
     value: dict[str, Any]
@@ -201,42 +208,42 @@ class Bind(_Record, frozen=True, tag="B"):
 
 
 OUTSIDE = "outside"
-"""State of a target that asks a model and was called where no recorded call was around it."""
+"""State of a target that calls a model and was called outside any recorded call."""
 CALLED_BY = " > "
 ENDED = "ended"
-"""State of no target: this process ended another one by a signal. ``Report.name`` is the number of that process, and
-``reason`` the signal."""
+"""States without a target: this process ended another process by a signal. ``Report.name`` is the number of that
+process, and ``reason`` the signal."""
 EXEC = "exec"
-"""Reason of a seal: the process is about to become another program. It goes on here if that fails."""
+"""Reason of a seal: the process is about to become another program. After a failure, the process goes on here."""
 ON_PURPOSE = ("exit", EXEC, ENDED)
-"""Ends of a process that the program chose."""
+"""Lists the ends of processes that the program chose."""
 
 
 class Report(_Record, frozen=True, tag="R"):
-    """What happened to a target in this process: bound | shadowed | failed | refused | pending | outside."""
+    """Reports a target's state in this process: bound | shadowed | failed | refused | pending | outside."""
 
     key: str
     name: str
-    """Where it was bound, e.g. ``my.module:MyLoop.run``. Of ``outside``: the user's functions that were running,
-    outermost first, ``agent.main > agent.ask``."""
+    """Place of the binding, e.g. ``my.module:MyLoop.run``. For ``outside``: the user's running functions, outermost
+    first, ``agent.main > agent.ask``."""
     state: str
     reason: str = ""
 
 
 class Counters(_Record, frozen=True, tag="N"):
-    """Cumulative since the process started: calls per target key, drops per reason, and gauges."""
+    """Counts since the process started: calls per target key, drops per reason, and gauges."""
 
     calls: dict[str, Count]
     drops: dict[str, Count]
     gauges: dict[str, Count]
     at: Moment
     paths: dict[str, tuple[Count, Count]] = {}
-    """Path of a list of the user's (with file and line) -> in how many calls it was absent, of how many that read
-    it."""
+    """Maps a path of a user's spec (with file and line) to the calls without a value, and all calls that read the
+    path."""
 
 
 class Seal(_Record, frozen=True, tag="S"):
-    """The last frame of a segment that was closed on purpose; ``reason``: exit | rotate | exec."""
+    """Ends a segment that was closed on purpose; ``reason``: exit | rotate | exec."""
 
     reason: str
     at: Moment

@@ -1,5 +1,4 @@
-"""Framing of a segment file: append frames, read them back, know where damage begins. See ``records`` for the
-content."""
+"""Frame a segment file: append frames, read frames, find where damage begins. See ``records`` for the content."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ PREFIX = struct.Struct("<II")
 """Length and checksum of the payload that follows."""
 PREFIX_SIZE = PREFIX.size
 _CHUNK, _LEAST_CHUNK = 1 << 20, 16 << 10
-"""Bytes read in one go."""
+"""Bytes of a single read."""
 
 
 def frame(payload: bytes) -> bytes:
-    """``payload`` as it stands in a segment."""
+    """Frame ``payload`` for a segment."""
     return PREFIX.pack(len(payload), zlib.crc32(payload)) + payload
 
 
 class Frame(msgspec.Struct, gc=False):
-    """One complete frame: ``offset`` of its prefix, ``end`` = offset of the next frame."""
+    """Holds a complete frame: ``offset`` of the prefix, ``end`` = offset of the next frame."""
 
     offset: int
     end: int
@@ -33,7 +32,7 @@ class Frame(msgspec.Struct, gc=False):
 
 
 class Torn(Exception):
-    """Bytes from ``offset`` on are not a complete frame: still being written, or cut by a crash, or damaged."""
+    """Reports that no complete frame begins at ``offset``: still being written, or cut by a crash, or damaged."""
 
     def __init__(self, offset: int, damaged: bool) -> None:
         super().__init__(f"no complete frame at offset {offset}")
@@ -45,8 +44,8 @@ class Torn(Exception):
 def read_frames(fd: int, offset: int = 0, limit: int = 1 << 62) -> Iterator[Frame]:
     """Yield complete frames from ``offset`` (0: checks the magic first) until the end of the file.
 
-    Stops without a word at a clean end; raises ``Torn`` at anything else. At most ``limit`` bytes are read,
-    frame-aligned."""
+    Stops silently at a clean end; raises ``Torn`` otherwise. At most ``limit`` bytes are read, frame-aligned.
+    """
     if offset == 0:
         head = os.pread(fd, len(MAGIC), 0)
         if head != MAGIC:

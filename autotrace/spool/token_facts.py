@@ -1,7 +1,7 @@
-"""What a trainer computed for the tokens of a response, packed: the summary of each, and columns of some.
+"""Pack a trainer's values for the tokens of a response: the summary of each response, and columns of some responses.
 
-Log-probabilities are natural logarithms. *Rollout*: as the engine reported them when it sampled; *old*: as the trainer
-computed them before its update, with the same weights as far as it knows.
+Log-probabilities are natural logarithms. *Rollout* values come from the engine at sampling. *Old* values come from the
+trainer before the update, with the same weights as far as the trainer knows.
 """
 
 from __future__ import annotations
@@ -15,49 +15,50 @@ from typing import Any
 TOKEN_FACTS = "token_facts"
 """Name of the fact that holds the summary of a trajectory."""
 SHOWN = ("mismatch_mean", "mismatch_max", "entropy")
-"""Numbers of the summary that are facts of their own, too: what people filter by."""
+"""Names of summary numbers that are also facts, so that people can filter."""
 SUMMARY = "summary"
-"""Key of the packed numbers of ``NUMBERS``; the other keys are ``COLUMNS``."""
+"""Key of the packed ``NUMBERS``; the other keys are ``COLUMNS``."""
 NUMBERS = (
     "tokens", "mismatch_mean", "mismatch_max", "mismatch_at", "log_ratio_mean", "k3_mean", "probs_diff_mean",
     "probs_diff_max", "old_log_prob_mean", "rollout_log_prob_mean", "entropy", "ref_kl_mean", "is_weight_mean",
     "is_weight_max", "rejected", "not_finite", "clipped",
 )  # fmt: skip
-"""Over the tokens that the model generated and the trainer may learn from (its response mask before rejection):
+"""Names of the numbers over the tokens that the model generated and the trainer may learn from.
 
-- ``tokens``: how many; ``rejected``: how many of them rejection sampling took out of the loss; ``not_finite``: how many
-  have a log-probability that is no finite number
+The trainer's response mask before rejection selects the tokens:
+
+- ``tokens``: number of tokens; ``rejected``: number that rejection sampling took out of the loss; ``not_finite``:
+  number with a log-probability that is not a finite number
 - ``mismatch_mean``, ``mismatch_max``: mean and maximum of abs(old - rollout) log-probability; ``mismatch_at``: index in
   the response of the token with the maximum
-- ``log_ratio_mean``: mean of old - rollout (veRL's ``rollout_corr/kl`` is its negative over all tokens of a step);
-  ``k3_mean``: of exp(old - rollout) - (old - rollout) - 1
-- ``probs_diff_mean``, ``probs_diff_max``: of the probabilities, as in ``training/rollout_probs_diff_*``
+- ``log_ratio_mean``: mean of old - rollout (veRL's ``rollout_corr/kl`` is the negative over all tokens of a step);
+  ``k3_mean``: mean of exp(old - rollout) - (old - rollout) - 1
+- ``probs_diff_mean``, ``probs_diff_max``: the same for probabilities, as in ``training/rollout_probs_diff_*``
 - ``old_log_prob_mean``, ``rollout_log_prob_mean``: perplexity is exp of the negative
 - ``entropy``: mean; ``ref_kl_mean``: mean of old - reference
-- ``is_weight_mean``, ``is_weight_max``: importance weights as the trainer goes on with them; ``clipped``: how many
-  of the tokens that are left have a weight that it cut
+- ``is_weight_mean``, ``is_weight_max``: importance weights as the trainer uses the weights; ``clipped``: number of
+  remaining tokens whose weight the trainer cut
 
-Later releases add names at the end.
-"""
+Later releases add names at the end."""
 WHOLE = frozenset({"tokens", "mismatch_at", "rejected", "not_finite", "clipped"})
-"""Those that are counts."""
+"""Names of the numbers that are counts."""
 COLUMNS = ("old_log_probs", "rollout_log_probs", "entropy", "ref_log_prob", "rollout_is_weights", "advantages")
-"""One float16 a token of the response, tools included; veRL's names."""
+"""Names of float16 columns with a value for each token of the response, tools included; veRL's names."""
 MASK = "loss_mask"
-"""A column of bytes: 1 where the trainer takes the loss."""
+"""Name of a column of bytes: 1 where the trainer takes the loss."""
 
 _NUMBER = struct.Struct("<f")
 _LEAST = 16
-"""Numbers that every release packs."""
+"""Count of numbers that every release packs."""
 
 
 def pack_summary(values: Sequence[float]) -> bytes:
-    """The numbers in the order of ``NUMBERS``; NaN: not known."""
+    """Pack the numbers in the order of ``NUMBERS``; NaN means unknown."""
     return struct.pack(f"<{len(NUMBERS)}f", *values)
 
 
 def summary(packed: Any) -> dict[str, Any]:
-    """What ``pack_summary`` made, by name, without what is not known; empty for anything else."""
+    """Read the numbers of ``pack_summary`` by name, without unknown numbers; empty for any other value."""
     if not isinstance(packed, bytes) or len(packed) < _LEAST * _NUMBER.size:
         return {}
     values = (value for (value,) in _NUMBER.iter_unpack(packed[: len(packed) // _NUMBER.size * _NUMBER.size]))
@@ -69,7 +70,7 @@ def summary(packed: Any) -> dict[str, Any]:
 
 
 def columns(value: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """The columns among ``value`` (``TokenFacts.value``), as lists."""
+    """Unpack the columns among ``value`` (``TokenFacts.value``) into lists."""
     read: dict[str, list[Any]] = {}
     for name in COLUMNS:
         packed = value.get(name)
@@ -83,12 +84,15 @@ def columns(value: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 LONG, GAP = 64, 8
-"""Tokens of the model from which a response has quarters; tokens of others that stand between two turns at least."""
+"""Limits: the model's tokens from which a response has quarters; the fewest foreign tokens between two turns."""
 
 
 def along(value: Mapping[str, Any]) -> dict[str, list[float]]:
-    """From the columns among ``value``, abs(old - rollout) as a mean: ``by_turn`` (where there are several) and
-    ``by_length``, of each quarter of the model's tokens (where they are at least ``LONG``)."""
+    """Compute the mean abs(old - rollout) along the response, from the columns among ``value``.
+
+    ``by_turn`` has a mean for each turn (if the response has several); ``by_length`` has a mean for each quarter of the
+    model's tokens (if the model generated at least ``LONG``).
+    """
     read = columns({name: value.get(name) for name in ("old_log_probs", "rollout_log_probs", MASK)})
     old, rollout = read.get("old_log_probs"), read.get("rollout_log_probs")
     if not old or not rollout:

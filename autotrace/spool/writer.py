@@ -1,9 +1,10 @@
-"""The segment files of this process: append-only, one ``os.write`` per batch, held by a file lock for life. And how
-much the run's spool may hold.
+"""Write the segment files of this process: append-only, one ``os.write`` per batch, locked for life.
 
-``os.write`` rather than mmap (on a full disk mmap is SIGBUS); the page cache survives SIGKILL of the process. The lock
-shows that the writer lives: pids mean nothing across containers. The descriptor lives in the host's process, which may
-close it and get its number for a file of its own, so it is looked at before each use (``run.files.Descriptor``)."""
+The module also limits the size of the run's spool. ``os.write`` is used rather than mmap (on a full disk mmap is
+SIGBUS); the page cache survives SIGKILL of the process. The lock shows that the writer lives: pids mean nothing across
+containers. The descriptor lives in the host's process. The host may close the descriptor and get the number for a file
+of the host, so the writer checks the descriptor before each use (``run.files.Descriptor``).
+"""
 
 from __future__ import annotations
 
@@ -25,17 +26,16 @@ from autotrace.spool.segment import frame
 LOOK_EVERY = 1.0
 """Seconds between two looks at the folder (a few hundred files: about a millisecond)."""
 REMOVE_ABOVE, REMOVE_TO = 0.7, 0.5
-"""Shares of the limit: beyond the first, what was taken goes until the second is reached."""
+"""Shares of the limit: above the first share, delivered segments are removed until the second share is reached."""
 PRESSING = 0.5
-"""Share of the limit from which on segments are kept small, so that the shipper can remove them one by one."""
+"""Share of the limit above which segments stay small, so that the shipper can remove segments separately."""
 PARTS = 64
 LEAST = 64 * 1024
 """Bytes of a segment that is not worth ending."""
 
 
 class SpoolLimit:
-    """Whether the spool of a run has reached its size. The shipper makes room again: it removes what was delivered
-    (``ship.retention``)."""
+    """Watches the size of a run's spool. The shipper makes room by removing delivered segments (``ship.retention``)."""
 
     def __init__(self, run_folder: str, limit: int) -> None:
         self._folder = layout.spool_of(run_folder)
@@ -44,7 +44,8 @@ class SpoolLimit:
         self._total = 0
 
     def look(self, wrote: int = 0) -> None:
-        """Add the sizes up, once a second at most; in between, what this process ``wrote`` (bytes). Never raises."""
+        """Add the sizes up, once a second at most; in between, add the bytes that this process ``wrote``. Never
+        raises."""
         if not self._limit:
             return
         now = time.monotonic()
@@ -54,16 +55,16 @@ class SpoolLimit:
             self._looked, self._total = now, _size(self._folder)
 
     def reached(self, coming: int) -> bool:
-        """Whether the spool is full, as of the last ``look`` and with ``coming`` bytes that wait to be written."""
+        """Tell whether the spool is full, as of the last ``look`` and with ``coming`` bytes that wait to be written."""
         return bool(self._limit) and self._total + coming >= self._limit
 
     def ends(self, size: int) -> bool:
-        """Whether a segment of ``size`` bytes should end, so that it can be removed."""
+        """Tell whether a segment of ``size`` bytes should end, so that the shipper can remove the segment."""
         return bool(self._limit) and self._total >= PRESSING * self._limit and size >= max(LEAST, self._limit // PARTS)
 
 
 def _size(folder: str) -> int:
-    """Bytes in the segments of ``folder``; 0 for a folder that is not there."""
+    """Count the bytes in the segments of ``folder``; 0 if the folder is missing."""
     total = 0
     try:
         with os.scandir(folder) as entries:
@@ -82,8 +83,8 @@ _encode: Callable[[Record], bytes] = msgspec.msgpack.Encoder().encode
 
 
 class SpoolWriter:
-    """Segments of one process. No file exists before the first ``open``. Not thread-safe: the flusher alone calls
-    it."""
+    """Writes the segments of one process. No file exists before the first ``open``. Not thread-safe: the flusher alone
+    calls the writer."""
 
     def __init__(self, run_folder: str, run_id: str, plan_digest: str) -> None:
         self._folder = layout.spool_of(run_folder)
@@ -93,14 +94,15 @@ class SpoolWriter:
         self._sequence = 0
         self._file: files.Descriptor | None = None
         self._number_before = 0
-        """The descriptor of the segment before. Its number is taken again: to the host nothing was opened."""
+        """Descriptor number of the previous segment, taken again: to the host nothing was opened."""
         self._size = 0
         self.error: OSError | None = None
-        """The error of the last write that failed."""
+        """Error of the last write that failed."""
 
     @property
     def opened(self) -> bool:
-        """A segment is open: names defined in it may be referred to. Looks at the descriptor."""
+        """Tell whether a segment is open, so that records may refer to names defined inside. Looks at the
+        descriptor."""
         if self._file is None:
             return False
         try:
@@ -139,8 +141,11 @@ class SpoolWriter:
         self._file, self._size = files.Descriptor(fd), len(head)
 
     def write(self, frames: Sequence[bytes]) -> int:
-        """Append ``frames`` with one system call; how many of them stand in the file now, each of them whole: on a disk
-        that fills up not all. Raises ``OSError`` when none does, ``files.Taken`` where the segment is gone."""
+        """Append ``frames`` with one system call; return how many whole frames the file has now.
+
+        On a disk that fills up, the file may have fewer than all. Raises ``OSError`` if the file has no frame,
+        ``files.Taken`` if the segment is gone.
+        """
         data = b"".join(frames)
         written = 0
         try:
@@ -169,7 +174,7 @@ class SpoolWriter:
         return self._file.number(size)
 
     def _cut(self, size: int) -> None:
-        """Take a half-written frame back; a segment that cannot be cut is given up, the next one begins clean."""
+        """Cut off a half-written frame. Abandon a segment that cannot be cut; the next segment begins clean."""
         try:
             os.ftruncate(self._number(), size)
         except OSError:
@@ -177,12 +182,12 @@ class SpoolWriter:
 
     @property
     def size(self) -> int:
-        """Bytes in the open segment."""
+        """Return the bytes in the open segment."""
         return self._size if self._file is not None else 0
 
     @property
     def full(self) -> bool:
-        """The segment reached its size: ``seal`` it and ``open`` the next."""
+        """Tell whether the segment reached the maximum size: ``seal`` the segment and ``open`` the next."""
         return self._size >= MAX_SEGMENT
 
     def seal(self, reason: str) -> None:
@@ -194,14 +199,15 @@ class SpoolWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the file without a word: what a forked child does with its parent's segment."""
+        """Close the file without a final record, as a forked child does with the parent's segment."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
 
 def _moved(fd: int, number: int) -> int:
-    """``fd`` under ``number``, if that is free and not smaller: who counts its descriptors sees the same ones."""
+    """Move ``fd`` to ``number`` if the number is free and not smaller: a host that counts descriptors sees no
+    change."""
     try:
         other = fd if fd >= number else fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, number)
     except OSError:  # the limit of descriptors
@@ -212,8 +218,10 @@ def _moved(fd: int, number: int) -> int:
 
 
 def _append(fd: int, data: bytes) -> int:
-    """``os.write``. That a file may not grow (``ulimit -f``) is an ``OSError`` here and never a signal: Python ignores
-    ``SIGXFSZ``, but a host may have put its default back, which is to die of it, or a handler."""
+    """Write as ``os.write`` does, but raise ``OSError`` if the file may not grow (``ulimit -f``); never send a signal.
+
+    Python ignores ``SIGXFSZ``, but a host may have restored the deadly default, or set a handler.
+    """
     if signal.getsignal(signal.SIGXFSZ) is signal.SIG_IGN:
         written: int = gc_pause.released(os.write, fd, data)
         return written
@@ -229,7 +237,7 @@ def _append(fd: int, data: bytes) -> int:
 
 
 def _fitting(frames: Sequence[bytes], written: int) -> tuple[int, int]:
-    """Bytes and number of the leading ``frames`` that lie within ``written`` bytes."""
+    """Count the leading ``frames`` that lie within ``written`` bytes; return (bytes, number)."""
     size = 0
     for count, one in enumerate(frames):
         if size + len(one) > written:
@@ -239,5 +247,5 @@ def _fitting(frames: Sequence[bytes], written: int) -> tuple[int, int]:
 
 
 def file_name(text: str) -> str:
-    """A host's name, as the names of segments begin with it."""
+    """Convert a host's name into the form that begins the names of segments."""
     return "".join(char if char.isalnum() or char in "._" else "_" for char in text)[:64] or "host"
