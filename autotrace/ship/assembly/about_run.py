@@ -1,4 +1,4 @@
-"""What is known of a run beside its traces, for who loads one trace after the other."""
+"""Hold facts about a run apart from its traces, for loading many traces in a row."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from autotrace.trajectory.jsonable import text
 
 
 class AboutRun:
-    """As the state had it at the last ``refresh``."""
+    """Hold facts about a run as of the last ``refresh``."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._bound = -1
         self.settings, self.encoded_settings = Settings(), "{}"
-        """What is known of its configuration; the same as text."""
+        """Settings of the run; the same settings as text."""
         self.refresh()
 
     def refresh(self) -> None:
-        """The state may have more by now."""
+        """Read the state again, which may have grown."""
         self.config = self._state.metas("config:")
-        """Names of the project and the experiment, as the trainer told them."""
+        """Names of the project and the experiment, as reported by the trainer."""
         self._drops: dict[str, Counter[str]] = {}
         bound = self._state.count("SELECT max(id) FROM binds")
         if bound != self._bound:
@@ -35,7 +35,7 @@ class AboutRun:
             self.encoded_settings = self.settings.encode()
 
     def losses(self, processes: Iterable[str]) -> Iterator[str]:
-        """What the processes of a trace could not record so far, so that its readers in a backend do not take it for
+        """Yield a note on losses of the trace's processes, so that readers in a backend do not take the trace for
         complete."""
         counters: Counter[str] = Counter()
         for process in processes:
@@ -58,6 +58,6 @@ class AboutRun:
 
 
 def binds_of(state: State, after: int = 0) -> list[tuple[str, dict[str, Any]]]:
-    """Everything reported about the run after its start, in order, without the first ``after``."""
+    """Return all reports about the run after its start, in order, without the first ``after``."""
     rows = state.db.execute("SELECT name, value FROM binds ORDER BY id LIMIT -1 OFFSET ?", (after,))
     return [(row["name"], msgspec.msgpack.decode(row["value"])) for row in rows]

@@ -1,7 +1,7 @@
-"""From records to a trajectory: spans joined over processes, clocks made one, token lists rebuilt, the dead closed.
+"""Assemble records to a trajectory: join spans over processes, align clocks, rebuild token lists, close dead calls.
 
-Processes of one machine share the monotonic clock, so all of them are put on the wall clock by one anchor per boot:
-a wall clock that steps in the middle of a run moves nothing against anything, and durations are exact.
+Processes of a machine share the monotonic clock, so a single anchor per boot puts all processes on the wall clock: a
+wall clock that steps in the middle of a run moves nothing against anything, and durations are exact.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT", "INTERRUPTED"})
 
 
 class Target(NamedTuple):
-    """What was called; readable."""
+    """Describe the called function in readable form."""
 
     key: str
     name: str
@@ -48,7 +48,7 @@ _UNKNOWN = Target("", "?", "span")
 
 
 class Origin:
-    """The segment a record comes from."""
+    """Describe the segment that a record comes from."""
 
     def __init__(self, process: str, header: Header, targets: Callable[[], dict[int, Target]], shift: int) -> None:
         self.process = process
@@ -59,7 +59,7 @@ class Origin:
         self._targets: dict[int, Target] = {}
 
     def target(self, number: int) -> Target:
-        """The target of that number; while a segment is written, more of them are named."""
+        """Return the target of a number; a growing segment names more targets."""
         target = self._targets.get(number)
         if target is None:
             self._targets = self._read()
@@ -71,19 +71,19 @@ _64_BITS = (1 << 64) - 1
 
 
 def span_id(number: int) -> str:
-    """A span's id as sinks see it."""
+    """Return a span's id as sinks show the id."""
     return (number & _64_BITS).to_bytes(8, "big").hex()
 
 
 class Assembly:
-    """One trace in the making: feed it its records in the order each process wrote them, then ``finish``."""
+    """Assemble a trace: add the records in the order in which each process wrote its records, then ``finish``."""
 
     def __init__(self, before: Iterable[Span] = ()) -> None:
-        """``before``: what was made of records that are gone, whole calls."""
+        """Take ``before``: complete calls from records that are gone."""
         self._spans: dict[int, Span] = {int(span.span_id, 16): span for span in before}
         self._known = len(self._spans)
         self._processes: dict[int, str] = {}
-        """Which process wrote each span."""
+        """Span number -> process that wrote the span."""
         self._roots = [span.span_id for span in before if span.parent_id is None]
         self._sequences: dict[tuple[str, bytes], TokenSequences] = {}
         self._allowance = Allowance()
@@ -91,23 +91,23 @@ class Assembly:
         self._notes: dict[str, None] = {}
         self._digests: set[str] = set()
         self._whole = (0, "")
-        """Length and digest of the longest conversation, as ``digest_of``."""
+        """Length and digest of the longest conversation, as in ``digest_of``."""
         self._lasting = True
         self._ids = 0
-        """Token ids that its spans hold."""
+        """Number of token ids in the spans."""
 
     @property
     def grew(self) -> bool:
-        """Calls were added."""
+        """Return whether calls were added."""
         return len(self._spans) > self._known
 
     def lost(self, segment: str) -> None:
-        """A segment with records of it is gone."""
+        """Note that a segment with records of the trace is gone."""
         self._note(f"the segment {segment} cannot be read any more")
         self._lasting = False
 
     def add(self, origin: Origin, record: Open | Close) -> None:
-        """Take one record."""
+        """Take a record."""
         at = record.at + origin.shift
         if at > self._last.get(origin.process, -1):
             self._last[origin.process] = at
@@ -181,7 +181,7 @@ class Assembly:
         full, problem = self._tokens(origin, record).full(record.span, response)
         self._note(problem)
         if record.skip and span.prompt_tokens is None and span.role in ("llm", "engine"):
-            # an engine that was given text: what it read is known only once the request is over
+            # an engine that was given text: the prompt tokens are known only once the request is over
             span.prompt_tokens = record.skip
             if full is not None:
                 span.prompt_ids = self._first(full, record.skip)
@@ -217,11 +217,11 @@ class Assembly:
             self._notes[problem] = None
 
     def finish(self, ended: Callable[[str], tuple[int, str] | None], final: bool) -> Assembled | None:
-        """The assembled trace; None when no span was recorded.
+        """Return the assembled trace; None when no span was recorded.
 
-        ``ended(process)`` is the wall-clock time of the last record of a process that lives no more, and how the
-        process ended, else None: its open spans are INTERRUPTED. ``final``: nothing is waited for any longer, so those
-        of living processes are, too.
+        ``ended(process)`` is the wall-clock time of the last record of an ended process, and how the process ended,
+        else None: open spans of an ended process are INTERRUPTED. ``final``: the trace waits no longer, so open spans
+        of living processes are INTERRUPTED, too.
         """
         if not self._spans:
             return None
@@ -252,7 +252,8 @@ class Assembly:
         return Assembled(spans, list(self._notes), list(self._last), digests, self._lasting, self._ids)
 
     def _as_said(self, spans: list[Span]) -> list[Span]:
-        """With what their contents say. These may have any form: a fault costs the trajectory that, and no other."""
+        """Fill texts and titles from the contents, which may have any form: a fault costs only the texts of this
+        trajectory."""
         try:
             read_llm_calls(spans)
             if spans[0].key == CONVERSATION:
@@ -266,8 +267,8 @@ class Assembly:
         return spans
 
     def _end_conversations(self, ended: Callable[[str], tuple[int, str] | None]) -> None:
-        """A root that was made from a conversation lasts as long as its calls: it ends with the last one, also if its
-        process was killed before it said so."""
+        """End roots made from a conversation with the last call, also if the process was killed before the process
+        reported the end."""
         for number, root in self._spans.items():
             if root.key != CONVERSATION or (root.end_ns is None and ended(self._processes[number]) is None):
                 continue
@@ -278,12 +279,12 @@ class Assembly:
                 root.status = last.status if root.status == OPEN else root.status
 
     def _tree(self, spans: list[Span]) -> list[Span]:
-        """Root first, the rest by start; a span whose parent is not here hangs from the root."""
+        """Sort the root first, other spans by start; a span without its parent hangs from the root."""
         spans.sort(key=lambda span: (span.start_ns, span.span_id))
         first = min((span.start_ns for span in spans if "lasted_s" not in span.attributes), default=0)
         for span in spans:
             lasted = number_of(span.attributes.get("lasted_s")) or 0.0
-            if span.end_ns is not None and lasted > 0:  # it reports what is over
+            if span.end_ns is not None and lasted > 0:  # the record reports a past call
                 span.start_ns = max(first, span.end_ns - int(min(lasted, 1e9) * 1e9))
         spans.sort(key=lambda span: span.start_ns)
         recorded = {span.span_id for span in spans}
@@ -307,7 +308,7 @@ class Assembly:
 
 
 def _name_calls(spans: Iterable[Span]) -> None:
-    """A request of an engine that no agent's LLM call stands above is itself the LLM call (an engine used alone).
+    """Turn engine requests without an LLM call of an agent above into LLM calls (an engine used alone).
 
     ``spans``: parents may come after their children (clocks of two machines).
     """
@@ -323,7 +324,7 @@ def _name_calls(spans: Iterable[Span]) -> None:
 
 
 def _cover_children(spans: Iterable[Span], interrupted: set[str]) -> None:
-    """An interrupted call lasted at least as long as what it had called (in other processes)."""
+    """Extend interrupted calls to the end of the calls inside (in other processes)."""
     if not interrupted:
         return
     by_id = {span.span_id: span for span in spans}
@@ -334,7 +335,7 @@ def _cover_children(spans: Iterable[Span], interrupted: set[str]) -> None:
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """A record's mapping of names to values; anything else stands under one name."""
+    """Convert a record's mapping of names to values; store any other value under ``value``."""
     if not value:
         return {} if value is None or value == {} else {"value": jsonable(value)}
     mapping = jsonable(value)

@@ -1,12 +1,12 @@
-"""Decoding for the tokenizers of most of today's models, whose tokens are bytes: a table look-up and one join, in a
-tenth of the time that their library takes.
+"""Decode for the tokenizers of most of today's models, whose tokens are bytes: a table look-up and a join, in a tenth
+of the time that the tokenizer's library takes.
 
-``tokenizers``, decoder ``ByteLevel``: each token's letters stand for one byte each (GPT-2's alphabet); a token with any
-other letter, as special tokens may be, is its own text; the bytes of all tokens are read as UTF-8, with U+FFFD for what
-is none.
+``tokenizers``, decoder ``ByteLevel``: each letter of a token stands for a byte (GPT-2's alphabet); a token with any
+other letter, as special tokens may be, is its own text; the bytes of all tokens are read as UTF-8, with U+FFFD for
+invalid bytes.
 
-A vocabulary of 150,000 Python objects fits into no cache, and each token that is looked up waits for memory. Where much
-is decoded the table is therefore an Arrow array as well: a third of the time for the tokens of a whole trajectory.
+A vocabulary of 150,000 Python objects fits into no cache, and each look-up waits for memory. For decoding much text the
+table is therefore an Arrow array as well: a third of the time for the tokens of a whole trajectory.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from typing import Any
 from autotrace.tables.lean import arrow_without_pandas
 
 REPLACED = "\ufffd"
-"""What stands in a text for bytes that are no character."""
+"""Replaces bytes that are not a character."""
 
 MAX_ID = 1 << 22
-"""Today's vocabularies end far below it; a table of more would be mostly empty."""
+"""Maximum token id. Today's vocabularies end far below; a larger table would be mostly empty."""
 
 
 class ByteLevel:
-    """Decodes as ``tokenizer`` does, special tokens kept. ``much``: pyarrow may be imported for it.
+    """Decode like ``tokenizer``, special tokens kept. ``much``: pyarrow may be imported.
 
     Raises ``ValueError`` for an id above ``MAX_ID``.
     """
 
     joins = True
-    """The texts of parts, joined, are the text of the whole, but for ``REPLACED``."""
+    """The joined texts of parts are the text of the whole, except for ``REPLACED``."""
 
     def __init__(self, tokenizer: Any, *, much: bool = False) -> None:
         letters = _bytes_of_letters()
         self._tokenizer = tokenizer
         vocabulary = tokenizer.get_vocab(with_added_tokens=True)
         tokens = dict(zip(vocabulary.values(), vocabulary, strict=True))
-        if len(tokens) < len(vocabulary) and hasattr(tokenizer, "id_to_token"):  # two of them have the same id
+        if len(tokens) < len(vocabulary) and hasattr(tokenizer, "id_to_token"):  # two tokens have the same id
             tokens = {number: tokenizer.id_to_token(number) for number in tokens}
         if max(tokens, default=-1) > MAX_ID:
             raise ValueError(f"it has an id above {MAX_ID}")
         self._bytes: list[Any] = [None] * (max(tokens, default=-1) + 1)
-        """By id; None: there is no such token."""
+        """Token id -> bytes; None: no such token."""
         for number, token in tokens.items():
             try:
                 self._bytes[number] = token.translate(letters).encode("latin-1")
@@ -55,18 +55,18 @@ class ByteLevel:
         self._table = _array(self._bytes) if much else None
 
     def __call__(self, ids: Sequence[int]) -> str:
-        """The text of ``ids``; of an array of ``int`` it is made most quickly."""
+        """Return the text of ``ids``; an array of ``int`` is fastest."""
         try:
-            # a negative id would count from the end; of an array it becomes one that is none
+            # a negative id would count from the end; in an unsigned array a negative id becomes an unknown id
             numbers = array("I", ids.tobytes() if isinstance(ids, array) else ids).tolist()
-            # of one id, an ``itemgetter`` makes no tuple
+            # for a single id, an ``itemgetter`` makes no tuple
             pieces = itemgetter(*numbers)(self._bytes) if len(ids) > 1 else [self._bytes[id] for id in numbers]
             return b"".join(pieces).decode("utf-8", "replace")
-        except (OverflowError, IndexError, TypeError):  # an id that is none: the library says what becomes of it
+        except (OverflowError, IndexError, TypeError):  # an unknown id: the library decides
             return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def each(self, sequences: Sequence[array[int]]) -> list[str] | None:
-        """The texts of ``sequences``, which are of ``int``. None: ask for one after the other."""
+        """Return the texts of ``sequences``, arrays of ``int``. None: decode each sequence separately."""
         if self._table is None:
             return None
         import pyarrow as pa
@@ -84,8 +84,8 @@ class ByteLevel:
 
 
 def decoder(tokenizer: Any, samples: Iterable[list[int]], *, much: bool = False) -> ByteLevel | None:
-    """What ``tokenizer`` (a ``tokenizers.Tokenizer``) decodes to with special tokens kept, or None where its decoder is
-    another one. ``samples``: sequences for which the two are compared."""
+    """Return a decoder equal to ``tokenizer`` (a ``tokenizers.Tokenizer``) with special tokens kept, or None for
+    another kind of decoder. ``samples``: sequences for which both decoders are compared."""
     kind = tokenizer.decoder
     if kind is None or not _is_byte_level(json.loads(kind.__getstate__())):  # to_str() writes the vocabulary
         return None
@@ -100,9 +100,8 @@ def decoder(tokenizer: Any, samples: Iterable[list[int]], *, much: bool = False)
 
 
 def of_file(written: bytes, longest: int) -> ByteLevel:
-    """What a ``tokenizer.json`` decodes to, where ``tokenizers`` is not installed. Raises ``ValueError`` for another
-    kind of tokenizer and for one with a token of more than ``longest`` characters, and whatever else comes of a file
-    that is damaged."""
+    """Return the decoder of a ``tokenizer.json`` where ``tokenizers`` is not installed. Raises ``ValueError`` for
+    another kind of tokenizer and for a token of more than ``longest`` characters, and any error of a damaged file."""
     spec = json.loads(written)
     vocabulary = spec["model"]["vocab"] | {one["content"]: one["id"] for one in spec["added_tokens"]}
     if not _is_byte_level(spec["decoder"]) or max(map(len, vocabulary)) > longest:
@@ -111,7 +110,7 @@ def of_file(written: bytes, longest: int) -> ByteLevel:
 
 
 class _Written:
-    """A vocabulary that stands for its tokenizer; an id that is not in it has no text."""
+    """Provide a vocabulary in the role of its tokenizer; unknown ids have no text."""
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         self._vocabulary = vocabulary
@@ -128,7 +127,7 @@ def _is_byte_level(spec: Any) -> bool:
 
 
 def parts(spec: Any) -> list[dict[str, Any]]:
-    """The decoders that a decoder of ``tokenizers`` is made of, as it describes itself."""
+    """Return the decoders inside a decoder of ``tokenizers``, from the decoder's own description."""
     if not isinstance(spec, dict):
         return []
     if spec.get("type") == "Sequence":
@@ -137,8 +136,8 @@ def parts(spec: Any) -> list[dict[str, Any]]:
 
 
 def _bytes_of_letters() -> dict[int, int]:
-    """GPT-2's alphabet: the visible characters of Latin-1 stand for themselves, the others for what follows it. For
-    ``str.translate``; a letter that is none of it becomes one that Latin-1 does not have, or stays one."""
+    """Return GPT-2's alphabet for ``str.translate``: visible characters of Latin-1 stand for themselves, the following
+    letters for the other bytes. Any other letter becomes, or stays, a letter that Latin-1 lacks."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in visible]
     none = dict.fromkeys(others, 0xFFFF)
@@ -146,7 +145,7 @@ def _bytes_of_letters() -> dict[int, int]:
 
 
 def _array(tokens: Sequence[bytes | None]) -> Any:
-    """The same as an Arrow array."""
+    """Return the table as an Arrow array."""
     arrow_without_pandas()
     import pyarrow as pa
 

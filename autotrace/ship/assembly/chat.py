@@ -1,8 +1,8 @@
-"""The chat of an LLM call that was recorded as the client has it: messages, answer, tool calls, usage, model.
+"""Read the chat of an LLM call from the client's side: messages, answer, tool calls, usage, model.
 
-Read from what was captured, whatever library made the call: chat completions, Responses and content blocks, as objects
-or as plain JSON; here all of them are plain dicts and lists. What is recognised moves from ``inputs`` and ``output`` to
-the fields of ``Span`` that every backend and command shows; what is not stays where it is. Roles stand in the messages
+The chat is read from captured values, whatever library made the call: chat completions, Responses and content blocks,
+as objects or as plain JSON; here all values are plain dicts and lists. Recognised values move from ``inputs`` and
+``output`` to the fields of ``Span`` that every backend and command shows; other values stay. Roles are in the messages
 and are never guessed.
 """
 
@@ -20,12 +20,12 @@ MARKER = "…"
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "humanmessage": "user",
           "aimessage": "assistant", "aimessagechunk": "assistant", "systemmessage": "system",
           "toolmessage": "tool"}  # fmt: skip
-"""Types of LangChain's messages."""
+"""Type of LangChain's message -> role."""
 _MEMBERS = {"SYSTEM": "system", "USER": "user", "ASSISTANT": "assistant", "TOOL": "tool", "TOOL_CALL": "assistant",
             "TOOL_RESPONSE": "tool"}  # fmt: skip
-"""Roles that are members of an enumeration, as smolagents has them."""
+"""Member of an enumeration -> role, as in smolagents."""
 _OF_MESSAGES = ("content", "tool_calls", "tool_call_id", "name")
-"""What is said of them; the rest is about the call that made them."""
+"""Parts of a message; other fields are about the call that made the message."""
 _GIVEN_AS = ("messages", "input", "prompt")
 """Arguments that have the messages."""
 _USAGE = ("usage", "usage_metadata", "token_usage")
@@ -60,14 +60,14 @@ def read(span: Span) -> None:
 
 
 def _is_omitted(value: Any) -> bool:
-    """What a client's helpers pass for an argument that was not given."""
+    """Return whether a client's helper passed the value for an argument that was not given."""
     if not isinstance(value, dict) or value.keys() != {MARKER}:
         return False
     return str(value[MARKER]).rpartition(".")[2] in ("Omit", "NotGiven")
 
 
 def _given(inputs: Mapping[str, Any], answered: bool) -> tuple[str, list[Message] | None]:
-    """The argument that has the messages, and them."""
+    """Return the name of the argument with the messages, and the messages."""
     for name in (*_GIVEN_AS, *_alone(inputs)):
         value = inputs.get(name)
         if isinstance(value, dict) and name == "input":  # LangChain's prompt value
@@ -82,8 +82,8 @@ def _given(inputs: Mapping[str, Any], answered: bool) -> tuple[str, list[Message
 
 
 def _alone(inputs: Mapping[str, Any]) -> list[str]:
-    """The argument of an agent's own that has the prompt: the only list of messages, or the only text. Empty where
-    several may have it, so that all of them stay together in ``inputs``."""
+    """Return the agent's own argument with the prompt: the only list of messages, or the only text. Empty if several
+    arguments qualify, so that all stay together in ``inputs``."""
     name, chats = asked_as(inputs), [name for name, value in inputs.items() if _is_chat(value)]
     names = chats if name is None else [*chats, name]
     return names if len(names) == 1 else []
@@ -98,7 +98,7 @@ def _is_chat(value: Any) -> bool:
 
 
 def _messages(item: Mapping[str, Any]) -> Iterable[Message]:
-    """One item of a conversation: a message, a tool call or its result; nothing for what is none of these."""
+    """Convert an item of a conversation: a message, a tool call or a tool result; return nothing for other items."""
     kind = item.get("type")
     if kind == "function_call":
         return [{"role": "assistant", "content": None, "tool_calls": [_call(item, item.get("call_id"))]}]
@@ -114,7 +114,7 @@ def _messages(item: Mapping[str, Any]) -> Iterable[Message]:
 
 
 def _spoken(role: str, item: Mapping[str, Any]) -> list[Message]:
-    """A message; results of tools that stand in it as content blocks are messages of their own."""
+    """Convert a message; tool results inside as content blocks become separate messages."""
     message: Message = {
         name: value for name, value in item.items() if value is not None and name not in ("type", "role", "content")
     }
@@ -150,7 +150,7 @@ def _spoken(role: str, item: Mapping[str, Any]) -> list[Message]:
 
 
 def _call(item: Mapping[str, Any], identity: Any) -> Message:
-    """A tool call in the form of chat completions."""
+    """Convert a tool call to the form of chat completions."""
     function = item.get("function") if isinstance(item.get("function"), dict) else item
     assert isinstance(function, dict)
     arguments = next((function[key] for key in ("arguments", "args", "input") if key in function), "")
@@ -158,7 +158,7 @@ def _call(item: Mapping[str, Any], identity: Any) -> Message:
 
 
 def _content(value: Any) -> Any:
-    """Content as text where it is nothing else."""
+    """Join content to text if all blocks are text."""
     if isinstance(value, list) and value and all(_text(block) is not None for block in value):
         return "".join(_text(block) or "" for block in value)
     return value
@@ -173,7 +173,7 @@ def _text(block: Any) -> str | None:
 
 
 def _answer(output: Any) -> Message | None:
-    """The assistant's message in what the call returned."""
+    """Return the assistant's message in the result of the call."""
     if isinstance(output, str):
         return {"role": "assistant", "content": output}
     if not isinstance(output, dict):
@@ -205,7 +205,7 @@ def _last(messages: list[Message]) -> Message | None:
 
 
 def _joined(messages: list[Message]) -> Message | None:
-    """The parts of one answer as one message."""
+    """Join the parts of an answer to a single message."""
     if not messages:
         return None
     texts = [message["content"] for message in messages if isinstance(message.get("content"), str)]
@@ -215,7 +215,7 @@ def _joined(messages: list[Message]) -> Message | None:
 
 
 def _usage(span: Span) -> None:
-    """Token counts, unless the tokens themselves were recorded."""
+    """Set token counts, unless the tokens themselves were recorded."""
     for name in _USAGE:
         usage = span.output.get(name) if isinstance(span.output, dict) else None
         if not isinstance(usage, dict):
@@ -232,7 +232,8 @@ def _usage(span: Span) -> None:
 
 
 def _prompt_tokens(usage: Mapping[str, Any]) -> int | None:
-    """Of the whole prompt: Anthropic's ``input_tokens`` are those that no cache was read or written for."""
+    """Return the tokens of the whole prompt: Anthropic's ``input_tokens`` exclude tokens read from or written to a
+    cache."""
     count = _count(usage, _READ)
     if count is None or "prompt_tokens" in usage:
         return count
@@ -254,7 +255,7 @@ def _from_output(output: Any, key: str) -> Any:
 
 
 def _broken_off(output: Any) -> Any:
-    """Why a Response ended early, in the words of chat completions; None for one that did not, and for all else."""
+    """Return why a Response ended early, in the words of chat completions; None for any other result."""
     if not isinstance(output, dict) or output.get("status") != "incomplete":
         return None
     details = output.get("incomplete_details")
@@ -268,7 +269,7 @@ _FORMS = frozenset({"choices", "output", "message", "parts", "role"})
 
 
 def _rest(span: Span) -> Any:
-    """What the call returned beside its answer and usage, and beside the tokens that stand in fields of their own."""
+    """Return the rest of the result without answer, usage, and tokens that are in fields of their own."""
     output = span.output
     if not isinstance(output, dict):
         return None

@@ -1,7 +1,7 @@
-"""The texts of one trajectory's calls: every token is decoded once, and redacted once it is text.
+"""Fill the texts of a trajectory's calls: every token is decoded once, and redacted as text.
 
-A prompt that goes on where an earlier call ended shares the pieces of text decoded so far; the whole of it is put
-together, and redacted, when somebody asks for it.
+A prompt that continues an earlier call shares the decoded pieces of text; the whole prompt is joined, and redacted, on
+access.
 """
 
 from __future__ import annotations
@@ -25,47 +25,47 @@ _OUTER_ROLES = ("agent", "trajectory")
 
 
 Signs = frozenset[str] | None
-"""What stands in a text that secrets have (``Redactor.signs``)."""
+"""Signs of secrets in a text (``Redactor.signs``)."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call with tokens."""
+    """Describe a call with tokens."""
 
     span: Span
     ids: Sequence[int] | None
-    """What is new of its prompt."""
+    """New token ids of the prompt."""
     continues: bool
-    """It continues another call."""
+    """Whether the prompt continues another call."""
     answer: Sequence[int] | None
     new: str | None = None
-    """What is new of its prompt as text, where it continues another call."""
+    """New text of the prompt, if the prompt continues another call."""
     response: str | None = None
-    """Its answer as text."""
+    """Text of the answer."""
 
 
 @dataclass(slots=True)
 class _Said:
-    """What one call read and answered, as the first of ``pieces``, which later calls continue."""
+    """Describe the prompt and answer of a call as the first of ``pieces``, which later calls continue."""
 
     pieces: list[str]
     prompt: int
-    """So many of them are the prompt."""
+    """Number of pieces in the prompt."""
     end: int
-    """So many are prompt and response; the same where there is no response."""
+    """Number of pieces in prompt and response; equal to ``prompt`` without a response."""
     tail: str
-    """Of their text, as much as says in whose message the next one begins."""
+    """End of the text, as much as decides in whose message the next text begins."""
     tokens: int
     answered: bool
     redacted: bool
-    """Something in it was."""
+    """Whether any part was redacted."""
 
     def text(self, count: int) -> str:
         return "".join(self.pieces[:count])
 
 
 class Conversation:
-    """Fills the texts of ``trajectory`` with what ``decode`` makes of its tokens."""
+    """Fill the texts of ``trajectory`` by decoding its tokens with ``decode``."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Conversation:
         shared: SharedPrompts | None = None,
         calls: Sequence[Span] | None = None,
     ) -> None:
-        """``shared``: prompts of earlier trajectories, of the same ``decode`` and ``redactor``. ``calls``: those whose
-        tokens ``decode`` knows; None: all."""
+        """Take ``shared``, prompts of earlier trajectories with the same ``decode`` and ``redactor``, and ``calls``,
+        whose tokens ``decode`` knows; None: all calls."""
         self._calls = trajectory.spans if calls is None else calls
         self._is_part = self._calls is not trajectory.spans
         self._shared = shared or SharedPrompts(decode, redactor)
@@ -84,21 +84,21 @@ class Conversation:
         self._decode = decode
         self._redactor = redactor
         self._said: dict[str, _Said] = {}
-        """By span, in their order."""
+        """Span id -> prompt and answer, in order."""
         self._spans: dict[str, Span] = {}
-        """Those that were looked at."""
+        """Spans that were examined, by id."""
         self._withdrawn: list[tuple[Span, str]] = []
-        """Token ids that spell what was redacted."""
+        """Fields with token ids that spell redacted text."""
         self._redacted: set[str] = set()
         self._is_whole = False
-        """An agent's call has all of the text, which was looked at for what is to be redacted."""
+        """Whether an agent's call has the whole text, which was checked for secrets."""
         self._signs: list[Signs] = []
-        """Of the texts."""
+        """Signs of the texts."""
         self._prompts: dict[str, Signs] = {}
-        """Prompts that begin a conversation, and their signs."""
+        """Prompt that begins a conversation -> signs."""
 
     def fill(self) -> None:
-        """Fill them. Raises what the tokenizer raises; what was filled until then is redacted."""
+        """Fill the texts. Raises errors of the tokenizer; texts filled before the error are redacted."""
         spans, decoded = self._calls, list[_Call]()
         try:
             try:
@@ -129,8 +129,8 @@ class Conversation:
             ]
 
     def _texts_stand_alone(self) -> None:
-        """Of a text that was redacted as a whole its parts may not have everything redacted: prompts do not follow from
-        those of earlier calls then."""
+        """Detach prompts from earlier prompts. After redaction of a whole text its parts may contain the redacted
+        text."""
         for id in self._said:
             span = self._spans[id]
             prompt = vars(span).get("_prompt_text")
@@ -138,7 +138,7 @@ class Conversation:
                 span.prompt_text = Deferred(prompt.make)
 
     def _asked(self, spans: Sequence[Span]) -> list[_Call]:
-        """Those of ``spans`` that have tokens."""
+        """Return the calls in ``spans`` that have tokens."""
         asked = []
         for span in spans:
             self._spans[span.span_id] = span
@@ -149,13 +149,13 @@ class Conversation:
         return asked
 
     def _texts(self, sequences: list[Sequence[int]]) -> Iterator[str]:
-        """Of each of ``sequences``; all at once where that can be done. Raises what the tokenizer raises."""
+        """Return the text of each of ``sequences``, decoded at once if possible. Raises errors of the tokenizer."""
         at_once = getattr(self._decode, "each", None)
         made = None if at_once is None or not all(isinstance(ids, array) for ids in sequences) else at_once(sequences)
         return map(self._decode, sequences) if made is None else iter(made)
 
     def _call(self, decoded: _Call, of_new: Signs, of_response: Signs) -> None:
-        """``of_new``, ``of_response``: the signs of its texts."""
+        """Fill the texts of a call; ``of_new``, ``of_response``: signs of the texts."""
         span, response, redacted, said = decoded.span, decoded.response, False, None
         if decoded.ids is not None:
             shared = self._shared.of(decoded.ids) if decoded.new is None else None
@@ -176,7 +176,7 @@ class Conversation:
             span.messages = self._redactor.clean("messages", span.messages)
 
     def _prompt(self, decoded: _Call, ids: Sequence[int], shared: SharedPrompt | None) -> _Said:
-        """What a call read, ``ids`` of it anew: the continuation of an earlier call where that is decoded, else
+        """Return the prompt of a call with the new tokens ``ids``: the continuation of a decoded earlier call, else
         ``shared``."""
         span, new, response, redacted, messages = decoded.span, decoded.new, decoded.response, False, None
         continued: str | None = None
@@ -188,7 +188,7 @@ class Conversation:
             base = self._said.get(span.prompt_base or "")
             if base is not None and base.answered and span.prompt_keep == base.tokens:
                 pieces, redacted, before = base.pieces, base.redacted, base.tail
-                if len(pieces) != base.end:  # another call went on from there
+                if len(pieces) != base.end:  # another call continued the same base
                     pieces = pieces[: base.end]
                 pieces.append(new)
                 continued = span.prompt_base
@@ -215,7 +215,7 @@ class Conversation:
         return said
 
     def _anew(self, span: Span) -> bool:
-        """A part of what its base read and said was tokenised anew for ``span``."""
+        """Return whether a part of the prompt or answer of the base was tokenised anew for ``span``."""
         base = self._spans.get(span.prompt_base or "")
         if base is None:
             return False
@@ -223,7 +223,7 @@ class Conversation:
         return span.prompt_keep < base.prompt_keep + new // 4
 
     def _redact(self, known: Signs, span: Span, name: str, ids: str) -> bool:
-        """Redact a text now that tokens are text; ids that spell what was redacted go with it. ``known``: its signs."""
+        """Redact a decoded text; also withdraw ids that spell redacted text. ``known``: signs of the text."""
         if known == ORDINARY:
             return False
         decoded = getattr(span, name)
@@ -235,8 +235,7 @@ class Conversation:
         return True
 
     def _whole(self) -> None:
-        """The outermost agent call gets the first prompt and everything that followed it, as veRL's token2text has
-        it."""
+        """Give the outermost agent call the first prompt and everything that followed, as in veRL's token2text."""
         spans = self._trajectory.spans
         calls = [span for span in self._trajectory.llm_spans if span.span_id in self._said]
         outer = next((span for role in _OUTER_ROLES for span in spans if span.role == role), None)
@@ -249,7 +248,7 @@ class Conversation:
         redacted = self._redact(known, outer, "prompt_text", "prompt_ids")
         prompt, cleaned = vars(first).get("_prompt_text"), outer.prompt_text
         if isinstance(prompt, Deferred):
-            prompt.make = lambda: cleaned  # which is looked through for credentials once
+            prompt.make = lambda: cleaned  # checked for credentials once
         returned, joined = outer.response_ids, None
         response = returned or []
         if returned is None:
@@ -272,8 +271,8 @@ class Conversation:
         self._mark(outer, redacted)
 
     def _joined(self, first: _Said, last: _Said) -> tuple[str, Signs] | None:
-        """The text of what follows the prompt of ``first`` up to the end of ``last``, where it is that of its parts,
-        and its signs; then ``last`` goes on, over others, where ``first`` ended."""
+        """Return the text between the prompt of ``first`` and the end of ``last``, and its signs, if the text is the
+        joined text of its parts; ``last`` must continue ``first``, directly or over other calls."""
         if last.pieces is not first.pieces or not getattr(self._decode, "joins", False):
             return None
         pieces = last.pieces[first.prompt : last.end]
@@ -293,12 +292,13 @@ def _numbers(packed: bytes | None) -> array[int] | None:
 
 
 def _redacted_text(redactor: Redactor, said: _Said) -> Callable[[], str]:
-    """Knows nothing of the trajectory: a cycle would keep what was delivered until the next garbage collection."""
+    """Return the text function without a reference to the trajectory: a cycle would keep delivered trajectories until
+    the next garbage collection."""
     return lambda: redactor.text(said.text(said.prompt))
 
 
 def _parts(response: list[int], mask: list[int] | None, decode: Decode) -> list[dict[str, str]] | None:
-    """The model's text (mask 1) and the tools' text (mask 0), in order."""
+    """Return the model's text (mask 1) and the tools' text (mask 0), in order."""
     if mask is None or len(mask) != len(response) or len(set(map(bool, mask))) < 2:
         return None
     pieces: list[dict[str, Any]] = []

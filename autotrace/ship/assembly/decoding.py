@@ -1,7 +1,8 @@
-"""Token ids as text, with the tokenizer that the run used, or that somebody named. Here and never in the rollout.
+"""Decode token ids to text, with the tokenizer of the run or a named tokenizer, here and never in the rollout.
 
-A tokenizer is loaded when the first trajectory with token ids comes (``tokenizer``). What cannot be decoded costs the
-text, never the trajectory."""
+A tokenizer is loaded for the first trajectory with token ids (``tokenizer``). A decoding failure costs the text, never
+the trajectory.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ _WITHHELD = "token ids, not delivered (--content text)"
 
 
 def without_token_ids(trajectory: Trajectory) -> None:
-    """Take the token ids out of ``trajectory``; their numbers stay (``prompt_tokens``, ``response_tokens``).
+    """Remove the token ids of ``trajectory``; the numbers of tokens stay (``prompt_tokens``, ``response_tokens``).
 
-    Also out of captured values, where lists of integers under a name that ends in ``ids`` are taken for such.
+    Captured values lose token ids, too: any list of integers under a name that ends in ``ids``.
     """
     for span in trajectory.spans:
         if span.prompt_tokens is None and (prompt := span.prompt_ids) is not None:
@@ -65,12 +66,12 @@ _PATTERNS = (
 
 
 class Decoder:
-    """Adds the texts to trajectories. A tokenizer that the plan names for a target decodes that target's calls; the
-    others are decoded by the one that ``run.json`` names, else by what the run tells (``bind``).
+    """Add the texts to trajectories. A tokenizer that the plan names for a target decodes that target's calls; the
+    tokenizer in ``run.json``, else the tokenizer that the run reports (``bind``), decodes all other calls.
 
-    The run's own shipper (``environment.OWN_RUN``) loads what the run loaded and keeps a copy of it. For anybody else
-    the folder may be a stranger's: nothing is written into it, no code runs, no address is asked, and of the paths that
-    it names only the copies inside of it are read. ``much``: see ``tokenizer.load``.
+    The run's own shipper (``environment.OWN_RUN``) loads the run's tokenizer and keeps a copy. For any other reader the
+    folder may be a stranger's: reading writes nothing into the folder, runs no code, asks no address, and of the named
+    paths opens only the copies inside the folder. ``much``: see ``tokenizer.load``.
     """
 
     def __init__(self, run_folder: str | Path, *, much: bool = False) -> None:
@@ -95,33 +96,33 @@ class Decoder:
         self._text_only = plan.settings.content == "text"
         of_run, copies = _named(folder)
         self._told = of_run is None
-        """The run's tokenizer is the one that it tells."""
+        """Whether the run reports its tokenizer."""
         self._of_run = made(of_run)
         by_name = {target.tokenizer: made(target.tokenizer) for target in plan.targets if target.tokenizer}
         self._of_targets = {target.key: by_name[target.tokenizer] for target in plan.targets if target.tokenizer}
 
     @property
     def problem(self) -> str | None:
-        """Why texts are missing, in words for the user; None: they are not."""
+        """Return why texts are missing, in words for the user; None if no text is missing."""
         return next((one.problem for one in (self._of_run, *self._of_targets.values()) if one.problem), None)
 
     def bind(self, value: Mapping[str, Any]) -> None:
-        """Take ``{path, revision, trust_remote_code, blob}``: where the run loaded its tokenizer from. ``blob`` names a
-        copy in the run folder, which is preferred."""
+        """Take ``{path, revision, trust_remote_code, blob}`` of the run's tokenizer. ``blob`` names a copy in the run
+        folder, which is preferred."""
         if self._told:
             self._of_run.bind(value)
 
     def add_texts(self, trajectory: Trajectory) -> None:
-        """Fill the texts and messages of ``trajectory``; under ``--content text`` its token ids are then removed,
-        whether or not they could be decoded. Never raises."""
+        """Fill the texts and messages of ``trajectory``; under ``--content text`` then remove its token ids, decoded or
+        not. Never raises."""
         for tokenizer, spans in self._asked(trajectory):
             tokenizer.add_texts(trajectory, spans)
         if self._text_only:
             without_token_ids(trajectory)
 
     def decode(self, ids: list[int], key: str = "") -> str | None:
-        """The text of ``ids`` of the target ``key`` as it is, not redacted; None where there is no tokenizer, or it
-        knows no such id."""
+        """Return the text of ``ids`` of the target ``key``, not redacted; None without a tokenizer, or for an unknown
+        id."""
         decode = self._of_targets.get(key, self._of_run).loaded()
         try:
             return None if decode is None else decode(ids)
@@ -129,7 +130,7 @@ class Decoder:
             return None
 
     def _asked(self, trajectory: Trajectory) -> Iterator[tuple[_Tokenizer, list[Span]]]:
-        """Each tokenizer with the calls whose token ids it decodes, in their order."""
+        """Yield each tokenizer with the calls to decode, in order."""
         having = [span for span in trajectory.spans if span.packed_prompt or span.packed_response]
         if having and not self._of_targets:
             yield self._of_run, trajectory.spans
@@ -141,10 +142,10 @@ class Decoder:
 
 
 class _Tokenizer:
-    """One of a run, loaded when it is needed. ``bind`` says where from; before that nothing is decoded."""
+    """Load a tokenizer of a run on demand. ``bind`` names the source; before ``bind`` nothing is decoded."""
 
     def __init__(self, run_folder: Path, redactor: Redactor, own: bool, much: bool, refused: str | None) -> None:
-        """``refused``: why nothing is decoded."""
+        """Take ``refused``: why nothing is decoded."""
         self._run_folder, self._redactor = run_folder, redactor
         self._own, self._much = own, much
         self._seen: list[dict[str, Any]] = []
@@ -161,7 +162,7 @@ class _Tokenizer:
         if bind in self._seen:
             return
         self._seen.append(bind)
-        try:  # now, while it is there: a run may load its tokenizer from a temporary folder
+        try:  # copy now: a run may load its tokenizer from a temporary folder
             if self._own and not bind.get("blob"):
                 bind["blob"] = keep_tokenizer(self._run_folder, str(bind.get("path") or ""))
         except OSError as error:
@@ -186,7 +187,7 @@ class _Tokenizer:
             trajectory.notes.append(f"no text: decoding failed with {type(error).__name__}")
 
     def loaded(self) -> Decode | None:
-        """What decodes; None where there is no tokenizer, or it cannot be loaded."""
+        """Return the decoding function; None without a tokenizer, or if the tokenizer cannot be loaded."""
         if self._decode is not None or self.problem is not None or not self._binds:
             return self._decode
         if self._refused is not None:
@@ -202,7 +203,7 @@ class _Tokenizer:
                 except Exception as error:
                     problems.append(f"{source}: {type(error).__name__}: {str(error).splitlines()[:1]}"[:300])
         self.problem = "the tokenizer cannot be loaded (" + "; ".join(problems) + ")"
-        _log.warning("%s", repr(self.problem)[1:-1])  # names of the folder's
+        _log.warning("%s", repr(self.problem)[1:-1])  # names from the folder
         return None
 
     def _sources(self, bind: Mapping[str, Any]) -> list[str]:
@@ -217,7 +218,7 @@ class _Tokenizer:
 
 
 def _named(run_folder: Path) -> tuple[str | None, dict[str, str]]:
-    """The tokenizer that was named for the whole run, and the copies of all that are folders."""
+    """Return the tokenizer named for the whole run, and the copies of tokenizers that are folders."""
     try:
         info = RunInfo.read(run_folder)
     except (OSError, msgspec.MsgspecError):

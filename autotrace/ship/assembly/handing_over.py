@@ -1,8 +1,8 @@
-"""Whether decoding with a tokenizer of ``transformers`` is decoding with the Rust tokenizer within it; and if so, that
-one as a file, which is then all that has to be loaded.
+"""Decide whether a tokenizer of ``transformers`` decodes exactly like its Rust tokenizer; if so, store the Rust
+tokenizer as a file, which is then the only file to load.
 
 ``python -m autotrace.ship.assembly.handing_over SOURCE BIND KEPT NEEDED`` decides in a process of its own: importing
-``transformers`` takes ten seconds and 400 MB, which the process that delivers would keep for the rest of the run.
+``transformers`` takes ten seconds and 400 MB, which the delivering process would keep for the rest of the run.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from autotrace.run.process import python
 _log = logging.getLogger("autotrace.ship")
 
 _PROBE = "a . b ? c ! d , e ' f n't g 'm h 's i 've j 're k"
-"""What ``clean_up_tokenization_spaces`` changes."""
+"""Text that ``clean_up_tokenization_spaces`` changes."""
 _SEQUENCE = 509
-"""Ids in one sequence of the comparison."""
+"""Number of ids in a sequence of the comparison."""
 
 
 def only_hands_over(tokenizer: Any) -> bool:
-    """Whether decoding with ``tokenizer``, of ``transformers``, is decoding with ``tokenizer.backend_tokenizer``: its
-    class has no decoding of its own, and it does not change the text afterwards."""
+    """Return whether ``tokenizer``, of ``transformers``, decodes exactly like ``tokenizer.backend_tokenizer``: the
+    class has no decoding of its own, and the text is not changed afterwards."""
     if getattr(tokenizer, "is_fast", False) is not True:
         return False
     for name in ("decode", "_decode"):
@@ -40,7 +40,7 @@ def only_hands_over(tokenizer: Any) -> bool:
         if name in vars(tokenizer) or not module.startswith("transformers.tokenization_utils"):
             return False
     rust = tokenizer.backend_tokenizer
-    if getattr(tokenizer, "clean_up_tokenization_spaces", False):  # transformers 5 does not do it for BPE all the same
+    if getattr(tokenizer, "clean_up_tokenization_spaces", False):  # transformers 5 ignores the flag for BPE
         probe = rust.encode(_PROBE, add_special_tokens=False).ids
         raw = rust.decode(probe, skip_special_tokens=False)
         if _PROBE not in raw or tokenizer.decode(probe, skip_special_tokens=False) != raw:
@@ -52,15 +52,15 @@ def only_hands_over(tokenizer: Any) -> bool:
 
 
 def sequences(size: int) -> Iterator[list[int]]:
-    """Sequences that have every id below ``size`` once; neighbours in them are none in the vocabulary."""
+    """Yield sequences that contain every id below ``size`` once, with no two neighbours of the vocabulary in a row."""
     stride = max(1, -(-size // _SEQUENCE))
     for first in range(stride):
         yield list(range(first, size, stride))
 
 
 def loaded(source: str, bind: Mapping[str, Any], kept: Path) -> tuple[Any, bool]:
-    """The tokenizer at ``source`` as ``transformers`` loads it and False; or, where that decodes alike, the Rust
-    tokenizer within it, which is then written to ``kept``, and True. Raises whatever ``transformers`` raises."""
+    """Return the tokenizer at ``source`` as loaded by ``transformers``, and False; or, if both decode alike, the Rust
+    tokenizer, written to ``kept``, and True. Raises any error of ``transformers``."""
     from transformers import AutoTokenizer
 
     local = os.path.isdir(source)
@@ -85,8 +85,8 @@ def _keep(tokenizer: Any, path: Path) -> None:
 
 
 def decide_apart(source: str, bind: Mapping[str, Any], kept: Path, needed: Path) -> None:
-    """Have ``loaded`` done by another process, once for all processes of a run, and wait for it: ``kept`` is there
-    afterwards if the Rust tokenizer will do. ``needed``: a file that remembers that it will not. Never raises."""
+    """Run ``loaded`` in another process, once for all processes of a run, and wait: ``kept`` exists afterwards if the
+    Rust tokenizer is enough. ``needed``: a file that records the opposite. Never raises."""
     words = python("autotrace.ship.assembly.handing_over", source, json.dumps(bind, default=str))
     with contextlib.suppress(OSError):
         if kept.parent.is_dir() and not (needed.exists() and needed.stat().st_size):
@@ -96,7 +96,7 @@ def decide_apart(source: str, bind: Mapping[str, Any], kept: Path, needed: Path)
 
 
 def main(source: str, bind: str, kept: str, needed: str) -> None:
-    """Decide, unless another process has meanwhile."""
+    """Decide, unless another process has decided meanwhile."""
     lock = files.shared(needed)
     fcntl.flock(lock, fcntl.LOCK_EX)
     if not os.path.exists(kept) and not os.fstat(lock).st_size:

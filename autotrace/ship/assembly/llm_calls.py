@@ -1,5 +1,5 @@
-"""LLM calls as turns: what each one said. Several recorded calls may be one turn or one tool call: clients call other
-clients, and toolsets within toolsets (prefixes, approval, limits) pass a call on."""
+"""Read LLM calls as turns with their messages. Several recorded calls may be the same turn or tool call: clients call
+other clients, and nested toolsets (prefixes, approval, limits) pass a call on."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from autotrace.trajectory.model import Span, ancestors
 from autotrace.trajectory.tool_calls import BESIDE_NAME, named_tool
 
 PASSED_ON = "passed_on"
-"""Attribute: how many calls of the same target, each inside of the one before, only passed this one on."""
+"""Attribute: number of nested calls of the same target that only passed the call on."""
 
 
 def join_passed_on(spans: list[Span]) -> list[Span]:
-    """``spans`` without each call of a tool that is all that a call of the same target made of tools, by the same name,
-    with the same arguments and the same end; what it called stands below the outermost of them, which counts them.
+    """Remove passed-on tool calls from ``spans``: the only tool call inside a call of the same target, with the same
+    name, arguments and end. Inner calls move below the outermost call, which counts the removed calls.
 
-    A wrapper that tried twice, or made an error an answer, is shown with what it called.
+    A wrapper that tried twice, or made an error an answer, stays with its inner calls.
     """
     tools: dict[str, Span] = {}
     inside: list[tuple[Span, Span]] = []
     for span in spans:
         if span.role == "tool":
-            outer = tools.get(span.parent_id or "")  # one that began before it: no circle comes of it
+            outer = tools.get(span.parent_id or "")  # began before the inner call: no circle is possible
             if outer is not None:
                 inside.append((outer, span))
             tools[span.span_id] = span
@@ -61,15 +61,15 @@ def _is_same(outer: Span, inner: Span) -> bool:
 
 
 def _given(span: Span) -> dict[str, Any]:
-    """What the tool is given, without what one toolset tells another (its context, its own tool)."""
+    """Return the tool's arguments, without arguments between toolsets (context, own tool)."""
     given = {name: value for name, value in span.inputs.items() if name in BESIDE_NAME}
     return given or span.inputs
 
 
 def read_llm_calls(spans: Sequence[Span]) -> None:
-    """Fill the chat of the LLM calls. Of those inside of another (a framework's call over its client's), the outermost
-    is the turn, unless only the inner one has tokens; what it does not tell is taken from the last one inside, and what
-    both tell stands there once."""
+    """Fill the chat of the LLM calls. Among nested LLM calls (a framework's call over its client's), the outermost is
+    the turn, unless only the inner call has tokens; missing values come from the last inner call, and values of both
+    calls are kept once."""
     calls = [span for span in spans if span.role == "llm"]
     for span in calls:
         chat.read(span)
@@ -98,14 +98,14 @@ def read_llm_calls(spans: Sequence[Span]) -> None:
 
 
 def _below_their_requests(calls: Sequence[Span], by_id: dict[str, Span]) -> None:
-    """A call that was joined to the trajectory by its id (a server's side) stands below the agent's own call that it
-    answers, if there is one: of the same question, which a call inside of it may tell, and around it in time."""
+    """Move a call that was joined by its id (a server's side) below the agent's own call that the server answers, if
+    any: with the same question, perhaps known from an inner call, and around the server's call in time."""
     told = {span.span_id: span for span in calls if span.messages}
     for span in [*told.values()]:
         for above in ancestors(span, by_id):
             told.setdefault(above.span_id, span)
     busy: dict[str, int] = {}
-    """The agent's call -> when the last request ended that it made; a client may try again."""
+    """Agent's call -> end of the call's last request; a client may try again."""
     for served in (span for span in calls if OF in span.attributes and span.span_id in told):
         telling = told[served.span_id]
         question = _question(telling)
@@ -115,15 +115,14 @@ def _below_their_requests(calls: Sequence[Span], by_id: dict[str, Span]) -> None
             if OF not in span.attributes and busy.get(span.span_id, 0) <= served.start_ns and _encloses(span, served)
             and _question(span) == question and not any(call is served for call in ancestors(span, by_id))
         ]  # fmt: skip
-        if asking:  # of several that ask the same at once, the one with this answer, else the one that began last
+        if asking:  # among several calls with the same question: the same answer first, then the call that began last
             span = min(asking, key=lambda one: (_answer(one) != _answer(telling), -one.start_ns))
             served.parent_id = span.span_id
             busy[span.span_id] = served.end_ns or _NEVER
 
 
 def _count_by_engine(spans: Sequence[Span], calls: Sequence[Span]) -> None:
-    """A call whose answer says nothing of usage (most streams) has the token counts of the one engine's request below
-    it."""
+    """Copy token counts from the only engine request below a call whose answer lacks usage (most streams)."""
     untold = [span for span in calls if span.prompt_tokens is None]
     requests = [span for span in spans if span.role == "engine" and span.prompt_tokens is not None] if untold else []
     if not requests:
@@ -162,7 +161,8 @@ def _has_tokens(span: Span) -> bool:
 
 
 def _outermost(span: Span, by_id: dict[str, Span]) -> Span | None:
-    """The highest LLM call above ``span`` with no tool or reward in between, which would be another's."""
+    """Return the highest LLM call above ``span`` without a tool or reward in between, which would make its own
+    calls."""
     outer = None
     for above in _around(span, by_id):
         outer = above if above.role == "llm" else outer
@@ -174,7 +174,8 @@ def _around(span: Span, by_id: dict[str, Span]) -> Iterator[Span]:
 
 
 def _beside(span: Span, by_id: dict[str, Span], instead: dict[str, Span]) -> Span | None:
-    """The call that is the turn ``instead`` of one above ``span``, if ``span`` was made during it and asks the same."""
+    """Return the call that is the turn ``instead`` of a call above ``span``, if ``span`` was made during that call and
+    asks the same."""
     if _has_tokens(span):
         return None
     turns = (instead[above.span_id] for above in _around(span, by_id) if above.span_id in instead)
@@ -186,7 +187,7 @@ def _may_ask_the_same(one: Span, other: Span) -> bool:
 
 
 def _say_once(turn: Span, other: Span) -> None:
-    """Messages of the turn that another of its calls has too are left out there; it keeps those that are its own."""
+    """Remove messages from a call if the turn has the same messages; keep the call's own messages."""
     if turn.messages is None or other.messages is None:
         return
     asked, again = _question(turn), _question(other)
@@ -195,14 +196,15 @@ def _say_once(turn: Span, other: Span) -> None:
 
 
 def _words(question: Sequence[tuple[object, object]]) -> str:
-    """What is said, however it is divided into messages: clients join those of one role, and have other roles."""
+    """Return the words, independent of the division into messages: clients join messages of a role, and have other
+    roles."""
     said = (content if isinstance(content, str) else str(content) for _, content in question if content is not None)
     return "".join("".join(said).split())
 
 
 def _inherit(turn: Span, other: Span) -> None:
-    """What the turn does not tell is taken from another of its calls: its tokens may be one's and its words the
-    other's."""
+    """Copy missing values of the turn from another of its calls: a call may have the tokens and another call the
+    words."""
     if other.messages is not None:
         reply = (other.messages or [{}])[-1]
         if turn.messages is None:

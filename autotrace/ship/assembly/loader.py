@@ -1,5 +1,5 @@
-"""One trajectory: finds its records through the state and assembles them, or takes it from the tables if its segments
-are gone; adds facts and losses."""
+"""Load a trajectory: find the records through the state and assemble the records, or read the tables if the segments
+are gone; add facts and losses."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from autotrace.trajectory.jsonable import jsonable, number, text
 from autotrace.trajectory.model import Span, Trajectory, has_score
 
 STORED = 1 << 20
-"""Bytes of memory that one from the tables takes, about."""
+"""Approximate bytes of memory of a trajectory from the tables."""
 MAX_ORIGINS = 4096
-"""Segments of which is remembered what their records need."""
+"""Maximum number of segments whose origin is remembered."""
 
 
 class Look(NamedTuple):
-    """A trace, for a summary of it."""
+    """Hold a trace for its summary."""
 
     trajectory: Trajectory
     digests: list[str]
-    """Of its responses: the agent's output and the response of each call."""
+    """Digests of the responses: the agent's output and the response of each call."""
 
 
 class Loader:
-    """Assembles traces of one run. Reads the state and the segments, writes neither.
+    """Assemble traces of a run. Reads the state and the segments, writes neither.
 
-    ``ahead``: bytes of traces that were looked at and are kept for who loads them next.
+    ``ahead``: bytes of examined traces that are kept for the next load.
     """
 
     def __init__(self, state: State, run_folder: str | Path, info: RunInfo, ahead: int = 0) -> None:
@@ -52,19 +52,19 @@ class Loader:
         self._info = info
         self.about = AboutRun(state)
         self.recent = Recent(ahead)
-        """What was looked at and will be loaded."""
+        """Examined traces that will be loaded."""
         self._some_removed = self._some_joined = self._some_facts = True
-        """What no trace of the run has is not asked for each."""
+        """Whether any trace of the run has removed records, joins, facts; if not, no trace is looked up."""
         self._tables: Committed | None = None
-        """What traces are read from whose records were removed."""
+        """Tables for traces whose records were removed."""
         self.kept = KeptRecords()
-        """What the indexer has read; nothing where it is another process."""
+        """Records that the indexer has read; empty if the indexer is another process."""
         self._origins: dict[int, tuple[str, int, Origin]] = {}
-        """Segment -> its name, its number in the process's series, what its records need."""
+        """Segment -> name, number in the process's series, origin."""
 
     def refresh(self) -> None:
-        """More may be known of the run by now. To be called before traces are looked at or loaded, any number of them:
-        what is known of the run alone is then read once for all."""
+        """Read facts about the run again. Call before examining or loading any number of traces: facts about the run
+        are then read once."""
         self.about.refresh()
         some = "SELECT EXISTS (SELECT 1 FROM removed), EXISTS (SELECT 1 FROM joins), EXISTS (SELECT 1 FROM facts)"
         self._some_removed, self._some_joined, self._some_facts = map(bool, self._state.db.execute(some).fetchone())
@@ -73,23 +73,23 @@ class Loader:
             self._tables = None
 
     def load(self, trace_id: str, *, final: bool = False) -> Trajectory | None:
-        """The trace as far as it was recorded, for the caller alone; None when nothing of it is left.
+        """Load a trace as far as recorded, for the caller alone; None when no record is left.
 
-        Raises ``OSError`` while a segment cannot be read. ``final``: calls still open count as interrupted even in
-        living processes.
+        Raises ``OSError`` while a segment cannot be read. ``final``: open calls count as interrupted even in living
+        processes.
         """
         self.refresh()
         assembled = self._taken(trace_id, final)
         return None if assembled is None else self._described(trace_id, assembled)
 
     def load_sized(self, trace_id: str) -> tuple[Trajectory, int] | None:
-        """``load`` with ``final`` and without ``refresh``, and how many bytes of memory the trace takes, about."""
+        """Load a trace as ``load`` with ``final``, without ``refresh``; also return the approximate bytes of memory."""
         assembled = self._taken(trace_id, True)
         return None if assembled is None else (self._described(trace_id, assembled), assembled.size)
 
     def known(self, trace_id: str) -> Trajectory | None:
-        """A complete trace without its calls: the root, and all that is known of the trace, from the state alone. None
-        where the state does not have that (an earlier release completed the trace, or its profile failed)."""
+        """Return a complete trace without calls: the root and all facts, from the state alone. None if the state lacks
+        the facts (an earlier release completed the trace, or its profile failed)."""
         row = self._state.row(trace_id)
         known = None if row is None or not row.root_id else decode(row.profile)
         if row is None or known is None or len(known.turns) != row.turns:
@@ -103,7 +103,7 @@ class Loader:
         )  # fmt: skip
 
     def look(self, row: TraceRow, *, final: bool) -> Look | None:
-        """The same for a look at it that changes nothing. ``row``: its line as it is now."""
+        """Load a trace for examination, without changes. ``row``: current line of the trace."""
         trace_id = row.trace_id
         assembled = self._assembled(trace_id, self._state.offsets_of(trace_id), final)
         if assembled is None:
@@ -113,7 +113,7 @@ class Loader:
         return Look(trajectory, assembled.digests)
 
     def _taken(self, trace_id: str, final: bool) -> Assembled | None:
-        """As it was when it was looked at, if no more of it was read since."""
+        """Return the examined trace, if no more records were read since; else assemble the trace."""
         return self.recent.take(trace_id) or self._assembled(trace_id, self._state.offsets_of(trace_id), final)
 
     def _assembled(self, trace_id: str, offsets_of: OffsetsOf, final: bool) -> Assembled | None:
@@ -124,7 +124,7 @@ class Loader:
                 return None
         assembly, read = Assembly(before.spans if before else ()), 0
         own = bytes.fromhex(trace_id)
-        below = "SELECT orphan, span FROM joins WHERE trace_id = ?"  # traces that were joined to this one, and where
+        below = "SELECT orphan, span FROM joins WHERE trace_id = ?"  # traces that were joined to this trace, and where
         rows = self._state.db.execute(below, (trace_id,)) if self._some_joined else ()
         joined: dict[bytes, int] = {bytes.fromhex(orphan): span for orphan, span in rows}
         kept = self.kept.take(trace_id, offsets_of)
@@ -140,7 +140,7 @@ class Loader:
                     if record.trace == own or record.trace in joined:
                         assembly.add(origin, record)
             except FileNotFoundError:
-                if before is None and self._state.removed(trace_id):  # this moment
+                if before is None and self._state.removed(trace_id):  # removed at this moment
                     self._some_removed = True
                     return self._assembled(trace_id, self._state.offsets_of(trace_id), final)
                 assembly.lost(name)
@@ -153,7 +153,7 @@ class Loader:
         return None if assembled is None else assembled._replace(bytes=read)
 
     def _written(self, trace_id: str) -> Trajectory | None:
-        """As it is in the tables. Raises ``OSError`` while they cannot be read."""
+        """Return the trace as stored in the tables. Raises ``OSError`` while the tables cannot be read."""
         try:
             if self._tables is None or not self._tables.has_commits:
                 self._tables = Committed(Path(self._run_folder))
@@ -162,8 +162,8 @@ class Loader:
             raise OSError(str(error)) from error
 
     def records_of(self, trace_id: str) -> Iterator[tuple[Origin, list[Located] | None]]:
-        """What was read of a trace before: segments and the records in each, None where they cannot be read now. What
-        is gone is left out."""
+        """Yield segments and the trace's records that were read before; None for a segment that cannot be read now.
+        Removed segments are left out."""
         offsets_of = self._state.offsets_of(trace_id)
         for segment, name, origin in self._in_order(offsets_of):
             try:
@@ -178,7 +178,7 @@ class Loader:
             yield from records_at(fd, offsets)
 
     def _described(self, trace_id: str, assembled: Assembled, row: TraceRow | None = None) -> Trajectory:
-        """With what is known about it from elsewhere, as of now. ``row``: its line, if that is at hand."""
+        """Build the trajectory with current facts. ``row``: line of the trace, if at hand."""
         spans, before = assembled.spans, assembled.before
         attributes = dict(spans[0].attributes if before is None else before.attributes)
         trajectory = Trajectory(
@@ -206,7 +206,7 @@ class Loader:
         return trajectory
 
     def _in_order(self, segments: Iterable[int]) -> list[tuple[int, str, Origin]]:
-        """Of each segment its name and what its records need, in the order of writing."""
+        """Return name and origin of each segment, in the order of writing."""
         entries = []
         for segment in segments:
             found = self._origins.get(segment) or self._origin(segment)
@@ -216,7 +216,7 @@ class Loader:
         return [entry[2:] for entry in sorted(entries, key=lambda entry: entry[:2])]
 
     def _origin(self, segment: int) -> tuple[str, int, Origin] | None:
-        """Of a segment; remembered, for what is known of it does not change."""
+        """Return name, number and origin of a segment; remembered, because the values do not change."""
         row = self._state.db.execute("SELECT name, header FROM segments WHERE id = ?", (segment,)).fetchone()
         if row is None or row["header"] is None:
             return None
@@ -230,14 +230,14 @@ class Loader:
         return found
 
     def _targets(self, segment: int) -> dict[int, Target]:
-        """What a segment named so far."""
+        """Return the targets that a segment has named so far."""
         return {
             define["id"]: Target(text(define["key"]), text(define["name"]) or "?", text(define["role"]))
             for define in self._state.db.execute("SELECT * FROM defines WHERE segment = ?", (segment,))
         }
 
     def ended(self, process: str) -> tuple[int, str] | None:
-        """When the last record of a process was written, and how the process ended; None while it lives."""
+        """Return the time of the last record of a process, and how the process ended; None while living."""
         row = self._state.db.execute(
             "SELECT last_ns, ended FROM processes WHERE process = ? AND ended IS NOT NULL", (process,)
         ).fetchone()
@@ -245,11 +245,12 @@ class Loader:
 
 
 TRAINED = "trained_in_step"
-"""The fact that is kept each time it was reported, as ``trained_in_steps``, if that was more than once."""
+"""Fact whose reports are all kept, as ``trained_in_steps``, if reported more than once."""
 
 
 def facts_of(state: State, trace_id: str) -> dict[str, Any]:
-    """The facts of a trace by name; of several with one name the latest counts; ``name.1`` for its second output."""
+    """Return the facts of a trace by name; the latest report of a name counts; ``name.1`` belongs to the second
+    output."""
     facts: dict[str, Any] = {}
     trained: list[Any] = []
     for row in state.db.execute(
@@ -279,6 +280,6 @@ def facts_of(state: State, trace_id: str) -> dict[str, Any]:
 
 
 def anchor(state: State, process: str, header: Header) -> int:
-    """Nanoseconds from a segment's monotonic clock to the wall clock: one for all processes of a boot."""
+    """Return nanoseconds from a segment's monotonic clock to the wall clock: the same for all processes of a boot."""
     remembered = state.meta(f"anchor:{header.boot_id or process}")
     return header.wall_ns - header.mono_ns if remembered is None else int(remembered)

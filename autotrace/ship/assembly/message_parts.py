@@ -1,5 +1,5 @@
-"""Messages and results of tools that hold more than text: parts of pydantic-ai, content blocks of MCP, messages of
-LangChain. And the tool calls that only messages tell of, in a trajectory that was made from its conversation."""
+"""Read messages and tool results that hold more than text: parts of pydantic-ai, content blocks of MCP, messages of
+LangChain. Add the tool calls that appear only in messages, for trajectories made from a conversation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAID = {"system-prompt": "system", "user-prompt": "user"}
 
 
 def read(item: Mapping[str, Any]) -> list[Message]:
-    """The messages of one request or response (``parts``, ``kind``), in the form of chat completions."""
+    """Return the messages of a request or response (``parts``, ``kind``), in the form of chat completions."""
     parts = [part for part in item.get("parts") or () if isinstance(part, Mapping)]
     if item.get("kind") == "response":
         return [_answer(parts)]
@@ -41,7 +41,7 @@ def read(item: Mapping[str, Any]) -> list[Message]:
 
 
 def instructions(items: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """What the newest request tells the model before everything else; older requests repeat what they were told."""
+    """Return the newest request's instructions to the model; older requests repeat their instructions."""
     told = next((item["instructions"] for item in reversed(items) if item.get("instructions")), None)
     return [{"role": "system", "content": told}] if isinstance(told, str) else []
 
@@ -63,13 +63,13 @@ def _answer(parts: Sequence[Mapping[str, Any]]) -> Message:
 
 
 def tool_call(id: Any, name: Any, arguments: Any) -> Message:
-    """A tool call in the form of chat completions."""
+    """Build a tool call in the form of chat completions."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
     return {"id": id, "type": "function", "function": {"name": name, "arguments": text}}
 
 
 def read_tool_results(spans: Iterable[Span]) -> None:
-    """Put the text of a tool's result in the place of the message or the blocks that hold it."""
+    """Replace a tool's result by its text, if a message or blocks hold the text."""
     for span in spans:
         if span.role == "tool" and isinstance(span.output, dict):
             text = _text(span.output)
@@ -78,7 +78,7 @@ def read_tool_results(spans: Iterable[Span]) -> None:
 
 
 def _text(output: Mapping[str, Any]) -> str | None:
-    """The text; None where there is anything beside it that nobody else says."""
+    """Return the text; None if the output contains anything else that no other field has."""
     content = output.get("content")
     if output.get("type") == "tool" and isinstance(content, str):
         return content if not output.get("artifact") else None
@@ -93,13 +93,13 @@ NOTE = "made from its conversation: no spec names the function that is one rollo
 
 
 def with_told_tools(spans: Sequence[Span]) -> list[Span]:
-    """``spans``, the root first, with a call for each tool's answer that a turn is passed: from the end of the turn
-    that asked for it, as far as that is known, to the begin of this one."""
+    """Add a tool call to ``spans``, the root first, for each tool answer passed to a turn: from the end of the
+    requesting turn, if known, to the begin of the receiving turn."""
     root = spans[0]
     asked: dict[str, dict[str, Any]] = {}
     ended: dict[tuple[str, str], int] = {}
     told: dict[tuple[str, int], Span] = {}
-    """Id of a call, and which of those with this id: agents shorten what tools answered, and some give ids again."""
+    """Call id and occurrence of the id -> call: agents shorten answers of tools, and some agents reuse ids."""
     for turn in (span for span in spans if span.role == "llm"):
         times: Counter[str] = Counter()
         for message in turn.messages or ():

@@ -1,6 +1,5 @@
-"""Prompts that begin a conversation: the rollouts of a group have the same one, so what becomes of it is found out
-once and kept for a while.
-"""
+"""Share prompts that begin a conversation: the rollouts of a group have the same prompt, so text, signs and messages
+are computed once and kept for a while."""
 
 from __future__ import annotations
 
@@ -14,27 +13,27 @@ from autotrace.trajectory.markup import Message, matters, prompt_messages
 from autotrace.trajectory.model import packed_ids
 
 MAX_CHARACTERS = 4 << 20
-"""Of all that are kept."""
+"""Maximum characters of all kept prompts."""
 SHORT = 64
-"""Tokens of a prompt that is made anew as quickly as it is found."""
+"""Maximum tokens of a prompt that is decoded as quickly as looked up."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPrompt:
-    """One of them."""
+    """Hold a shared prompt."""
 
     text: str
-    """As it was decoded, not redacted."""
+    """Decoded text, not redacted."""
     signs: frozenset[str] | None
     """See ``Redactor.signs``."""
     messages: list[Message]
-    """Its messages, for whoever changes none of them."""
+    """Messages of the prompt, which callers must not change."""
     tail: str
     """See ``markup.matters``."""
 
 
 class SharedPrompts:
-    """What ``decode`` makes of prompts, the latest ones kept."""
+    """Decode prompts with ``decode`` and keep the latest prompts."""
 
     def __init__(self, decode: Decode, redactor: Redactor) -> None:
         self._decode = decode
@@ -43,7 +42,7 @@ class SharedPrompts:
         self._characters = 0
 
     def of(self, ids: Sequence[int]) -> SharedPrompt:
-        """The prompt of these tokens. Raises what the tokenizer raises."""
+        """Return the prompt of these tokens. Raises errors of the tokenizer."""
         key = packed_ids(ids) if len(ids) > SHORT else None
         known = None if key is None else self._prompts.get(key)
         if key is None or known is None:

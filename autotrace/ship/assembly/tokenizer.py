@@ -1,12 +1,13 @@
-"""Loading the run's tokenizer, so that its texts are those of ``transformers``.
+"""Load the run's tokenizer, so that its texts equal the texts of ``transformers``.
 
-Importing ``transformers`` takes ten seconds of CPU. So where a tokenizer of it only hands ids to the Rust tokenizer
-within it, that one is all that is loaded: as it stands in ``tokenizer.json`` where the files tell; else another
-process finds out (``handing_over``) and keeps it as a file in the run folder. It is the same object, so it gives the
-same text. Special tokens are kept.
+Importing ``transformers`` takes ten seconds of CPU. If a tokenizer of ``transformers`` only hands ids to its Rust
+tokenizer, only the Rust tokenizer is loaded: from ``tokenizer.json`` where the files prove equality; otherwise another
+process decides (``handing_over``) and stores the Rust tokenizer as a file in the run folder. The tokenizer is the same
+object, so the text is the same. Special tokens are kept.
 
-Byte-level BPE decodes to the letters of its tokens, so it is enough that both have the same tokens. Whatever is not
-known here to be without effect on them makes a tokenizer one that ``transformers`` is asked about."""
+Byte-level BPE decodes to the letters of its tokens, so equal tokens are enough. A setting that is not known here to
+leave tokens unchanged requires ``transformers``.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +28,12 @@ from autotrace.ship.assembly.handing_over import decide_apart, loaded, sequences
 from autotrace.trajectory.jsonable import text
 
 _NO_FLAG = frozenset({"TokenizersBackend"})
-"""Classes of transformers 5 that change no text where the configuration does not say so."""
+"""Classes of transformers 5 that change no text unless the configuration says otherwise."""
 _QWEN = frozenset({"Qwen2Tokenizer", "Qwen2TokenizerFast"})
 _CLASSES = frozenset({"PreTrainedTokenizerFast"}) | _NO_FLAG | _QWEN
 """Classes without a decoding of their own."""
 _OF_QWEN = "<|endoftext|>"
-"""A token that these classes add where it is not there."""
+"""Token that Qwen's classes add if missing."""
 _SPECIAL = frozenset(
     {
         "bos_token", "eos_token", "pad_token", "unk_token", "cls_token", "sep_token", "mask_token", "image_token",
@@ -40,7 +41,7 @@ _SPECIAL = frozenset(
         "extra_special_tokens", "model_specific_special_tokens",
     }
 )  # fmt: skip
-"""Settings that name tokens, which are added where they are not there."""
+"""Settings that name tokens, which are added if missing."""
 _WITHOUT_EFFECT = frozenset(
     {
         "tokenizer_class", "clean_up_tokenization_spaces", "added_tokens_decoder", "chat_template", "model_max_length",
@@ -54,8 +55,8 @@ _ADDING = ("added_tokens.json", "special_tokens_map.json", "tekken.json")
 
 
 def is_plain(folder: Path) -> bool:
-    """Whether the tokenizer in ``folder`` decodes as the Rust tokenizer in its ``tokenizer.json`` does, in every
-    release of ``transformers``. False where that is not known, and never an exception."""
+    """Return whether the tokenizer in ``folder`` decodes like the Rust tokenizer in its ``tokenizer.json``, in every
+    release of ``transformers``. Returns False if unknown, and never raises."""
     try:
         config, whole = (json.loads((folder / name).read_text("utf-8")) for name in _FILES)
         return _is_plain(config, whole) and not any(_adds(folder / name, _tokens(whole)) for name in _ADDING)
@@ -89,7 +90,7 @@ def _tokens(whole: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _named(value: Any) -> Iterator[str]:
-    """The tokens in a setting: ``"<s>"``, ``{"content": "<s>", "lstrip": false}``, several of them in a list or by
+    """Yield the tokens in a setting: ``"<s>"``, ``{"content": "<s>", "lstrip": false}``, several tokens in a list or by
     name."""
     if isinstance(value, str):
         yield value
@@ -106,7 +107,7 @@ def _named(value: Any) -> Iterator[str]:
 
 
 def _adds(path: Path, tokens: Mapping[str, int]) -> bool:
-    """Whether a file may bring a token that is not among ``tokens``."""
+    """Return whether a file may bring a token that is missing in ``tokens``."""
     if not path.exists():
         return False
     content = json.loads(path.read_text("utf-8"))
@@ -119,10 +120,10 @@ Decode = Callable[[Sequence[int]], str]
 
 
 def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, trusted: bool, much: bool = False) -> Decode:
-    """The decoding function of the tokenizer at ``source`` (a folder, or a name on the hub), loaded as ``bind`` says
-    that the run loaded it. Raises whatever its libraries raise. ``trusted``: code that is among its files may run, the
-    hub may be asked, and what makes it quick next time is written into the run folder; else its ``tokenizer.json`` is
-    all that is read. ``much``: so much will be decoded that what makes it quick may take a while."""
+    """Return the decoding function of the tokenizer at ``source`` (a folder, or a name on the hub), loaded as the run
+    loaded the tokenizer according to ``bind``. Raises any error of its libraries. ``trusted``: code among its files may
+    run, the hub may be asked, and files for quick loading are written into the run folder; otherwise only
+    ``tokenizer.json`` is read. ``much``: much text will be decoded, so preparation may take a while."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     blobs = run_folder / layout.BLOBS
     key = _key(Path(source).name if Path(source).parent == blobs else source, bind)
@@ -132,7 +133,7 @@ def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, trusted: boo
         if importlib.util.find_spec("tokenizers") is None:
             return byte_level.of_file(written, LONGEST)
         return _decode_with(_harmless(written), much)
-    with contextlib.suppress(Exception):  # none, or written by a later release of `tokenizers`
+    with contextlib.suppress(Exception):  # missing, or written by a later release of `tokenizers`
         return _decode_with(_from_file(kept), much)
     if is_plain(Path(source)):
         with contextlib.suppress(Exception):
@@ -152,13 +153,14 @@ def load(source: str, bind: Mapping[str, Any], run_folder: Path, *, trusted: boo
 
 
 LONGEST = 512
-"""Characters of a token: the longest ones of today's vocabularies are rows of 128 spaces."""
+"""Maximum characters of a token: the longest tokens of today's vocabularies are rows of 128 spaces."""
 _HARMLESS = frozenset({"ByteLevel", "Metaspace", "WordPiece", "BPEDecoder", "ByteFallback", "Fuse", "Strip", "CTC"})
 """Decoders that run no pattern and add next to nothing."""
 
 
 def _of_a_stranger(run_folder: Path, kept: str, source: str, bind: Mapping[str, Any]) -> bytes:
-    """``tokenizer.json`` in the run folder, through no link, or of that name in the user's own cache of the hub."""
+    """Read ``tokenizer.json`` in the run folder, through no link, or of that name in the user's own cache of the
+    hub."""
     parent, name = os.path.split(source)
     if parent == str(run_folder / layout.BLOBS):
         try:
@@ -175,7 +177,7 @@ def _of_a_stranger(run_folder: Path, kept: str, source: str, bind: Mapping[str, 
 
 
 def _harmless(written: bytes) -> Any:
-    """The Rust tokenizer. Raises ``ValueError`` unless decoding with it takes time and memory in proportion to the
+    """Return the Rust tokenizer. Raises ``ValueError`` unless decoding takes time and memory in proportion to the
     ids."""
     from tokenizers import Tokenizer
 
@@ -197,7 +199,7 @@ def _from_file(path: Path) -> Any:
 
 
 def _decode_with(tokenizer: Any, much: bool) -> Decode:
-    """Of a Rust tokenizer."""
+    """Return the decoding function of a Rust tokenizer."""
     samples = sequences(tokenizer.get_vocab_size(with_added_tokens=True))
     return byte_level.decoder(tokenizer, samples, much=much) or _asking(tokenizer)
 
@@ -207,6 +209,6 @@ def _asking(tokenizer: Any) -> Decode:
 
 
 def _key(name: str, bind: Mapping[str, Any]) -> str:
-    """One file for each way of loading: the same files may be loaded with and without the code that is among them."""
+    """Return a file key for each way of loading: the same files may be loaded with and without the code among them."""
     loaded_as = [name, bind.get("revision"), bind.get("trust_remote_code") is True]
     return hashlib.blake2b(json.dumps(loaded_as, default=str).encode(), digest_size=8).hexdigest()

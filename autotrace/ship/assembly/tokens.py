@@ -1,9 +1,10 @@
-"""Token lists rebuilt from what was written: each list is the beginning of an earlier one plus what is new. And the
-trainer's value of each token, read from the segment where it lies.
+"""Rebuild token lists from the records: each list is the beginning of an earlier list plus new tokens. Read the
+trainer's value of each token from its segment.
 
-The counterpart of ``record.tokens``. Sequences are numbered per trace and writing process, so there is one
-``TokenSequences`` for each of these pairs, fed in the order of writing. A list that goes on where an earlier one ended
-shares its memory and goes on with its checksum, so that a trajectory costs its tokens once, not once a turn."""
+The counterpart of ``record.tokens``. Sequences are numbered per trace and writing process, so each pair has its own
+``TokenSequences``, fed in the order of writing. A list that continues an earlier list shares memory and checksum, so a
+trajectory costs its tokens once, not once a turn.
+"""
 
 from __future__ import annotations
 
@@ -30,58 +31,59 @@ _WRONG = "token ids are missing: the rebuilt list does not match its checksum"
 
 
 def digest_of(ids: Sequence[int]) -> str:
-    """The first 8 bytes of blake2b (with a digest of 16) of a token list, as 16 hex digits: how late facts name a
-    response."""
+    """Return the first 8 bytes of blake2b (with a digest of 16) of a token list, as 16 hex digits: late facts name a
+    response by this digest."""
     numbers = ids if isinstance(ids, array) else array("i", ids)
     return hashlib.blake2b(numbers, digest_size=16).hexdigest()[:16]
 
 
 def withheld(tokens: Tokens) -> bool:
-    """True where only the length was recorded: the content is in another span, or was not to be recorded."""
+    """Return whether only the length was recorded: another span has the content, or the content was not to be
+    recorded."""
     return tokens.base < 0 and not tokens.new and tokens.total > 0
 
 
 def _ints(data: bytes) -> array[int]:
-    """Little-endian int32; trailing bytes that do not fill one are cut off."""
+    """Parse little-endian int32; trailing bytes that do not fill a number are cut off."""
     over = len(data) % _WIDTH
     return array("i", data[:-over] if over else data)
 
 
 @dataclass(slots=True)
 class TokenList:
-    """One rebuilt list: the first ``length`` of ``ids``, which another list may have continued behind that."""
+    """Hold a rebuilt list: the first ``length`` of ``ids``; another list may continue ``ids`` behind that length."""
 
     ids: array[int]
     length: int
     hash: Any
-    """Of the whole list; copied to go on with it."""
+    """Hash of the whole list; a copy continues the hash."""
     span: int
 
     def from_(self, begin: int) -> array[int]:
-        """What follows the first ``begin`` tokens."""
+        """Return the tokens after the first ``begin`` tokens."""
         return self.ids[begin : self.length]
 
     def first(self, count: int) -> Deferred[list[int]]:
-        """The first ``count`` tokens, made into a list when they are needed."""
+        """Return the first ``count`` tokens, converted to a list on access."""
         ids, count = self.ids, min(count, self.length)
         return Deferred(lambda: ids[:count].tolist())
 
 
 class TokenSequences:
-    """The sequences that one process wrote for one trace."""
+    """Rebuild the sequences that a process wrote for a trace."""
 
     def __init__(self, allowance: Allowance) -> None:
-        """``allowance``: of the trace."""
+        """Take the ``allowance`` of the trace."""
         self._sequences: dict[int, TokenList] = {}
         self._allowance = allowance
 
     def base(self, tokens: Tokens) -> TokenList | None:
-        """What ``tokens`` goes on from; None: from nothing."""
+        """Return the list that ``tokens`` continues; None for a list of its own."""
         return self._sequences.get(tokens.base)
 
     def full(self, span: int, tokens: Tokens) -> tuple[TokenList | None, str | None]:
-        """The whole list (of a response: prompt and response), or None and the reason why it cannot be rebuilt (no
-        reason where it was withheld)."""
+        """Return the whole list (for a response: prompt and response), or None and the reason why the list cannot be
+        rebuilt (no reason if the list was withheld)."""
         if withheld(tokens):
             return None, None
         new = _ints(tokens.new)
@@ -91,7 +93,7 @@ class TokenSequences:
             base = self._sequences.get(tokens.base)
             if base is None or not 0 <= tokens.keep <= base.length:
                 return None, _LOST
-            # what keeps a part of a list, or goes on where others did, is a list of its own
+            # a part of a list, or a second continuation of a list, is copied
             if not tokens.keep == base.length == len(base.ids) and not self._allowance.take(tokens.keep):
                 return None, TOO_MANY
             full = _continued(base, tokens.keep, new, span)
@@ -103,9 +105,9 @@ class TokenSequences:
 
 
 def _continued(base: TokenList, keep: int, new: array[int], span: int) -> TokenList:
-    """The first ``keep`` of ``base`` and ``new``: in the memory of ``base`` where nothing else went on from there."""
+    """Return the first ``keep`` of ``base`` plus ``new``: in the memory of ``base`` if nothing else continues it."""
     ids = base.ids
-    # what keeps a part of a list was not written by us
+    # autotrace itself writes no list that keeps a part
     hasher = base.hash.copy() if keep == base.length else hashlib.blake2b(ids[:keep], digest_size=16)
     if new:
         hasher.update(new)
@@ -116,8 +118,8 @@ def _continued(base: TokenList, keep: int, new: array[int], span: int) -> TokenL
 
 
 def add_columns(trajectory: Trajectory, state: State, run_folder: str | Path) -> None:
-    """Fill the fields of its spans; nothing where none were recorded, or where their segment was removed. Raises
-    ``OSError`` while it cannot be read."""
+    """Fill the trainer's fields of the spans; nothing if no values were recorded, or if their segment was removed.
+    Raises ``OSError`` while the segment cannot be read."""
     summary = trajectory.facts.get(token_facts.TOKEN_FACTS)
     if not isinstance(summary, dict) or not summary.get("columns"):
         return
@@ -136,7 +138,7 @@ def add_columns(trajectory: Trajectory, state: State, run_folder: str | Path) ->
 
 
 def _columns(trace_id: str, state: State, run_folder: str | Path) -> dict[str, list[Any]]:
-    """Of its last output, which is the one that the agent's call shows; of several reports the latest counts."""
+    """Return the values of the last output, which the agent's call shows; the latest of several reports counts."""
     row = state.db.execute(
         "SELECT segments.name AS segment, facts.offset FROM facts JOIN segments ON segments.id = facts.segment"
         " WHERE trace_id = ? AND facts.name = ? ORDER BY CAST(output AS INTEGER) DESC, at_ns DESC LIMIT 1",

@@ -1,9 +1,10 @@
-"""Late facts find their trajectory: by its id, or by a key that both report; until then they wait in the state. Numbers
-about steps of training are there by step and name.
+"""Match late facts to trajectories: by trace id, or by a key that both report; an unmatched fact waits in the state.
+Store numbers about steps of training by step and name.
 
-A classic trainer's rows have neither the rollout's number nor an id: uid, response and score are all there is. Rollouts
-of a group that answered the same, word for word, are told apart by their reward. Facts and rollouts are read in any
-order, so the facts of one answer are dealt out anew whenever one more of either is known (``deal``)."""
+A classic trainer's rows have neither the rollout's number nor an id, only uid, response and score. Rollouts of a group
+with exactly the same answer are told apart by reward. Facts and rollouts are read in any order, so the facts of an
+answer are dealt out anew whenever another fact or rollout of the answer becomes known (``deal``).
+"""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ from autotrace.trajectory.jsonable import jsonable, number, text
 from autotrace.trajectory.model import has_score
 
 UNKNOWN = 1e-9
-"""Distance of a reward that is not known yet; below what ``isclose`` takes for equal."""
+"""Distance of an unknown reward; smaller than the tolerance of ``isclose``."""
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """One that gave the answer."""
+    """Describe a rollout that gave the answer."""
 
     trace_id: str
     start_ns: int
@@ -37,7 +38,7 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a fact says about the rollout that it belongs to."""
+    """Describe the rollout to which a fact belongs, as far as the fact tells."""
 
     name: str
     output: str | None
@@ -46,12 +47,12 @@ class Claim:
 
 
 def deal(claims: Sequence[Claim], rollouts: Sequence[Rollout]) -> list[str | None]:
-    """The trace of each fact; None: it waits for a rollout that was not read yet.
+    """Return the trace of each fact; None: the fact waits for a rollout that was not read yet.
 
-    A fact goes to the rollout with its reward. If several have that reward, the rollout with the fewest facts of this
-    name gets it, then one that got facts of the same score before, then the latest that had begun. If no rollout has
-    that reward (the trainer may have changed it), the nearest one gets it, unless another fact of this name matches
-    there: then the fact is about a rollout that nobody has read.
+    A fact goes to the rollout with its reward. If several rollouts have that reward, the rollout with the fewest facts
+    of this name gets the fact, then a rollout that got facts of the same score before, then the latest that had begun.
+    If no rollout has that reward (the trainer may have changed the reward), the nearest rollout gets the fact, unless
+    another fact of this name matches there: then the fact is about a rollout that nobody has read.
     """
     by_age = sorted(rollouts, key=lambda rollout: rollout.start_ns)
     distances = [[distance(rollout.reward, claim.score) for rollout in by_age] for claim in claims]
@@ -59,7 +60,7 @@ def deal(claims: Sequence[Claim], rollouts: Sequence[Rollout]) -> list[str | Non
     had: Counter[tuple[str, str, str | None]] = Counter()
     matched: set[tuple[str, str, str | None]] = set()
     assumed: dict[str, float] = {}
-    """The score of the first fact that a rollout got: the row's other facts have it, too."""
+    """Score of the first fact that a rollout got: the row's other facts have the same score."""
     for at in sorted(range(len(claims)), key=lambda at: (min(distances[at]), claims[at].at_ns)):
         claim, nearest = claims[at], min(distances[at])
         places = [
@@ -86,8 +87,8 @@ def deal(claims: Sequence[Claim], rollouts: Sequence[Rollout]) -> list[str | Non
 
 
 def distance(reward: float | None, score: float | None) -> float:
-    """How far a rollout's reward is from the trainer's, which went through a float32. One that is not known yet is
-    behind those that match, and before those that do not."""
+    """Return the distance of a rollout's reward from the trainer's reward, which went through a float32. An unknown
+    reward comes after matching rewards, and before other rewards."""
     if score is None:
         return 0.0
     if reward is None:
@@ -96,9 +97,9 @@ def distance(reward: float | None, score: float | None) -> float:
 
 
 FORGET_EVERY = 20_000
-"""Facts of unknown trajectories between two looks at how old the waiting ones are."""
+"""Number of facts of unknown trajectories between two checks of the age of waiting facts."""
 KEPT_NS = 3_600 * 10**9
-"""How long a fact waits for its trajectory at least, in the run's own time."""
+"""Minimum time in ns that a fact waits for its trajectory, in the run's own time."""
 
 
 _REPORTED = """
@@ -108,8 +109,8 @@ UNION SELECT uid, digest FROM facts WHERE trace_id IS NULL AND uid = :uid AND di
 UNION SELECT facts.uid, facts.digest FROM digests CROSS JOIN facts USING (trace_id, digest)
     WHERE digests.digest IN mine AND facts.uid = :uid
 """
-"""Which facts there are about these answers, those included that somebody was given: their uid and digest. One question
-instead of some for each answer, of which there are hundreds in a long trajectory."""
+"""Select uid and digest of the facts about some answers, including dealt facts: a single query instead of some queries
+for each of hundreds of answers in a long trajectory."""
 
 _ANSWERED = """
 SELECT trace_id, start_ns, (
@@ -126,12 +127,12 @@ def _word(value: Any) -> str | None:
 
 
 class FactBook:
-    """Facts of one run.
+    """Store the facts of a run.
 
     A key is (``uid``, ``session_id`` or ``rollout_n``[, ``output``]) or (``uid``, ``digest``[, ``score``]), where
     ``digest`` is the first 8 bytes (or their hex digits) of blake2b with digest_size 16 over the response as
-    little-endian int32, and ``score`` the reward of the row, which tells rollouts apart that answered the same; or
-    (``digest``[, ``score``]) alone, of all tokens up to the end of the last response; or (``of``), what the host calls
+    little-endian int32, and ``score`` the reward of the row, which tells apart rollouts with the same answer; or
+    (``digest``[, ``score``]) alone, over all tokens up to the end of the last response; or (``of``), the host's name of
     the trajectory.
     """
 
@@ -139,11 +140,11 @@ class FactBook:
         self._state = state
         self._unknown = 0
         self._by_answer = bool(state.count("SELECT EXISTS (SELECT 1 FROM facts WHERE digest IS NOT NULL)"))
-        """Some fact names a trajectory by what it answered."""
+        """Whether any fact names a trajectory by the answer."""
 
     def add(self, segment: int, offset: int, fact: Fact | TokenFacts, at_ns: int) -> set[str]:
-        """Store a fact; return the traces of which more is known now: that to which it belongs, if it was read already,
-        and those that gave up another's."""
+        """Store a fact; return the traces whose facts changed: the new owner, if already read, and any previous
+        owner."""
         if isinstance(fact, TokenFacts):
             fact = Fact(b"", fact.key, token_facts.TOKEN_FACTS, _summary(fact), fact.at)
         key = fact.key or {}
@@ -167,7 +168,7 @@ class FactBook:
             if len(rollouts) == 1 and distance(rollouts[0].reward, score) <= UNKNOWN:
                 first = "SELECT 1 FROM facts WHERE trace_id = ? AND name = ? AND digest = ?"
                 if self._state.db.execute(first, (rollouts[0].trace_id, name, digest)).fetchone() is None:
-                    trace_id = rollouts[0].trace_id  # the common case; nothing has to be taken back
+                    trace_id = rollouts[0].trace_id  # the common case; no fact has to be taken back
         if trace_id is None:
             self._forget(at_ns)
         self._by_answer = self._by_answer or digest is not None
@@ -183,8 +184,8 @@ class FactBook:
         return {trace_id, *(self._dealt_anew(trace_id) if name == "reward" and digest is None else ())}
 
     def _dealt_anew(self, trace_id: str) -> set[str]:
-        """A trace got a reward of its own, which tells the trace from others that answered the same: deal the facts
-        about these answers anew. Return the traces that have other facts than before."""
+        """Deal the facts about a trace's answers anew: a new reward tells the trace from other traces with the same
+        answers. Return the traces whose facts changed."""
         db = self._state.db
         row = db.execute("SELECT uid FROM traces WHERE trace_id = ? AND complete = 1", (trace_id,)).fetchone()
         if row is None or not self._by_answer:
@@ -193,13 +194,14 @@ class FactBook:
         return self.digested(TraceRow(trace_id, uid=row["uid"]), digests)
 
     def _forget(self, now_ns: int) -> None:
-        """Drop, now and then, facts about trajectories that were not recorded (a trainer reports on all of them)."""
+        """Drop, from time to time, old facts about trajectories that were not recorded (a trainer reports on all
+        rollouts)."""
         self._unknown += 1
         if self._unknown % FORGET_EVERY == 0:
             self._state.db.execute("DELETE FROM facts WHERE trace_id IS NULL AND at_ns < ?", (now_ns - KEPT_NS,))
 
     def _search(self, uid: str | None, session: str | None, at_ns: int) -> str | None:
-        """The latest trajectory of that key which had begun when the fact was reported."""
+        """Return the latest trajectory with the key that had begun when the fact was reported."""
         if uid is None:
             return None
         candidates = self._state.db.execute(
@@ -213,8 +215,8 @@ class FactBook:
         return chosen[0]["trace_id"] if chosen else None
 
     def _answered(self, uid: str | None, digest: str) -> list[Rollout]:
-        """The trajectories that gave this answer, of ``uid`` unless it is None, with the rewards that were recorded of
-        them. A reward that was dealt out proves nothing: it would hold the facts at the rollout that got it first."""
+        """Return the trajectories that gave this answer, of ``uid`` unless None, with recorded rewards. A dealt reward
+        proves nothing: the first rollout that got the reward would keep the facts."""
         rollouts = []
         for trace_id, start_ns, packed in self._state.db.execute(_ANSWERED, (digest, uid, uid)):
             reward: Any = None if packed is None else msgspec.msgpack.decode(packed)
@@ -223,8 +225,8 @@ class FactBook:
         return rollouts
 
     def _deal(self, uid: str | None, digest: str, rollouts: list[Rollout]) -> set[str]:
-        """Deal the facts about this answer out, those that somebody has already included; return the traces that have
-        others than before."""
+        """Deal out the facts about this answer, including facts with an owner; return the traces whose facts
+        changed."""
         db, own = self._state.db, [rollout.trace_id for rollout in rollouts]
         fields = "SELECT segment, offset, trace_id, name, output, score, at_ns FROM facts"
         if uid is None:
@@ -248,7 +250,7 @@ class FactBook:
         return {trace_id for trace_id in changed if trace_id is not None}
 
     def arrived(self, row: TraceRow) -> None:
-        """A root began: assign the facts that were read before it and match its key."""
+        """Assign earlier facts that match the key of a root that has begun."""
         if row.uid is not None and row.session is not None:
             self._state.db.execute(
                 "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND uid = ? AND session = ? AND digest IS NULL",
@@ -256,8 +258,8 @@ class FactBook:
             )
 
     def named(self, fact: Fact) -> list[str]:
-        """The host says what it calls a trace (``records.REQUEST``): assign the facts that waited for it; the trace, if
-        there are any."""
+        """Assign facts that waited for the host's name of a trace (``records.REQUEST``); return the trace, if facts
+        waited."""
         name, trace_id = (fact.key or {}).get("request"), fact.trace.hex()
         if not isinstance(name, str) or len(fact.trace) != 16:
             return []
@@ -265,8 +267,8 @@ class FactBook:
         return [trace_id] if self._state.db.execute(waiting, (trace_id, name[:1000])).rowcount > 0 else []
 
     def digested(self, row: TraceRow, digests: Iterable[str]) -> set[str]:
-        """The responses of a trace were read: assign the facts that name it by digest. Returns the traces that have
-        others than before: another may have had its facts, because it answered the same."""
+        """Assign the facts that name a trace by the digest of a response that was read. Returns the traces whose facts
+        changed: a trace with the same answer may have had the facts."""
         changed: set[str] = set()
         if not self._by_answer:
             return changed
@@ -277,26 +279,26 @@ class FactBook:
 
 
 def _summary(facts: TokenFacts) -> dict[str, Any]:
-    """The summary, what there is to say of the columns, and how many there are: those stay in the segment."""
+    """Return the summary, figures of the columns, and the number of columns: the columns stay in the segment."""
     of_row = token_facts.summary(facts.value.get(token_facts.SUMMARY))
     return {**of_row, **token_facts.along(facts.value), "columns": len(facts.value) - 1}
 
 
 def _stored(value: Any) -> Any:
-    """Whole numbers that msgpack cannot hold become text."""
+    """Convert whole numbers that msgpack cannot hold to text."""
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
         return str(value)
     return value
 
 
 MAX_NUMBERS = 2_000
-"""Of one step and name."""
+"""Maximum numbers of a step and name."""
 _KEY = "step:"
 _decode = msgspec.json.Decoder(dict[str, float]).decode
 
 
 def store_step(state: State, facts: StepFacts) -> None:
-    """Add what was recorded to what is known of the step. Numbers that are not finite are left out."""
+    """Add recorded numbers to the numbers of a step. Numbers that are not finite are left out."""
     key = f"{_KEY}{facts.step}:{text(facts.name)[:100]}"
     before = state.meta(key)
     known = {} if before is None else _decode(before)
@@ -305,13 +307,13 @@ def store_step(state: State, facts: StepFacts) -> None:
 
 
 def step_numbers(state: State) -> list[int]:
-    """The steps about which something was recorded."""
+    """Return the steps with recorded numbers."""
     keys = state.db.execute("SELECT key FROM meta WHERE key >= ? AND key < ?", (_KEY, _KEY[:-1] + ";")).fetchall()
     return sorted({int(key[len(_KEY) :].partition(":")[0]) for (key,) in keys})
 
 
 def read_steps(state: State, step: int | None = None) -> dict[int, dict[str, dict[str, float]]]:
-    """Step -> name -> numbers; of one step where it is given."""
+    """Return step -> name -> numbers; only of ``step`` if given."""
     prefix = _KEY if step is None else f"{_KEY}{step}:"
     made: dict[int, dict[str, dict[str, float]]] = {}
     for key, value in state.metas(prefix).items():

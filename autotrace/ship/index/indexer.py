@@ -1,4 +1,4 @@
-"""Index the segments of a run: living processes, traces, where their records are, and which traces are complete."""
+"""Index the segments of a run: living processes, traces, positions of records, and complete traces."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ from autotrace.spool.writer import file_name
 from autotrace.trajectory.jsonable import jsonable
 
 ROUND_BYTES, LEAST_BYTES = 12 << 20, 4 << 10
-"""Bytes that one transaction reads at most (four times as many take 30 to 50 MB more memory and are no quicker), and of
-one process at least. Every process gets the same share of its backlog per round, so no trace is complete before the
-records of another process are read."""
+"""Maximum bytes that a transaction reads (four times as many take 30 to 50 MB more memory and are no quicker), and the
+minimum bytes for each process. Every process gets the same share of its backlog per round, so no trace is complete
+before the records of another process are read."""
 ONCE_PER_ROUND = 256
-"""Traces completed in one transaction at most."""
+"""Maximum traces completed in a transaction."""
 _CONFIG_KEYS = ("project_name", "experiment_name")
 
 
 class Subscriber:
-    """Receives what the indexer finds, inside the transaction that stores it."""
+    """Receive the results of the indexer, inside the transaction that stores the results."""
 
     def completed(self, row: TraceRow) -> None:
-        """Version ``row.version`` of a trace is complete; ``row`` is stored after this."""
+        """Receive a trace that is complete in version ``row.version``; ``row`` is stored afterwards."""
 
     def learned(self, row: TraceRow) -> None:
-        """Facts of a complete trace changed; ``row`` is stored after this."""
+        """Receive a complete trace whose facts changed; ``row`` is stored afterwards."""
 
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
-        """Something was reported about the run after its start."""
+        """Receive a report about the run that came after the start."""
 
     def recorded(self, step: int) -> None:
-        """Numbers about a step of training were stored."""
+        """Receive a step of training whose numbers were stored."""
 
 
 class Indexer:
-    """The index of one run: ``round`` reads on, ``settle`` decides which traces are complete."""
+    """Index a run: ``round`` reads on, ``settle`` decides which traces are complete."""
 
     def __init__(
         self, state: State, run_folder: str | Path, info: RunInfo, subscribers: Sequence[Subscriber], ahead: int = 0
@@ -86,16 +86,16 @@ class Indexer:
         self._calls = Calls(self._traces, self._joins, self._processes, self.loader.kept, self._root)
         self._binds = binds_of(state)
         self._told: set[str] = set()
-        """Traces about which facts were read in this round."""
+        """Traces whose facts were read in this round."""
         self.clocks: Mapping[str, int] = {}
-        """Boot of another node -> ns from its monotonic clock to our wall clock (``ship.cluster.receiver``)."""
+        """Boot of another node -> ns from its monotonic clock to this node's wall clock (``ship.cluster.receiver``)."""
         self.behind = False
-        """More traces are complete than were completed: these go first."""
+        """Whether more traces are complete than were completed: complete traces go first."""
         self.unread = False
-        """The last round left something for the next one."""
+        """Whether the last round left records for the next round."""
         self._settled_at = time.monotonic()
         self._weight = 4.0
-        """What is read takes so many times its bytes in memory, as the last round had it."""
+        """Memory that the last round took for each byte read."""
         for (trace_id,) in state.db.execute("SELECT trace_id FROM traces WHERE complete = 0").fetchall():
             if (row := state.row(trace_id)) is not None:  # continue where the last shipper of this run stopped
                 self._traces.reopen(row)
@@ -104,49 +104,49 @@ class Indexer:
 
     @property
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
-        """Everything reported about the run after its start, in order, including what earlier shippers read."""
+        """Return all reports about the run after its start, in order, including reports that earlier shippers read."""
         return list(self._binds)
 
     @property
     def living(self) -> bool:
-        """Some process may still write."""
+        """Return whether a process may still write."""
         return bool(self._processes.living())
 
     def living_here(self) -> set[int]:
-        """Ids of processes of this machine that may still write."""
+        """Return ids of processes of this machine that may still write."""
         names = [name.rsplit("-", 2) for name in self._processes.living()]
         return {int(pid) for host, pid, _ in names if host == file_name(socket.gethostname())}
 
     @property
     def quiet_for(self) -> float:
-        """Seconds since something about a trace was read."""
+        """Return the seconds since a record of a trace was read."""
         return time.monotonic() - self._traces.last_touched
 
     @property
     def open_traces(self) -> int:
-        """Number of traces that may still grow."""
+        """Return the number of traces that may still grow."""
         return self._traces.count
 
     @property
     def has_room(self) -> bool:
-        """More traces may be completed before what was completed here is delivered."""
+        """Return whether more traces may be completed before the completed traces are delivered."""
         return self.loader.recent.has_room
 
     @property
     def open_groups(self) -> set[str]:
-        """Groups that have an open trace."""
+        """Return the groups that have an open trace."""
         return {trace.row.group for trace in self._traces.open.values()}
 
     def open_steps(self) -> dict[str, int | None]:
-        """The traces that may still grow, and their steps."""
+        """Return the traces that may still grow, with their steps."""
         return {trace_id: trace.row.step for trace_id, trace in self._traces.open.items()}
 
     def look_at_locks(self) -> None:
-        """Find out at the next ``round`` which processes still live, however young the segments are."""
+        """Check at the next ``round`` which processes still live, however young the segments are."""
         self._processes.probe_all()
 
     def has_news(self, file: SegmentFile) -> bool:
-        """Something in ``file`` was not read yet."""
+        """Return whether ``file`` has unread records."""
         return self._segments.of(file).has_news(file)
 
     def hurry(self) -> None:
@@ -158,7 +158,8 @@ class Indexer:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def round(self) -> bool:
-        """Read what is new in all segments and store it in one transaction; True when there was any."""
+        """Read new records of all segments and store the records in a single transaction; return True for new
+        records."""
         read = self.unread = False
         files = segments(self._run_folder)
         with self._state:
@@ -231,7 +232,7 @@ class Indexer:
                 del self._traces.open[orphan]
                 self._calls.forget()
                 self.loader.kept.drop(orphan)
-            else:  # delivered already: it stays a trace of its own
+            else:  # delivered already: the orphan stays a trace of its own
                 self._joins.forget(orphan)
         self._has_news(self._facts.named(fact))
 
@@ -248,7 +249,7 @@ class Indexer:
         told, self._told = self._told, set()
         for trace_id in told - self._traces.open.keys():
             row = self._state.row(trace_id)
-            if row is None or not row.complete:  # all that is known is looked up once the trace is complete
+            if row is None or not row.complete:  # all facts are looked up once the trace is complete
                 continue
             if msgspec.json.decode(row.facts) != (now := facts_of(self._state, trace_id)):
                 add_facts(row, now)
@@ -258,7 +259,7 @@ class Indexer:
                 self._state.put_rows([row])
 
     def _root(self, trace: OpenTrace, name: str, role: str, record: Open, at: int) -> None:
-        """The trace has a name now: who it is, and which facts had been waiting for it."""
+        """Set the identity of a trace whose root has begun, and assign the facts that waited for the trace."""
         row = trace.row
         trace.root = record.span
         attributes = jsonable(record.attributes or {})
@@ -266,18 +267,18 @@ class Indexer:
         begin(row, name, role, at, attributes)
         if row.uid is not None and row.session is not None and role == "trajectory":
             row.attempt = 1 + self._state.count(
-                # Before V1, veRL numbers the rollouts of a group anew on each worker that got a part of it: two of one
-                # number at the same time are neighbours, not attempts.
+                # Before V1, veRL numbers the rollouts of a group anew on each worker with a part of the group: two
+                # rollouts with the same number at the same time are neighbours, not attempts.
                 "SELECT count(*) FROM traces WHERE uid = ? AND session = ? AND trace_id != ?"
                 " AND (? OR status != 'OPEN')",
                 (row.uid, row.session, row.trace_id, "session_id" in attributes),
             )
         trace.stored = False
-        if row.uid is not None:  # others of its group, and facts about it, are looked for in the state
+        if row.uid is not None:  # the state finds other traces of the group, and waiting facts
             self._state.put_rows([row])
             trace.stored = True
             self._facts.arrived(row)
-        for key in _CONFIG_KEYS:  # what has no project of its own (the trainer's step) belongs where the others are
+        for key in _CONFIG_KEYS:  # a trace without a project (the trainer's step) belongs to the project of the others
             if attributes.get(key) and self._state.meta(f"config:{key}") is None:
                 self._state.put_meta(f"config:{key}", str(attributes[key])[:250])
 
@@ -299,7 +300,8 @@ class Indexer:
     # -- deciding ------------------------------------------------------------------------------------------------------
 
     def settle(self, over: bool) -> int:
-        """Complete the traces that expect nothing more (``over``: all), tell the subscribers, and return how many."""
+        """Complete the traces that expect nothing more (``over``: all), tell the subscribers, and return their
+        number."""
         if not self.behind:  # else nothing was read since, and silence means nothing
             self._settled_at = time.monotonic()
         now, ended = self._settled_at, self._processes.has_ended
@@ -321,7 +323,7 @@ class Indexer:
         row = trace.row
         try:
             look = self.loader.look(row, final=final)
-        except OSError:  # the file system fails: it is tried again
+        except OSError:  # the file system fails: try again
             trace.touch()
             return False
         del self._traces.open[row.trace_id]
@@ -341,7 +343,7 @@ class Indexer:
             self._told |= changed - {row.trace_id}
             for subscriber in self._subscribers:
                 subscriber.completed(row)
-        if not row.kept:  # it waits for its group, or stays in the spool
+        if not row.kept:  # the trace waits for its group, or stays in the spool
             self.loader.recent.drop(row.trace_id)
         self._state.put_rows([row])
         return True

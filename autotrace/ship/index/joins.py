@@ -1,9 +1,9 @@
-"""Requests that lost their context on the way: joined to the call that made them by the request's id.
+"""Join requests that lost their context to the calling LLM call by the id of the request.
 
 The call reports the id of its request (``statements.requests``); the engine's side, which sees no caller, begins a
-trace of its own and names the id it was given. The two are the same up to what engines and routers append. Whichever
-is read first waits for the other, as long as the engine's trace is not complete. Calls that say which trajectory they
-are of (``records.OF``) are joined in the same way, by exactly that id; they wait until it is known.
+trace of its own and names the received id. The two ids are equal except for suffixes of engines and routers. The first
+side that is read waits for the other, as long as the engine's trace is not complete. Calls that name their trajectory
+(``records.OF``) are joined in the same way, by exactly that id; the calls wait until the id is known.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from autotrace.ship.store.state import State
 from autotrace.spool.records import OF, Fact, Open
 
 _APPENDED = re.compile(r"(_[PD]|-[0-9a-f]{8})\Z")
-"""What is behind an id: ``_P``/``_D`` of disaggregated prefill and decode, eight digits of vLLM's engine core."""
+"""Suffix of an id: ``_P``/``_D`` of disaggregated prefill and decode, eight digits of vLLM's engine core."""
 MAX_WAITING = 65_536
-"""Orphans that are waited for; the oldest is forgotten then."""
+"""Maximum waiting orphans; beyond the limit the oldest is forgotten."""
 
 
 @dataclass(frozen=True)
 class Join:
-    """Where an orphan's root belongs."""
+    """Position where an orphan's root belongs."""
 
     trace_id: str
     span: int
 
 
 def wanted(attributes: Mapping[str, Any], role: str) -> tuple[str, ...]:
-    """By which ids a trace with such a root is joined; none: it is one of its own."""
+    """Return the ids by which a trace with such a root is joined; empty for an independent trace."""
     trajectory = attributes.get(OF)
     if isinstance(trajectory, str) and trajectory:
         return (trajectory[:1000],)
@@ -43,7 +43,7 @@ def wanted(attributes: Mapping[str, Any], role: str) -> tuple[str, ...]:
 
 
 def names(request_id: Any) -> Iterator[str]:
-    """What a request may be called on the other side."""
+    """Yield the names that a request may have on the other side."""
     if not isinstance(request_id, str) or not request_id:
         return
     yield request_id[:1000]
@@ -53,7 +53,7 @@ def names(request_id: Any) -> Iterator[str]:
 
 
 class Joins:
-    """The joins of one run."""
+    """Hold the joins of a run."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -64,24 +64,25 @@ class Joins:
         """Request id -> orphans."""
 
     def of(self, trace_id: str) -> Join | None:
-        """Where the records of ``trace_id`` belong, if it is a joined orphan."""
+        """Return the position of the records of ``trace_id``, for a joined orphan."""
         return self._joined.get(trace_id)
 
     def attached(self, record: Any) -> Any:
-        """``record``, an orphan's root hung where it belongs."""
+        """Return ``record``; set the parent of an orphan's root."""
         if isinstance(record, Open) and record.parent == 0 and record.trace.hex() in self._joined:
             return msgspec.structs.replace(record, parent=self._joined[record.trace.hex()].span)
         return record
 
     def wait(self, trace_id: str, names: Iterable[str]) -> None:
-        """``trace_id`` may be the other side of a request that was not read yet, which has one of these ``names``."""
+        """Wait for a request with any of ``names``, of which ``trace_id`` may be the other side."""
         for name in names:
             self._waiting.setdefault(name, {})[trace_id] = None
         while len(self._waiting) > MAX_WAITING:
             del self._waiting[next(iter(self._waiting))]
 
     def root(self, trace_id: str, record: Open, role: str) -> Join | None:
-        """A trace begins: the join, if it is the other side of a request read before; else it waits for one."""
+        """Return the join of a new trace with a request that was read before; else let the trace wait for the
+        request."""
         searched = wanted(record.attributes or {}, role)
         for name in searched:
             row = self._state.db.execute("SELECT trace_id, span FROM requests WHERE request = ?", (name,)).fetchone()
@@ -91,7 +92,7 @@ class Joins:
         return None
 
     def request(self, fact: Fact) -> list[tuple[str, Join]]:
-        """A call reported its request's id, or its trajectory's: the orphans that were waiting for it, and their
+        """Store the id that a call reported for its request or trajectory; return the waiting orphans, with their
         join."""
         key = fact.key or {}
         name, span = key.get("request"), key.get("span")
@@ -114,14 +115,14 @@ class Joins:
         return join
 
     def forget(self, orphan: str) -> None:
-        """It is too late to join ``orphan``."""
+        """Forget ``orphan``, which can no longer be joined."""
         del self._joined[orphan]
         self._state.db.execute("DELETE FROM joins WHERE orphan = ?", (orphan,))
 
     def move(
         self, orphan: str, join: Join, traces: Mapping[str, OpenTrace], offsets: dict[tuple[str, int], array[int]]
     ) -> None:
-        """What was already read of ``orphan`` belongs to the other trace from now on."""
+        """Move the records of ``orphan`` that were already read to the other trace."""
         for trace_id, segment in [key for key in offsets if key[0] == orphan]:
             offsets.setdefault((join.trace_id, segment), array("q")).extend(offsets.pop((trace_id, segment)))
         for table in ("places", "facts"):
@@ -134,6 +135,6 @@ class Joins:
 
 
 def _signed(span: int) -> int:
-    """``span`` as SQLite holds it: 64 bits with a sign."""
+    """Return ``span`` as SQLite stores numbers: 64 bits with a sign."""
     span &= (1 << 64) - 1
     return span - (1 << 64) if span >= 1 << 63 else span

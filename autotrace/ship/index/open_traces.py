@@ -1,8 +1,8 @@
-"""A trace of which more may come: which of its calls are open, and when it is complete.
+"""Track a trace that may still grow: open calls, and whether the trace is complete.
 
-The end of the root ends a trajectory. Calls below it that are still running then are waited for, but not for long; what
-comes later makes a new version of the same trace. In the root's process a call that begins after the end is a trace of
-its own. Late calls of other processes are bounded: in number, and in how often they make a new version.
+The end of the root ends a trajectory. Running calls below the root are then waited for, but not for long; later records
+make a new version of the same trace. In the root's process a call that begins after the end is a trace of its own. Late
+calls of other processes are bounded: in number, and in how often late calls make a new version.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ GRACE = 0.5
 """Seconds of silence before a closed trace counts as complete: processes write every 0.2 s, the engine's side of a call
 and the reward may arrive a little after the root's end."""
 ROOT_GRACE = 5.0
-"""Seconds after the end of its root after which a trace is delivered although calls below it still run."""
+"""Seconds after the root's end after which a trace is delivered although calls below the root still run."""
 CLOCKS_NS = 250_000_000
 """Nanoseconds by which the clocks of two nodes may differ: a call of another node than the root's that seems to begin
 so little after the root's end is not late."""
 MAX_LATE_CALLS = 1000
-"""Calls that began after the root's end and still belong to its trace. Nothing more is read of a trace that has so
-many; calls that begin are counted."""
+"""Maximum late calls that still belong to a trace. Beyond the limit nothing more is read of the trace; beginning calls
+are counted."""
 LATE_CALLS_PER_GRACE = 10
-"""So many late calls make a trace wait for ``GRACE`` longer: the whole trace is sent again each time."""
+"""Number of late calls after which a trace waits for ``GRACE`` longer: the whole trace is sent again each time."""
 
 
 PART_PATIENCE = 3600.0
@@ -37,59 +37,59 @@ learn its id at its end."""
 
 
 ALONE = ("span", "tool", "llm", "agent")
-"""Roles of roots that nothing is joined to, and that are in no group."""
+"""Roles of roots to which nothing is joined, and which are in no group."""
 
 
 @lru_cache(maxsize=4096)
 def _host(process: str) -> str:
-    """Of ``HOST-PID-RANDOM``."""
+    """Return the host in ``HOST-PID-RANDOM``."""
     return process.rsplit("-", 2)[0]
 
 
 @dataclass(slots=True, eq=False)
 class OpenTrace:
-    """What must be in memory about a trace: a few hundred bytes."""
+    """Hold the part of a trace that must be in memory: a few hundred bytes."""
 
     row: TraceRow
     open: dict[int, str] = field(default_factory=dict)
-    """Open spans and the process that writes each."""
+    """Open spans and the process that writes each span."""
     inside: dict[int, frozenset[str]] | None = None
-    """Those among them that are, or stand below, a call of an LLM, a tool, an environment or a reward, and the roles
-    from there on; once there was one. (A dict takes 200 bytes, and most traces of a program that is recorded whole are
-    a single call.)"""
+    """Open spans that are, or are below, a call of an LLM, a tool, an environment or a reward, with the roles from that
+    call down; None before the first such call. (A dict takes 200 bytes, and most traces of a program that is recorded
+    whole are a single call.)"""
     root: int | None = None
-    """The root span while it is open."""
+    """Root span while open."""
     root_host: str | None = None
-    """The node of the root's process, where the root was read by this shipper."""
+    """Node of the root's process, if this shipper read the root."""
     opened_at: float = field(default_factory=time.monotonic)
     touched: float = field(default_factory=time.monotonic)
-    """When something of it was read."""
+    """Time of the last read record of the trace."""
     root_ended_at: float | None = None
-    """When the root's end was read (of a trace that was delivered before: when there was more of it)."""
+    """Time when the root's end was read (for a delivered trace: when more records came)."""
     root_end_ns: int | None = None
     """Wall-clock time of the root's end."""
     dirty: bool = True
     is_part: bool = False
-    """It belongs to another trajectory, whose id was not read yet."""
+    """Whether the trace belongs to another trajectory, whose id was not read yet."""
     unread: bool = False
-    """Earlier records of it could not be read."""
+    """Whether earlier records of the trace could not be read."""
     stored: bool = False
-    """``row`` is in the state but for its counts (``State.put_counts``)."""
+    """Whether ``row`` is in the state except for its counts (``State.put_counts``)."""
 
     def __post_init__(self) -> None:
-        if self.row.status != "OPEN" and self.row.root_read:  # else it was delivered without its root
+        if self.row.status != "OPEN" and self.row.root_read:  # else the trace was delivered without its root
             self.root_ended_at, self.root_end_ns = self.opened_at, self.row.end_ns
 
     def touch(self) -> float:
-        """Something was read; when."""
+        """Note a read record; return the time."""
         self.touched = now = time.monotonic()
         self.dirty = True
         return now
 
     @property
     def waits_for(self) -> str | None:
-        """The process whose end alone can complete it, until more of it is read; None: something else can, or it
-        belongs to others."""
+        """Return the process whose end alone can complete the trace, until more is read; None: another event can
+        complete the trace, or the trace belongs to a group."""
         row = self.row
         if row.uid is not None or row.step is not None or row.version or row.role not in ALONE or self.is_part:
             return None
@@ -98,11 +98,11 @@ class OpenTrace:
         return self.open.get(self.root)
 
     def _is_late(self, at_ns: int) -> bool:
-        """After the root's end. By the clock: segments of several processes are read in any order."""
+        """Return whether a time is after the root's end, by the clock: segments of processes are read in any order."""
         return self.root_end_ns is not None and at_ns > self.root_end_ns
 
     def opened(self, span: int, parent: int, process: str, role: str, at_ns: int) -> None:
-        """A call began."""
+        """Count a call that began."""
         self.open[span] = process
         host = _host(process)
         if not parent:
@@ -113,7 +113,7 @@ class OpenTrace:
         self._count(span, parent, role)
 
     def _count(self, span: int, parent: int, role: str) -> None:
-        """As ``own_calls`` does, by the calls that are open now."""
+        """Count turns and tool calls as ``own_calls`` does, by the calls that are open now."""
         inside = self.inside or {}
         around = inside.get(parent, frozenset())
         if role == "llm":
@@ -125,7 +125,7 @@ class OpenTrace:
             self.inside = inside
 
     def closed(self, span: int, at_ns: int) -> None:
-        """A call ended."""
+        """Close a call that ended."""
         self.open.pop(span, None)
         if self.inside:
             self.inside.pop(span, None)
@@ -133,8 +133,8 @@ class OpenTrace:
             self.root_ended_at, self.root_end_ns = time.monotonic(), at_ns
 
     def replay(self, process: str, records: Iterable[Record], shift: int) -> None:
-        """Take records that were counted already (the shipper was started anew). ``shift``: nanoseconds from the clock
-        of ``process`` to the wall clock."""
+        """Take records that were counted already (the shipper was restarted). ``shift``: nanoseconds from the clock of
+        ``process`` to the wall clock."""
         ended = []
         for record in records:
             if isinstance(record, Open):
@@ -147,7 +147,8 @@ class OpenTrace:
             self.closed(span, at_ns)
 
     def verdict(self, now: float, ended: Callable[[str], bool], over: bool) -> str | None:
-        """``complete``, ``final`` (complete, because nothing is waited for any longer), or None: more is to come."""
+        """Return ``complete``, ``final`` (complete, because the trace waits no longer), or None: more records will
+        come."""
         grace = GRACE * (1 + self.row.late_spans / LATE_CALLS_PER_GRACE)
         silent = over or now - self.touched > grace
         if self.is_part and not over and now - self.opened_at < PART_PATIENCE:

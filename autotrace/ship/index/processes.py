@@ -1,5 +1,5 @@
-"""The processes of a run and their segments: which live, which ended and how, what each counted and reported; where
-each segment was left, what its targets are called, whose it is."""
+"""Track the processes of a run and their segments: living processes, ends, counters and reports; for each segment the
+read position, the names of targets, and the process."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from autotrace.spool.records import ENDED, EXEC, Counters, Define, Header, Repor
 from autotrace.trajectory.jsonable import text
 
 _QUIET_NS = 1_000_000_000
-"""The lock of a segment younger than this is not looked at: its writer may be about to take it."""
+"""Age of a segment in ns below which the lock is not checked: the writer may be about to take the lock."""
 _PROBE_EVERY = 0.5
-"""Seconds between two looks at the lock of one process."""
+"""Seconds between two checks of the lock of a process."""
 _AT_ONCE = -1.0
 _GONE = "its segments are gone"
 _ROTATION_GRACE = 5.0
 """Seconds in which the next segment follows a seal with the reason ``rotate``."""
 _RECENT_NS = 60 * 10**9
-"""A shipper of another host, whose locks may not show here, has written its status within this time."""
+"""Time in ns within which a shipper of another host, whose locks may not show here, has written its status."""
 _GOES_ON = ("running", "draining")
 
 
@@ -46,14 +46,14 @@ def status_now(status: Status, run_folder: str | Path) -> Status:
 
 @dataclass
 class Process:
-    """One writing process."""
+    """Describe a writing process."""
 
     last_ns: int = 0
-    """Wall-clock time of its last record."""
+    """Wall-clock time of the last record."""
     ended: str | None = None
-    """How: ``exit``, ``ended``, ``died``, ...; None while it lives."""
+    """End of the process: ``exit``, ``ended``, ``died``, ...; None while living."""
     torn: int = 0
-    """Bytes at the end of its last segment that do not make a complete record."""
+    """Bytes at the end of the last segment that do not make a complete record."""
     skipped: Counter[str] = field(default_factory=Counter)
     counters: bytes | None = None
     probed: float = 0.0
@@ -62,7 +62,7 @@ class Process:
 
 
 class Processes:
-    """All processes of a run."""
+    """Hold all processes of a run."""
 
     def __init__(self, state: State, run_folder: str | Path) -> None:
         self._state = state
@@ -75,23 +75,23 @@ class Processes:
             )
 
     def of(self, name: str) -> Process:
-        """The process of this name, made when it is new."""
+        """Return the process of this name; create a new process if needed."""
         process = self._by_name.get(name)
         if process is None:
             process = self._by_name[name] = Process()
         return process
 
     def has_ended(self, name: str) -> bool:
-        """It will write nothing more."""
+        """Return whether the process will write nothing more."""
         process = self._by_name.get(name)
         return process is None or process.ended is not None
 
     def living(self) -> list[str]:
-        """Those that may still write."""
+        """Return the processes that may still write."""
         return [name for name, process in self._by_name.items() if process.ended is None]
 
     def heard(self, name: str, at_ns: int) -> None:
-        """A record of that time was read."""
+        """Note a record of that time from the process."""
         process = self.of(name)
         # another node out of reach for a while; a segment after all were removed; a program that could not be run
         if process.ended in ("died", _GONE, ENDED, EXEC):
@@ -100,20 +100,20 @@ class Processes:
             process.last_ns, process.dirty = at_ns, True
 
     def skip(self, name: str, reason: str, count: int = 1) -> None:
-        """Records were passed over."""
+        """Count records that were skipped."""
         process = self.of(name)
         process.skipped[reason] += count
         process.dirty = True
 
     def skipped(self, name: str, reader: SegmentReader) -> None:
-        """Take over what a reader passed over."""
+        """Take over the counts of records that a reader skipped."""
         self.of(name)
         for reason, count in reader.skipped.items():
             self.skip(name, reason, count)
         reader.skipped.clear()
 
     def count(self, name: str, record: Counters) -> None:
-        """Latest counters (they are cumulative)."""
+        """Store the latest counters, which are cumulative."""
         process = self.of(name)
         process.counters = msgspec.msgpack.encode(
             {"calls": record.calls, "drops": record.drops, "gauges": record.gauges, "paths": record.paths}
@@ -121,14 +121,14 @@ class Processes:
         process.dirty = True
 
     def report(self, name: str, record: Report) -> None:
-        """What happened to a target."""
+        """Store the state of a target."""
         self._state.db.execute(
             "INSERT OR REPLACE INTO reports VALUES (?, ?, ?, ?, ?)",
             (name, text(record.key), text(record.name), text(record.state), text(record.reason)[:1000]),
         )
 
     def probe_all(self) -> None:
-        """Look at every lock again at the next ``watch``, however young the segment, if it has a header."""
+        """Check every lock again at the next ``watch``, however young the segment, if the segment has a header."""
         for process in self._by_name.values():
             process.probed = _AT_ONCE
 
@@ -158,18 +158,18 @@ class Processes:
             process.quiet_since = process.quiet_since or now
             return "died" if now - process.quiet_since > _ROTATION_GRACE else None
         young = time.time_ns() - file.changed_ns < _QUIET_NS
-        at_once = process.probed == _AT_ONCE and reader.header is not None  # its writer has taken the lock before
+        at_once = process.probed == _AT_ONCE and reader.header is not None  # the writer has taken the lock before
         if not at_once and (young or now - process.probed < _PROBE_EVERY):
             return None
         process.probed = now
         if writer_alive(self._run_folder, file.name) or size_of(self._run_folder, file.name) != file.size:
-            return None  # the size: it wrote after the folder was listed, and died then
+            return None  # the size: the process wrote after the folder was listed, and died then
         if reader.incomplete is not None:
             process.torn = file.size - reader.offset
         return "died"
 
     def _is_ended(self, name: str) -> bool:
-        """Whether another process of the run sent it a signal that kills."""
+        """Return whether another process of the run sent the process a signal that kills."""
         host, pid, _ = name.rsplit("-", 2)
         senders = self._state.db.execute("SELECT process FROM reports WHERE state = ? AND name = ?", (ENDED, pid))
         return any(sender.rsplit("-", 2)[0] == host for (sender,) in senders)
@@ -184,7 +184,7 @@ class Processes:
 
 
 class Segment:
-    """One segment and its number in the state."""
+    """Hold a segment and its number in the state."""
 
     def __init__(self, id: int, name: str, reader: SegmentReader) -> None:
         self.id = id
@@ -194,11 +194,12 @@ class Segment:
         """Number of a target -> name, role."""
 
     def target(self, number: int) -> tuple[str, str]:
-        """Name and role of a target."""
+        """Return name and role of a target."""
         return self.targets.get(number, ("?", "span"))
 
     def has_news(self, file: SegmentFile) -> bool:
-        """There is something to read; an incomplete end is looked at again only when the file has changed."""
+        """Return whether the segment has unread records; an incomplete end is checked again only when the file has
+        changed."""
         reader = self.reader
         if reader.finished or file.size == reader.offset:
             return False
@@ -206,7 +207,7 @@ class Segment:
 
 
 class Segments:
-    """All segments of one run; remembers how far each was read."""
+    """Hold all segments of a run and the read position of each segment."""
 
     def __init__(self, state: State, run_folder: str | Path, run_id: str) -> None:
         self._state = state
@@ -222,7 +223,7 @@ class Segments:
                 segment.targets[define["id"]] = (define["name"], define["role"])
 
     def of(self, file: SegmentFile) -> Segment:
-        """The segment ``file``, added when it is new."""
+        """Return the segment ``file``; add a new segment if needed."""
         segment = self._segments.get(file.name)
         if segment is None:
             id = self._state.db.execute("INSERT INTO segments (name, offset) VALUES (?, 0)", (file.name,)).lastrowid
@@ -232,11 +233,12 @@ class Segments:
 
     @property
     def readers(self) -> dict[str, SegmentReader]:
-        """By name of the segment."""
+        """Return name of a segment -> reader."""
         return {name: segment.reader for name, segment in self._segments.items()}
 
     def read(self, segment: Segment, budget: int, processes: Processes) -> list[Located]:
-        """What is new in ``segment``, about ``budget`` bytes at most; nothing when it cannot be read now."""
+        """Return new records of ``segment``, about ``budget`` bytes at most; empty if the segment cannot be read
+        now."""
         reader = segment.reader
         try:
             located = reader.read(budget)
@@ -248,7 +250,7 @@ class Segments:
         return located
 
     def remember(self, segment: Segment) -> None:
-        """Store how far it was read."""
+        """Store the read position of a segment."""
         reader = segment.reader
         header = None if reader.header is None else msgspec.msgpack.encode(reader.header)
         self._state.db.execute(
@@ -257,7 +259,7 @@ class Segments:
         )
 
     def define(self, segment: Segment, define: Define) -> None:
-        """A target is named."""
+        """Store the name of a target."""
         segment.targets[define.id] = (define.name, define.role)
         self._state.db.execute(
             "INSERT OR REPLACE INTO defines VALUES (?, ?, ?, ?, ?)",

@@ -1,4 +1,4 @@
-"""The line about a complete trace, as findings read it: the indexer fills it from the assembled trajectory."""
+"""Fill the state's line about a complete trace, as findings read the line, from the assembled trajectory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from autotrace.trajectory.model import Span, Trajectory
 
 
 def record(row: TraceRow, known: Profile) -> Record:
-    """Of a line of the state."""
+    """Convert a line of the state to a record."""
     facts: dict[str, Any] = msgspec.json.decode(row.facts)
     return Record(
         row.trace_id, row.group, row.step, row.status, known, bool(row.validate), row.uid, row.data_source, row.reward,
@@ -31,8 +31,8 @@ def record(row: TraceRow, known: Profile) -> Record:
 
 
 def fill(row: TraceRow, look: Look, settings: Settings) -> None:
-    """Fill the line about a trajectory from the trajectory; ``settings``: of its run. What its group and its step
-    showed stays until they are looked at again."""
+    """Fill the line about a trajectory from the trajectory; ``settings``: settings of the run. Findings of the group
+    and the step stay until the next examination."""
     summarise(row, look.trajectory)
     known = decode(row.profile)
     found = [] if known is None else known.found
@@ -58,7 +58,7 @@ def begin(row: TraceRow, name: str, role: str, start_ns: int, attributes: dict[s
 
 
 def summarise(row: TraceRow, trajectory: Trajectory) -> None:
-    """Fill the line about a trajectory, but for its profile."""
+    """Fill the line about a trajectory, except for the profile."""
     _take(row, Rollout(trajectory), _OF_WHOLE)
     row.turns, row.root_id = trajectory.turns, trajectory.root.span_id
     add_facts(row, trajectory.facts)
@@ -74,6 +74,6 @@ def _take(row: TraceRow, rollout: Rollout, columns: Iterable[Column]) -> None:
 
 
 def add_facts(row: TraceRow, facts: dict[str, Any]) -> None:
-    """All that is known about the trajectory from elsewhere."""
+    """Set the facts that were reported about the trajectory."""
     row.reward = number(facts.get("reward"))
     row.facts = msgspec.json.encode(facts).decode()

@@ -1,9 +1,8 @@
-"""The traces of a run that may still grow, in memory, and the calls as they are read: the trace of each, what it
-changes there, where it lies. The other traces are lines of the state until more of them is read; so are open ones that
-nothing but their process can end, where there are many (a program that is recorded whole leaves hundreds of thousands).
-
-Calls are the most frequent records by far, so what the latest of a trace in this segment has found out is not looked up
-again."""
+"""Hold the traces of a run that may still grow in memory, and read calls: find the trace of each call, update the
+trace, store the position of the record. Other traces are lines of the state until more records are read. If many traces
+are open, the same holds for open traces that only the end of their process can complete (a program that is recorded
+whole leaves hundreds of thousands). Calls are the most frequent records by far, so lookups for the latest trace of a
+segment are not repeated."""
 
 from __future__ import annotations
 
@@ -25,11 +24,11 @@ from autotrace.spool.records import OF, Close, Open
 from autotrace.trajectory.jsonable import text
 
 AWAKE = 10_000
-"""Open traces in memory, about."""
+"""Approximate number of open traces in memory."""
 
 
 class Traces:
-    """Those that are open, or of which something new was read."""
+    """Hold the traces that are open, or of which new records were read."""
 
     def __init__(self, state: State, loader: Loader, joins: Joins, processes: Processes) -> None:
         self._state = state
@@ -37,22 +36,22 @@ class Traces:
         self._joins = joins
         self._processes = processes
         self.open: dict[str, OpenTrace] = {}
-        """By id; without those that sleep."""
+        """Open traces by id, without sleeping traces."""
         self._sleepers: dict[str, set[str]] = {}
-        """Process -> ids of open traces that only its end can complete, and that are not in memory."""
+        """Process -> ids of open traces that only the end of the process can complete, and that are not in memory."""
         self._crowded = AWAKE
-        """More in memory than this are a reason to look who may sleep."""
+        """Number of traces in memory above which traces are put to sleep."""
         self.last_touched = time.monotonic()
-        """When something about one of them was read."""
+        """Time when a record of any trace was last read."""
 
     @property
     def count(self) -> int:
-        """How many are open."""
+        """Return the number of open traces."""
         return len(self.open) + sum(map(len, self._sleepers.values()))
 
     def reopen(self, row: TraceRow) -> OpenTrace:
-        """Open a trace whose records were read before: they tell which of its calls are open. While the records of a
-        process cannot be read, that process counts as being in a call."""
+        """Open a trace whose records were read before: the records show which calls are open. While the records of a
+        process cannot be read, the process counts as being in a call."""
         trace = self.open[row.trace_id] = OpenTrace(row, stored=not row.complete)
         trace.is_part = OF in msgspec.json.decode(row.attributes)
         for origin, records in self._loader.records_of(row.trace_id):
@@ -63,14 +62,13 @@ class Traces:
         return trace
 
     def growing(self, trace_id: str) -> OpenTrace | None:
-        """Return the trace to which a record belongs, made if it is new; None where the trace has too many late
-        calls."""
+        """Return the trace to which a record belongs, created if new; None if the trace has too many late calls."""
         trace = self.open.get(trace_id)
         row = (self._state.row(trace_id) or TraceRow(trace_id)) if trace is None else trace.row
         return None if row.late_spans >= MAX_LATE_CALLS else self.touch(trace_id, row)
 
     def touch(self, trace_id: str, row: TraceRow | None = None) -> OpenTrace | None:
-        """Something new was read about a trace; None where there is none. ``row``: its line, if that was looked up."""
+        """Note a new record of a trace; None without such a trace. ``row``: the trace's line, if already looked up."""
         trace = self.open.get(trace_id)
         if trace is None:
             row = row or self._state.row(trace_id)
@@ -87,7 +85,7 @@ class Traces:
         return trace
 
     def store(self) -> None:
-        """Put what has changed into the state."""
+        """Write changed traces to the state."""
         changed = [trace for trace in self.open.values() if trace.dirty]
         self._state.put_rows([trace.row for trace in changed if not trace.stored])
         self._state.put_counts([trace.row for trace in changed if trace.stored])
@@ -96,7 +94,7 @@ class Traces:
         self.rest()
 
     def rest(self) -> None:
-        """Where many are open, let those sleep that may, until half of the places are free."""
+        """Put traces to sleep, if many are open, until half of the places are free."""
         if len(self.open) <= self._crowded:
             return
         for trace_id, trace in [*self.open.items()]:
@@ -110,7 +108,8 @@ class Traces:
         self._crowded = max(AWAKE, 2 * len(self.open))
 
     def wake(self, most: int, over: bool) -> None:
-        """Wake ``most`` of those whose process has ended; ``over``: of all. Try again what could not be read."""
+        """Wake ``most`` traces whose process has ended; ``over``: of all processes. Retry traces that could not be
+        read."""
         for trace in [one for one in self.open.values() if one.unread]:
             self.reopen(trace.row)
         for process in [one for one in self._sleepers if over or self._processes.has_ended(one)]:
@@ -123,7 +122,7 @@ class Traces:
                 del self._sleepers[process]
 
     def _woken(self, trace_id: str) -> bool:
-        """Whether it slept; it does no longer."""
+        """Wake a trace; return whether the trace slept."""
         holding = [ids for ids in self._sleepers.values() if trace_id in ids]
         for ids in holding:
             ids.remove(trace_id)
@@ -131,16 +130,16 @@ class Traces:
 
 
 _UNREAD = -1
-"""Stands for calls in records that cannot be read."""
+"""Number in place of calls in records that cannot be read."""
 Offsets = dict[tuple[str, int], "array[int]"]
-"""(Trace id, segment) -> where the records read in this round lie."""
+"""(Trace id, segment) -> offsets of the records read in this round."""
 _Latest = tuple[OpenTrace, "array[int]", list[Located] | None]
 Begun = Callable[[OpenTrace, str, str, Open, int], None]
-"""Called with a trace whose root has begun: the root's name, role and record, and its wall-clock time."""
+"""Receive a trace whose root has begun: the root's name, role and record, and its wall-clock time."""
 
 
 class Calls:
-    """Of one run. ``read`` takes a record; ``taken`` gives what the round has found out."""
+    """Read the calls of a run. ``read`` takes a record; ``taken`` returns the offsets of the round."""
 
     def __init__(self, traces: Traces, joins: Joins, processes: Processes, kept: KeptRecords, begun: Begun) -> None:
         self._traces = traces
@@ -149,19 +148,19 @@ class Calls:
         self._kept = kept
         self._begun = begun
         self.offsets: Offsets = {}
-        """Of this round."""
+        """Offsets of this round."""
         self._segment = -1
         self._latest: dict[bytes, _Latest] = {}
-        """Id of a trace in ``_segment`` -> it, and where its records are put."""
+        """Id of a trace in ``_segment`` -> the trace, its offsets, its kept records."""
         self._touched: dict[str, OpenTrace] = {}
-        """The traces of this round."""
+        """Traces of this round."""
         self._added = self._bytes = 0
 
     def taken(self) -> Offsets:
-        """``offsets``; the next round begins."""
+        """Return ``offsets`` and begin the next round."""
         offsets, self.offsets = self.offsets, {}
         self.forget()
-        for trace in self._touched.values():  # their latest records were read only now
+        for trace in self._touched.values():  # the latest records of these traces were read only now
             self._traces.last_touched = trace.touch()
         self._touched.clear()
         self._kept.added(self._added, self._bytes)
@@ -169,11 +168,11 @@ class Calls:
         return offsets
 
     def forget(self) -> None:
-        """Which traces there are, or where their records belong, has changed."""
+        """Forget lookups after traces, or the traces of their records, have changed."""
         self._latest.clear()
 
     def read(self, segment: Segment, located: Located, record: Open | Close, at: int) -> None:
-        """A call began or ended, ``at`` wall-clock time."""
+        """Take the begin or end of a call, at wall-clock time ``at``."""
         if segment.id != self._segment:
             self._segment = segment.id
             self.forget()
@@ -199,7 +198,7 @@ class Calls:
             self._begun(trace, text(name) or "?", text(role), record, at)
 
     def _attached(self, segment: Segment, record: Open | Close) -> tuple[str, Open | Close]:
-        """The trace a record belongs to, which is not its own if that was joined to another."""
+        """Return the trace to which a record belongs: another trace if its own was joined to the other."""
         trace_id = record.trace.hex()
         join = self._joins.of(trace_id)
         if join is None and isinstance(record, Open) and record.parent == 0:
@@ -207,7 +206,7 @@ class Calls:
         return (trace_id, record) if join is None else (join.trace_id, self._joins.attached(record))
 
     def _found(self, segment: Segment, trace_id: str, record: Open | Close) -> _Latest | None:
-        """The trace ``trace_id``, made if it is new; None where the record is passed over."""
+        """Return the trace ``trace_id``, created if new; None if the record is skipped."""
         if len(record.trace) != 16:
             self._processes.skip(segment.process, "invalid record")
             return None
