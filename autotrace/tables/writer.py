@@ -40,11 +40,11 @@ LATEST = 8
 again."""
 
 REMEMBERED = 10_000
-"""Return a table and the files to merge."""
+"""Minimum number of trajectories that the writer remembers as committed."""
 
 
 def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
-    """Yield the rows of a file that count, a row group at a time."""
+    """Return a table and the files to merge."""
     recent = [*islice((commit for commit in reversed(found.commits) if not commit.removes), LATEST)]
     for table, by_path in found.files.items():
         latest = set() if everything else {f"{table}/{of.files[table].name}" for of in recent if table in of.files}
@@ -60,7 +60,7 @@ def to_merge(found: Snapshot, everything: bool) -> tuple[str, list[str]] | None:
 
 
 def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
-    """Write the tables of a run folder. All methods raise ``PlaceError``; two threads may call the methods."""
+    """Yield the rows of a file that count, a row group at a time."""
     ids = pa.array(superseded, pa.string())
     since = pa.array(superseded.values(), pa.int64())
     with pq.ParquetFile(path) as file:
@@ -77,7 +77,7 @@ def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
 
 
 class Tables:
-    """Committed trajectories that may be given again -> version."""
+    """Write the tables of a run folder. All methods raise ``PlaceError``; two threads may call the methods."""
 
     def __init__(self, run_folder: Path, run_id: str) -> None:
         self.folder = run_folder / FOLDER
@@ -85,16 +85,16 @@ class Tables:
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._given: dict[str, int] = {}
-        """Commit ``trajectories``, except for trajectories already committed in this version. Returns bytes of the
-        files."""
+        """Committed trajectories that may be given again -> version."""
         self._removed: dict[str, float] = {}
 
     def write(self, trajectories: Sequence[Trajectory]) -> int:
-        """Commit the facts of ``trajectories``, whose calls are already committed and not read. Returns bytes."""
+        """Commit ``trajectories``, except for trajectories already committed in this version. Returns bytes of the
+        files."""
         return self._written(trajectories, OF_TRAJECTORIES)
 
     def write_facts(self, trajectories: Sequence[Trajectory]) -> int:
-        """Commit the numbers of a step, replacing earlier numbers of the step."""
+        """Commit the facts of ``trajectories``, whose calls are already committed and not read. Returns bytes."""
         return self._written(trajectories, WITH_FACTS)
 
     def _written(self, trajectories: Sequence[Trajectory], names: Collection[str]) -> int:
@@ -112,16 +112,15 @@ class Tables:
                     rollout.release()
 
     def write_metrics(self, step: int, numbers: OfStep) -> None:
-        """Merge small files, if there are many, or a few and ``everything`` is set; return whether files were
-        merged."""
+        """Commit the numbers of a step, replacing earlier numbers of the step."""
         with self._lock, self._errors():
             found = metrics.rows(self.run_id, {step: numbers}, self._opened().batch + 1)
             if found:
                 self._commit({METRICS.name: arrow.from_rows(METRICS.columns, found)}, {}, 0)
 
     def compact(self, everything: bool = False) -> bool:
-        """End writing for now: leave few files, and only files that count. Concurrent readers must read
-        ``commits.jsonl`` again."""
+        """Merge small files, if there are many, or a few and ``everything`` is set; return whether files were
+        merged."""
         with self._lock, self._errors():
             found = self._opened()
             self._sweep(found, LINGERS)
@@ -140,7 +139,8 @@ class Tables:
             return True
 
     def finish(self) -> None:
-        """Write ``rows`` to a file, unless there are no rows. The file counts once a line names the file."""
+        """End writing for now: leave few files, and only files that count. Concurrent readers must read
+        ``commits.jsonl`` again."""
         while self.compact(everything=True):
             pass
         with self._lock, self._errors():
@@ -168,7 +168,7 @@ class Tables:
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def _file(self, table: str, name: str, rows: Iterable[pa.Table]) -> Added:
-        """Append the line of a commit."""
+        """Write ``rows`` to a file, unless there are no rows. The file counts once a line names the file."""
         folder = self.folder / table
         files.folder(folder)
         part = folder / f".{name}.part"
@@ -182,8 +182,7 @@ class Tables:
         return Added(name, count, (folder / name).stat().st_size)
 
     def _append(self, commit: Commit) -> None:
-        """Drop files that were removed more than ``lingers`` seconds ago from the lines: every reader reads all
-        lines."""
+        """Append the line of a commit."""
         found = self._opened()
         line = commit.line()
         fd = files.append(self.folder / FILE)
@@ -197,7 +196,8 @@ class Tables:
         found.size += len(line)
 
     def _fold(self, lingers: float) -> None:
-        """Return the committed state, read from the disk if not known or no longer known."""
+        """Drop files that were removed more than ``lingers`` seconds ago from the lines: every reader reads all
+        lines."""
         found = self._opened()
         lines = folded(found, time.time_ns() - int(lingers * 1e9))
         if len(lines) == len(found.commits):
@@ -217,8 +217,7 @@ class Tables:
         sync(self.folder)
 
     def _opened(self) -> Snapshot:
-        """Return trace id -> version in the latest files: a shipper that was killed, or got an error, gives these
-        trajectories again."""
+        """Return the committed state, read from the disk if not known or no longer known."""
         if self._snapshot is None:
             files.folder(self.folder)
             try:
@@ -233,8 +232,8 @@ class Tables:
         return self._snapshot
 
     def _latest(self, found: Snapshot) -> dict[str, int]:
-        """Remove files that no line names any more, once no reader can use the files; ``begins``: also files that no
-        line ever named."""
+        """Return trace id -> version in the latest files: a shipper that was killed, or got an error, gives these
+        trajectories again."""
         latest: dict[str, int] = {}
         for table in (TRAJECTORIES.name, "facts"):
             for path in [*found.files.get(table, ())][-LATEST:]:
@@ -245,8 +244,8 @@ class Tables:
         return latest
 
     def _sweep(self, found: Snapshot, lingers: float, begins: bool = False) -> None:
-        """Raise ``PlaceError`` within the block; after a failure the disk is read again: the line may be present, torn
-        or missing."""
+        """Remove files that no line names any more, once no reader can use the files; ``begins``: also files that no
+        line ever named."""
         now, now_ns = time.monotonic(), time.time_ns()
         if begins:
             since_ns = {path: commit.at_ns for commit in found.commits for path in commit.removes}
@@ -259,7 +258,8 @@ class Tables:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """What is on the disk is looked at again after a failure: a line may be there or not, or a part of it."""
+        """Raise ``PlaceError`` within the block; after a failure the disk is read again: the line may be present, torn
+        or missing."""
         try:
             yield
         except BaseException as error:

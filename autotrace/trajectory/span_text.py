@@ -23,7 +23,7 @@ PROMPT_LINE = 200
 
 
 def swallowed(span: Span) -> list[tuple[dict[str, Any], str]]:
-    """Return the input of a call: the new part of an LLM call's prompt in words, else the arguments; None: neither."""
+    """Return the failures that were caught inside a call (``record.swallowed``), each with a line of words."""
     notes = span.attributes.get("swallowed")
     return [
         (note, f"{note.get('error')}: {note.get('message')} in {note.get('at')}, caught in {note.get('caught')}")
@@ -33,7 +33,7 @@ def swallowed(span: Span) -> list[tuple[dict[str, Any], str]]:
 
 
 def input_text(span: Span) -> str | None:
-    """Return the answer of a call in words, else the return value apart from token ids; None: not recorded."""
+    """Return the input of a call: the new part of an LLM call's prompt in words, else the arguments; None: neither."""
     said = asked_words(span)
     if said is not None or not span.inputs:
         return said
@@ -42,8 +42,7 @@ def input_text(span: Span) -> str | None:
 
 
 def output_text(span: Span) -> str | None:
-    """Return the new part of a prompt (``whole``: all of the prompt): decoded, else from the messages, else the
-    argument with the text; None if only token ids are known, or nothing."""
+    """Return the answer of a call in words, else the return value apart from token ids; None: not recorded."""
     said = answered_words(span)
     if said is not None or span.output is None or span.output == span.response_ids:
         return said
@@ -51,8 +50,8 @@ def output_text(span: Span) -> str | None:
 
 
 def asked_words(span: Span, *, whole: bool = False) -> str | None:
-    """Return an answer: decoded, else the message, else the returned text; None if only token ids are known, or
-    nothing."""
+    """Return the new part of a prompt (``whole``: all of the prompt): decoded, else from the messages, else the
+    argument with the text; None if only token ids are known, or nothing."""
     texts = (span.prompt_text,) if whole else (span.new_prompt_text, span.prompt_text)
     decoded = next((text for text in texts if text), None)
     if decoded is not None:
@@ -66,7 +65,8 @@ def asked_words(span: Span, *, whole: bool = False) -> str | None:
 
 
 def answered_words(span: Span) -> str | None:
-    """Return the token ids that a prompt adds, if no text is known; None with a text or without ids."""
+    """Return an answer: decoded, else the message, else the returned text; None if only token ids are known, or
+    nothing."""
     if span.response_text is not None:
         return span.response_text
     if (reply := answer(span)) is not None:
@@ -76,44 +76,44 @@ def answered_words(span: Span) -> str | None:
 
 
 def asked_ids(span: Span) -> list[int] | None:
-    """Return the token ids of an answer, if no text is known; None with a text or without ids."""
+    """Return the token ids that a prompt adds, if no text is known; None with a text or without ids."""
     return None if asked_words(span) is not None else span.new_prompt_ids or span.prompt_ids or None
 
 
 def answered_ids(span: Span) -> list[int] | None:
-    """Return ``output_text``, or at most ``most`` token ids if only token ids are known."""
+    """Return the token ids of an answer, if no text is known; None with a text or without ids."""
     return None if answered_words(span) is not None else span.response_ids or None
 
 
 def shown_answer(span: Span, most: int | None = None) -> str | None:
-    """Format at most ``most`` token ids for people: ``3 token ids: 1 2 3``."""
+    """Return ``output_text``, or at most ``most`` token ids if only token ids are known."""
     ids = answered_ids(span)
     return output_text(span) if ids is None else ids_text(ids, most)
 
 
 def ids_text(ids: Sequence[int], most: int | None = None) -> str:
-    """Return the argument that is the whole prompt as text; None without such an argument, or with several."""
+    """Format at most ``most`` token ids for people: ``3 token ids: 1 2 3``."""
     shown = ids if most is None else ids[:most]
     rest = f" … {len(ids) - len(shown):,} more" if len(shown) < len(ids) else ""
     return f"{len(ids):,} token id{'' if len(ids) == 1 else 's'}: {' '.join(map(str, shown))}{rest}"
 
 
 def asked_as(inputs: Mapping[str, Any]) -> str | None:
-    """Return the member of an agent's own result that is the answer as text; None without such a member."""
+    """Return the argument that is the whole prompt as text; None without such an argument, or with several."""
     names = [name for name in inputs if name in PROMPTS and isinstance(inputs[name], str) and inputs[name]]
     return names[0] if len(names) == 1 else None
 
 
 def answered_as(output: Any) -> str | None:
-    """Return the user's last message before the model first answered; else the input of the first turn, or of the
-    function that is the trajectory. Empty: not known."""
+    """Return the member of an agent's own result that is the answer as text; None without such a member."""
     if not isinstance(output, dict):
         return None
     return next((name for name in ANSWERS if isinstance(output.get(name), str) and output[name]), None)
 
 
 def question(trajectory: Trajectory) -> str:
-    """Return the first line of ``question`` that has text, at most ``PROMPT_LINE`` characters; None: not known."""
+    """Return the user's last message before the model first answered; else the input of the first turn, or of the
+    function that is the trajectory. Empty: not known."""
     first = trajectory.llm_spans[:1]
     asked = [message for span in first for message in span.messages or () if message.get("role") == "user"]
     if asked:
@@ -126,34 +126,34 @@ def question(trajectory: Trajectory) -> str:
 
 
 def prompt_line(trajectory: Trajectory) -> str | None:
-    """Return the model's reasoning before its answer, if the server separates the reasoning."""
+    """Return the first line of ``question`` that has text, at most ``PROMPT_LINE`` characters; None: not known."""
     lines = (line.strip() for line in question(trajectory).splitlines())
     return next((line[:PROMPT_LINE] for line in lines if line), None)
 
 
 def thoughts(span: Span) -> str | None:
-    """Return the message that an LLM call answered with; None without an answer."""
+    """Return the model's reasoning before its answer, if the server separates the reasoning."""
     text = (answer(span) or {}).get("reasoning_content")
     return text if isinstance(text, str) else None
 
 
 def answer(span: Span) -> dict[str, Any] | None:
-    """Return the messages of a prompt after the model's last answer (``whole``: all); other messages are in an earlier
-    call."""
+    """Return the message that an LLM call answered with; None without an answer."""
     last = span.messages[-1] if span.messages else None
     return last if last is not None and last.get("role") == "assistant" else None
 
 
 def asked_messages(span: Span, *, whole: bool = False) -> list[dict[str, Any]]:
-    """Format a chat message: the text, and the tool calls as ``search({"q": "cats"})``. ``named``: with the role in
-    front."""
+    """Return the messages of a prompt after the model's last answer (``whole``: all); other messages are in an earlier
+    call."""
     asked = (span.messages or [])[: None if answer(span) is None else -1]
     earlier = [number for number, message in enumerate(asked) if message.get("role") == "assistant"]
     return asked[earlier[-1] + 1 :] if earlier and not whole else asked
 
 
 def message_text(message: dict[str, Any], *, named: bool = True) -> str:
-    """Format a captured value: text unchanged, anything else as JSON."""
+    """Format a chat message: the text, and the tool calls as ``search({"q": "cats"})``. ``named``: with the role in
+    front."""
     functions = [call.get("function") or {} for call in message.get("tool_calls") or () if isinstance(call, dict)]
     called = [f"{function.get('name')}({function.get('arguments')})" for function in functions]
     words = "\n".join(line for line in (_text(message), *called) if line)
@@ -161,30 +161,30 @@ def message_text(message: dict[str, Any], *, named: bool = True) -> str:
 
 
 def one_line(value: Any) -> str:
-    """Number of latest turns that a turn is compared with."""
+    """Format a captured value: text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(jsonable(value), ensure_ascii=False)
 
 
 COMPARED = 512
-"""Characters of the shortest summary that is recognised."""
+"""Number of latest turns that a turn is compared with."""
 SUMMARY = 16
-"""Compare turns by their messages, if the messages were recorded or decoded completely."""
+"""Characters of the shortest summary that is recognised."""
 _SYSTEM, _OF_TOOLS = ("system", "developer"), ("tool", "function")
 
 
 class Said:
-    """Turn -> digest of the messages up to each message."""
+    """Compare turns by their messages, if the messages were recorded or decoded completely."""
 
     def __init__(self, turns: Sequence[Span]) -> None:
         self._turns = turns
         self._digests: dict[int, list[int]] = {}
-        """Return whether the messages are a whole prompt, as far as can be decided."""
+        """Turn -> digest of the messages up to each message."""
 
     def _asked(self, turn: int) -> list[dict[str, object]]:
         return asked_messages(self._turns[turn - 1], whole=True)
 
     def is_whole(self, turn: int) -> bool:
-        """Return the system prompt; empty without a system message."""
+        """Return whether the messages are a whole prompt, as far as can be decided."""
         span, asked = self._turns[turn - 1], self._asked(turn)
         role = asked[0].get("role") if asked else None
         if role is None or role in _OF_TOOLS or span.inputs.get("previous_response_id"):
@@ -192,29 +192,28 @@ class Said:
         return role in _SYSTEM or span.new_prompt_text is None or not span.prompt_keep
 
     def system(self, turn: int) -> str:
-        """Return whether the turn has another system prompt, or other tools, than the turn ``main``."""
+        """Return the system prompt; empty without a system message."""
         asked = self._asked(turn)
         return _text(asked[0]) if asked and asked[0].get("role") in _SYSTEM else ""
 
     def is_another(self, turn: int, main: int) -> bool:
-        """Return whether the prompt contains an answer of the model."""
+        """Return whether the turn has another system prompt, or other tools, than the turn ``main``."""
         offered = [_names(self._turns[one - 1].inputs.get("tools")) for one in (main, turn)]
         if None not in offered and offered[0] != offered[1]:
             return True
         return self.is_whole(main) and self.is_whole(turn) and self.system(turn) != self.system(main)
 
     def has_history(self, turn: int) -> bool:
-        """Return whether all messages of the prompt are known, and an answer of the model is among the messages."""
+        """Return whether the prompt contains an answer of the model."""
         return any(message.get("role") == "assistant" for message in self._asked(turn))
 
     def has_whole_history(self, turn: int) -> bool:
-        """Return whether the turn does not go on from the answer of ``end``: the turn has no answer, or other words
-        instead."""
+        """Return whether all messages of the prompt are known, and an answer of the model is among the messages."""
         return self.is_whole(turn) and self.has_history(turn)
 
     def goes_otherwise(self, turn: int, end: int) -> bool:
-        """Return the last turn whose messages and answer begin this turn's messages, and the last turn with the same
-        messages; 0: no such turn."""
+        """Return whether the turn does not go on from the answer of ``end``: the turn has no answer, or other words
+        instead."""
         if not self.is_whole(turn):
             return False
         if not self.has_history(turn):
@@ -226,7 +225,8 @@ class Said:
         return not _alike(_text(asked[place]), _reply(self._turns[end - 1]))
 
     def continued(self, turn: int) -> tuple[int, int]:
-        """Return whether an answer follows the messages of the turn ``before``."""
+        """Return the last turn whose messages and answer begin this turn's messages, and the last turn with the same
+        messages; 0: no such turn."""
         asked, latest = self._asked(turn), self._asked(turn - 1)
         if latest and asked[: len(latest)] == latest and self._goes_on(asked[len(latest) :], turn - 1):
             return turn - 1, 0
@@ -246,21 +246,21 @@ class Said:
         return before, twin
 
     def keeps(self, turn: int, before: int) -> bool:
-        """Return whether the messages after an earlier turn's messages begin with the answer of that turn, or leave it
-        out."""
+        """Return whether an answer follows the messages of the turn ``before``."""
         following = self._asked(turn)[len(self._asked(before)) :]
         return bool(following) and following[0].get("role") == "assistant"
 
     def _goes_on(self, following: Sequence[dict[str, object]], number: int) -> bool:
-        """Return the first of the ``earlier`` turns whose answer is contained in this turn's messages; 0: none.
-        ``kept``: the prompt has answers, too. Then the answer must be missing among the answers of the prompt, and a
-        new message of the user or system before an answer must contain the text."""
+        """Return whether the messages after an earlier turn's messages begin with the answer of that turn, or leave it
+        out."""
         if not following or following[0].get("role") != "assistant":
             return bool(following)
         return _alike(_text(following[0]), _reply(self._turns[number - 1]))
 
     def summary(self, turn: int, earlier: Sequence[int], kept: bool = False) -> int:
-        """Return the turns that a turn is compared with, the latest first."""
+        """Return the first of the ``earlier`` turns whose answer is contained in this turn's messages; 0: none.
+        ``kept``: the prompt has answers, too. Then the answer must be missing among the answers of the prompt, and a
+        new message of the user or system before an answer must contain the text."""
         asked = self._asked(turn)
         answers: list[dict[str, object]] = []
         if kept:
@@ -290,7 +290,7 @@ class Said:
 
 
 def turns_before(turn: int) -> range:
-    """Return the text of one part of a message, or the description of its image; None for any other part."""
+    """Return the turns that a turn is compared with, the latest first."""
     return range(turn - 1, max(0, turn - 1 - COMPARED), -1)
 
 
@@ -304,7 +304,7 @@ def _text(message: dict[str, object]) -> str:
 
 
 def _part_text(part: object) -> str | None:
-    """Return whether a text contains the other text: clients leave out thoughts, and spaces."""
+    """Return the text of one part of a message, or the description of its image; None for any other part."""
     if not isinstance(part, dict):
         return part if isinstance(part, str) else None
     if isinstance(part.get("text"), str):
@@ -327,7 +327,7 @@ def _pressed(text: str) -> str:
 
 
 def _alike(resent: str, said: str | None) -> bool:
-    """One has the other in it: clients leave out thoughts, and spaces."""
+    """Return whether a text contains the other text: clients leave out thoughts, and spaces."""
     one, other = _pressed(resent), _pressed(said or "")
     return one in other or other in one
 
