@@ -47,13 +47,22 @@ OTHERS = {
     "skill": [["skill"]],
 }
 """The other commands. ``doctor`` shows the newest run of ``AUTOTRACE_RUN_DIR``."""
+OPTIONS = [
+    ["ls", "{}", "--all", "--json"], ["show", "ab", "{}", "--full"], ["diagnose", "{}", "--json"],
+    ["steps", "{}", "--by", "data_source", "--json"], ["grep", "-i", "TEXT", "{}", "--json"],
+    ["compare", "ab", "cd", "--run", "{}", "--json"], ["view", "{}", "--perfetto", "timelines.json"],
+    ["why", "{}", "--step", "1", "--against", "2", "--json"], ["sql", "SELECT * FROM spans", "{}", "--json"],
+    ["status", "{}", "--all"], ["export", "{}", "--format", "jsonl", "--dedup", "--out", "once"],
+]  # fmt: skip
+"""Commands that read, with options that lead to another output."""
 WRITES, STARTS = ("ship", "label"), ("doctor",)
 """Commands that may write into the run folder that was named, and one that starts the interpreter."""
 
 
 def commands(place: Path | str, *, ships: bool = True, others: bool = False) -> list[list[str]]:
-    """Every way to read ``place``; those that may write there last. ``others``: every command that there is."""
-    called = [*READS.values(), *(OTHERS.values() if others else ())]
+    """Every way to read ``place``; those that may write there last. ``others``: every command that there is, also with
+    options."""
+    called = [*READS.values(), *([*OTHERS.values(), OPTIONS] if others else ())]
     every = [words for ways in called for words in ways if ships or words[0] not in WRITES]
     return sorted(
         ([word.replace("{}", str(place)) for word in words] for words in every), key=lambda words: words[0] in WRITES
@@ -97,7 +106,7 @@ def faults(answers: list[dict[str, Any]]) -> list[str]:
         if any(escape in said for escape in ESCAPES):
             found.append(f"{words}: an escape sequence: {said!r:.200}")
         places = [os.path.realpath(word) + "/" for word in answer["words"] if os.path.isabs(word)]
-        own = places[0] if answer["words"][0] in WRITES else None
+        own = next(iter(places), None) if answer["words"][0] in WRITES else None
         if answer["words"][0] in STARTS:
             answer["did"] = [what for what in answer["did"] if not what.startswith(("subprocess.Popen", "os."))]
         found += [

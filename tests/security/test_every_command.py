@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autotrace.run import layout
 from tests.security import reading, strangers
 
 NAME = re.compile(r"[\w.-]+")
@@ -33,6 +34,11 @@ def test_no_id_leads_out_of_a_folder_or_into_the_page(name: str, tmp_path: Path)
     assert all(NAME.fullmatch(part) for path in made for part in path.parts), made
     if (here / "page.html").exists():
         assert "<img" not in (here / "page.html").read_text()
+    changes = place.is_dir() and (place / layout.RUN_JSON).exists() if isinstance(place, Path) else False
+    written = [words for words in reading.commands(place, others=True) if words[0] in reading.WRITES]
+    answers += reading.run(written, here, mine, bucket=bucket)
+    assert {one["words"][0] for one in answers} >= {*reading.WRITES} and not reading.faults(answers)
+    assert reading.files_of(mine) == was[0] and (changes or reading.files_of(theirs) == was[1])
     if "foreign" in name:
         (exported,) = (one for one in answers if one["words"][:1] == ["export"] and "atif" in one["words"])
         assert not exported["code"] and list((here / "exported").rglob("*.json")), exported

@@ -35,7 +35,7 @@ _GOES_ON = ("running", "draining")
 def status_now(status: Status, run_folder: str | Path) -> Status:
     """Correct the last ``status`` of a run without a shipper: the locks of segments show which processes live, and a
     run without a living process is ``stopped``."""
-    elsewhere = status.host != os.uname().nodename and time.time_ns() - status.updated_ns < _RECENT_NS
+    elsewhere = status.host != os.uname().nodename and abs(time.time_ns() - status.updated_ns) < _RECENT_NS
     if (status.living or status.state in _GOES_ON) and not elsewhere and not shipper_alive(str(run_folder)):
         files = [file for file in segments(run_folder) if file.size]
         status.living = len({file.process for file in files if writer_alive(run_folder, file.name)})
