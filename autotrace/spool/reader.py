@@ -39,6 +39,62 @@ def decode(payload: bytes | memoryview) -> Record:
         raise Undecodable("not decodable") from None
 
 
+_DENSE = bytes([*range(0x80, 0xA8), 0xC0, 0xCC, 0xCD, 0xD0, 0xD1])
+"""First bytes of values that take far more memory than bytes: maps, lists, short texts, nil, short integers."""
+VALUES, BYTES = 500_000, 16
+"""Values that a ``Budget`` allows: so many, and one more for so many bytes."""
+_FIXED = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8,
+          0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17}  # fmt: skip
+_COUNTED = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1),
+            0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0)}  # fmt: skip
+"""First byte -> bytes of the length that follows, and bytes that the length does not count."""
+
+
+class Budget:
+    """Bounds the memory of records that are decoded together: one read of a segment, or one trajectory.
+
+    A byte of msgpack can become an empty dict of 64 bytes. Records in which such bytes are many are walked through
+    first; a record whose values would exceed the budget is ``Undecodable``. A record of a recorder never is: one
+    argument has 8,000 values at most (``record.snapshot``).
+    """
+
+    def __init__(self) -> None:
+        self._bytes = self._values = 0
+
+    def decode(self, payload: bytes | memoryview) -> Record:
+        """See ``decode``."""
+        size = len(payload)
+        self._bytes += size
+        dense = size - len(bytes(payload).translate(None, _DENSE))
+        if dense > size // 8:
+            self._values += _values(payload, VALUES + self._bytes // BYTES - self._values)
+        return decode(payload)
+
+
+def _values(payload: bytes | memoryview, most: int) -> int:
+    """Values in ``payload``, or in what is whole of it. Raises ``Undecodable`` if they are more than ``most``."""
+    at, left, found = 0, 1, 0
+    while left and at < len(payload):
+        first = payload[at]
+        at, left, found = at + 1, left - 1, found + 1
+        if found > most:
+            raise Undecodable("too many values")
+        if 0x80 <= first < 0xA0:
+            left += (first & 15) << (first < 0x90)
+        elif 0xA0 <= first < 0xC0:
+            at += first & 31
+        elif first in _FIXED:
+            at += _FIXED[first]
+        elif first in _COUNTED:
+            wide, more = _COUNTED[first]
+            at += wide + more + int.from_bytes(payload[at : at + wide], "big")
+        elif 0xDC <= first < 0xE0:
+            wide = 4 if first & 1 else 2
+            left += int.from_bytes(payload[at : at + wide], "big") << (first >= 0xDE)
+            at += wide
+    return found
+
+
 class Located(msgspec.Struct, frozen=True, gc=False):
     """Holds a record and the offset of the record's frame in the segment."""
 
@@ -194,13 +250,14 @@ class SegmentReader:
 
     def _records(self, fd: int, limit: int) -> list[Located]:
         records: list[Located] = []
+        budget = Budget()
         try:
             for frame in read_frames(fd, self.offset, limit):
                 offset, payload = frame.offset, frame.payload
                 self.offset = frame.end
                 size = len(payload)
                 try:
-                    record = decode(payload)
+                    record = budget.decode(payload)
                 except Undecodable as why:
                     self.skipped[str(why)] += 1
                     if self.header is None:
@@ -236,8 +293,9 @@ def _is_boundary(fd: int, offset: int) -> bool:
     return offset in (0, end)
 
 
-def records_at(fd: int, offsets: Sequence[int]) -> Iterator[Located]:
-    """Yield the records whose frames begin at ``offsets`` (ascending); damaged or missing records are left out.
+def records_at(fd: int, offsets: Sequence[int], budget: Budget) -> Iterator[Located]:
+    """Yield the records whose frames begin at ``offsets`` (ascending). Records that are damaged, missing or beyond
+    ``budget`` are left out.
 
     Records that lie close together are read in a single call.
     """
@@ -258,7 +316,7 @@ def records_at(fd: int, offsets: Sequence[int]) -> Iterator[Located]:
         if len(payload) < length or zlib.crc32(payload) != checksum:
             continue
         try:
-            yield Located(offset, decode(payload), length)
+            yield Located(offset, budget.decode(payload), length)
         except Undecodable:
             continue
 

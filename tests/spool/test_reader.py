@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autotrace.run import layout
-from autotrace.spool.reader import SegmentReader, opened, records_at, segments, unreadable, writer_alive
+from autotrace.spool.reader import Budget, SegmentReader, opened, records_at, segments, unreadable, writer_alive
 from autotrace.spool.records import MAGIC, Close, Fact, Header, Open, Seal
 from autotrace.spool.segment import frame
 from tests.ship.spools import Process, new_run, trajectory
@@ -48,9 +48,9 @@ def test_records_are_found_again_by_their_offsets(run: Path) -> None:
     reader = only(run)
     read = reader.read()
     with opened(run, reader.name) as fd:
-        again = list(records_at(fd, [found.offset for found in read[3:9]]))
+        again = list(records_at(fd, [found.offset for found in read[3:9]], Budget()))
         assert again == read[3:9]
-        assert list(records_at(fd, [read[3].offset + 1, 10**9])) == []
+        assert list(records_at(fd, [read[3].offset + 1, 10**9], Budget())) == []
 
 
 @pytest.mark.parametrize("gone", ["a segment", "the folder"])

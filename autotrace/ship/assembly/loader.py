@@ -19,7 +19,7 @@ from autotrace.ship.assembly.tokens import add_columns
 from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import OffsetsOf, State
 from autotrace.spool import token_facts
-from autotrace.spool.reader import Located, SegmentFile, opened, records_at
+from autotrace.spool.reader import Budget, Located, SegmentFile, opened, records_at
 from autotrace.spool.records import Close, Header, Open
 from autotrace.tables.committed import Committed
 from autotrace.tables.errors import Gone, QueryError
@@ -127,10 +127,10 @@ class Loader:
         below = "SELECT orphan, span FROM joins WHERE trace_id = ?"  # traces that were joined to this trace, and where
         rows = self._state.db.execute(below, (trace_id,)) if self._some_joined else ()
         joined: dict[bytes, int] = {bytes.fromhex(orphan): span for orphan, span in rows}
-        kept = self.kept.take(trace_id, offsets_of)
+        kept, budget = self.kept.take(trace_id, offsets_of), Budget()
         for segment, name, origin in self._in_order(offsets_of):
             try:
-                for located in kept[segment] if kept else self._read(name, offsets_of[segment]):
+                for located in kept[segment] if kept else self._read(name, offsets_of[segment], budget):
                     record = located.record
                     read += located.size
                     if not isinstance(record, (Open, Close)):
@@ -164,18 +164,18 @@ class Loader:
     def records_of(self, trace_id: str) -> Iterator[tuple[Origin, list[Located] | None]]:
         """Yield segments and the trace's records that were read before; None for a segment that cannot be read now.
         Removed segments are left out."""
-        offsets_of = self._state.offsets_of(trace_id)
+        offsets_of, budget = self._state.offsets_of(trace_id), Budget()
         for segment, name, origin in self._in_order(offsets_of):
             try:
-                yield origin, list(self._read(name, offsets_of[segment]))
+                yield origin, list(self._read(name, offsets_of[segment], budget))
             except FileNotFoundError:
                 continue
             except OSError:
                 yield origin, None
 
-    def _read(self, name: str, offsets: Sequence[int]) -> Iterator[Located]:
+    def _read(self, name: str, offsets: Sequence[int], budget: Budget) -> Iterator[Located]:
         with opened(self._run_folder, name) as fd:
-            yield from records_at(fd, offsets)
+            yield from records_at(fd, offsets, budget)
 
     def _described(self, trace_id: str, assembled: Assembled, row: TraceRow | None = None) -> Trajectory:
         """Build the trajectory with current facts. ``row``: line of the trace, if at hand."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
-from autotrace.spool.reader import opened, records_at
+from autotrace.spool.reader import Budget, opened, records_at
 from autotrace.spool.records import TokenFacts, Tokens
 from autotrace.tables.calls import TRAINED
 from autotrace.trajectory.deferred import Deferred
@@ -147,7 +147,7 @@ def _columns(trace_id: str, state: State, run_folder: str | Path) -> dict[str, l
     if row is None:
         return {}
     with suppress(FileNotFoundError), opened(run_folder, row["segment"]) as fd:
-        for located in records_at(fd, [row["offset"]]):
+        for located in records_at(fd, [row["offset"]], Budget()):
             if isinstance(located.record, TokenFacts):
                 return token_facts.columns(located.record.value)
     return {}
