@@ -304,7 +304,10 @@ SUITES = (
     Suite(
         "verl",
         "0.9.1",
-        needs=("pytest", "pytest-asyncio", "pytest-rerunfailures", "torch", "torchvision", "cachetools"),
+        needs=(
+            "pytest", "pytest-asyncio", "pytest-rerunfailures", "torch", "torchvision", "cachetools", "fastapi",
+            "uvicorn",
+        ),
         # the other files start Ray, or need transfer_queue
         arguments=(
             "tests/tools", "tests/test_base_config_on_cpu.py", "tests/test_protocol_on_cpu.py",
