@@ -18,6 +18,7 @@ Call = Callable[..., Result]
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The run directory, in the working folder."""
+    monkeypatch.setenv("AUTOTRACE", "")  # `autotrace ship` sets it, and the next test would start untraced
     for name in [name for name in os.environ if name.startswith(("AUTOTRACE", "MLFLOW"))]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
