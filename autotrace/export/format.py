@@ -1,4 +1,4 @@
-"""Define export formats, list the formats by name (a module of this folder with a function ``write``, and one line
+"""Describe export formats, list the formats by name (a module of this folder with a function ``write``, and one line
 here), and write their files: all files appear together once every file is complete."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Define formats, and read rows of a stranger's files: JSON lines, JSON, Parquet, PyTorch, numpy, Inspect's archives.
+"""Describe formats, and read rows of a stranger's files: JSON lines, JSON, Parquet, PyTorch, numpy, Inspect's archives.
 
 A file may be anybody's. Reading runs nothing from the file, follows no link, and costs in proportion to the file's
 bytes: the sizes that an archive claims are checked before unpacking.

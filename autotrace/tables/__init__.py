@@ -1,1 +1,1 @@
-"""Hold trajectories as tables: the schema, the writer, the reader and conditions."""
+"""Store trajectories as tables: the schema, the writer, the reader and conditions."""

@@ -1,4 +1,4 @@
-"""Define tables and columns, and the columns with which every table identifies the trajectory of a row."""
+"""Describe tables and columns, and the columns with which every table identifies the trajectory of a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Query the rows of sources with DuckDB: a database in memory opens only the given files and writes nothing.
+"""Read the rows of sources with DuckDB: a database in memory opens only the given files and writes nothing.
 
 The views (``Views``) are the tables of the sources: the rows of Parquet files with later facts, and the rows that are
 in no file yet (open calls, a run of an earlier release, a file of lines) under the same schema.
@@ -115,7 +115,7 @@ def checked_id(name: str, value: str) -> str:
 
 
 class Views:
-    """Provide the tables of ``sources`` as views. A table is read when a question needs the table."""
+    """Serve the tables of ``sources`` as views. A table is read when a question needs the table."""
 
     def __init__(self, sources: Sequence[Source], progress: Progress | None = None) -> None:
         self.progress = progress

@@ -1,4 +1,4 @@
-"""Define the errors of questions."""
+"""List the errors of questions."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class PlaceError(Exception):
 
 
 class Place(Protocol):
-    """Define a destination. Paths are relative to the root, with ``/``. Raises ``PlaceError``."""
+    """Describe a destination. Paths are relative to the root, with ``/``. Raises ``PlaceError``."""
 
     root: str
 

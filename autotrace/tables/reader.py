@@ -156,7 +156,7 @@ class Reader:
 
     @_asked_again
     def sql(self, query: str) -> Answer:
-        """Answer a SELECT over the tables. Raises ``QueryError``."""
+        """Run a SELECT over the tables. Raises ``QueryError``."""
         return answer(query, self._views)
 
     def _views(self, needs: Mapping[str, Sequence[str]]) -> duckdb.DuckDBPyConnection:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def connected(spans: list[Span]) -> list[Span]:
-    """Connect ``spans``: set depth, derived prompts and titles; return ``spans``."""
+    """Join ``spans``: set depth, derived prompts and titles; return ``spans``."""
     flattened(spans)
     by_id, allowance = {span.span_id: span for span in spans}, Allowance()
     for span in spans:

@@ -1,4 +1,4 @@
-"""Represent the objects behind table rows: a trajectory, a call, a fact. Each derived value is computed once."""
+"""Hold the objects behind table rows: a trajectory, a call, a fact. Each derived value is computed once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def exactly(text: str | None) -> Any:
 
 
 class Rollout:
-    """Represent a trace: a row in ``trajectories`` and the columns that all rows of the trace share."""
+    """Hold a trace: a row in ``trajectories`` and the columns that all rows of the trace share."""
 
     def __init__(self, trajectory: Trajectory) -> None:
         attributes = trajectory.attributes
@@ -255,7 +255,7 @@ def _has(call: Call, names: frozenset[str]) -> bool:
 
 
 class Call:
-    """Represent a call of a trace: a row of ``spans``, and of ``turns`` for an LLM call."""
+    """Hold a call of a trace: a row of ``spans``, and of ``turns`` for an LLM call."""
 
     __slots__ = ("figures", "position", "rollout", "span", "turn")
 
@@ -276,7 +276,7 @@ class Call:
 
 @dataclass(slots=True, eq=False)
 class OwnChain:
-    """Represent a chain of a trajectory: a row of ``chains``."""
+    """Hold a chain of a trajectory: a row of ``chains``."""
 
     rollout: Rollout
     chain: Chain
@@ -318,7 +318,7 @@ class OwnChain:
 
 @dataclass(slots=True, eq=False)
 class Known:
-    """Represent a fact about a trajectory: a row of ``facts``."""
+    """Hold a fact about a trajectory: a row of ``facts``."""
 
     rollout: Rollout
     name: str

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Tables:
-    """Provide the methods that a run and several runs share. Each call reads the current data, also of a living run."""
+    """Give a run and several runs the same methods. Each call reads the current data, also of a living run."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self._places = list(places)

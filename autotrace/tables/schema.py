@@ -1,4 +1,4 @@
-"""Define the tables: every column with type, meaning and source, in a single place.
+"""Describe the tables: every column with type, meaning and source, in a single place.
 
 Names are veRL's where veRL has a name, else names of rLLM, slime or the GenAI conventions. ``make pages`` writes
 ``docs/data.md`` from this module.

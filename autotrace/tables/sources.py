@@ -1,4 +1,4 @@
-"""Define a source of trajectories: a run in its folder, in a folder of tables, or in a file of lines."""
+"""Describe a source of trajectories: a run in its folder, in a folder of tables, or in a file of lines."""
 
 from __future__ import annotations
 

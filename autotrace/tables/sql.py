@@ -1,4 +1,4 @@
-"""Answer SQL over the tables as people write SQL, in DuckDB: a single SELECT at a time.
+"""Run SQL over the tables as people write SQL, in DuckDB: a single SELECT at a time.
 
 The question is first planned over empty tables. A wrong question is therefore answered at once, and rows outside the
 files are read only for the columns and tables that the question needs: ``SELECT step, avg(reward) FROM trajectories``
@@ -65,7 +65,8 @@ class Answer:
 
 
 def answer(query: str, provide: Callable[[Mapping[str, Sequence[str]]], duckdb.DuckDBPyConnection]) -> Answer:
-    """Answer ``query``; ``provide`` returns a database of tables with the needed columns. Raises ``QueryError``."""
+    """Run ``query`` and return the answer; ``provide`` returns a database of tables with the needed columns. Raises
+    ``QueryError``."""
     planner = _planner()
     needs = _needs(planner, query)
     return Answer(provide(needs) if needs else planner, query)  # no rows needed: DESCRIBE, SELECT 1

@@ -1,4 +1,4 @@
-"""Define the words of a condition: columns of ``trajectories`` by name, a few shorter names, and the user's own names
+"""List the words of a condition: columns of ``trajectories`` by name, a few shorter names, and the user's own names
 within ``facts`` and ``attributes``."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Define fields whose value is built on access: a prompt repeats all earlier turns, so storing every turn's prompt
+"""Build the values of fields on access: a prompt repeats all earlier turns, so storing every turn's prompt
 takes memory and time that grow with the square of the turns."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 class cached(cached_property[T]):
-    """Cache a property as ``functools.cached_property`` does, but without a lock, which costs more than most values:
-    two threads may compute the same value twice."""
+    """Store a computed property as ``functools.cached_property`` does, but without a lock, which costs more than most
+    values: two threads may compute the same value twice."""
 
     if not TYPE_CHECKING:
 
@@ -60,7 +60,7 @@ class Packed(Deferred[list[T]]):
 
 
 class DeferrableField(Generic[T]):
-    """Define a dataclass field of type ``T | None``, default None, that also accepts a ``Deferred``. Readers get the
+    """Describe a dataclass field of type ``T | None``, default None, that also accepts a ``Deferred``. Readers get the
     value."""
 
     def __set_name__(self, owner: type, name: str) -> None:

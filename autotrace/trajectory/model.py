@@ -1,4 +1,4 @@
-"""Define spans and trajectories as plain values: the shipper assembles trajectories, a sink receives trajectories.
+"""Describe spans and trajectories as plain values: the shipper assembles trajectories, a sink receives trajectories.
 
 A trajectory costs memory and time in proportion to its records, no matter who wrote the records: repeated prompt tokens
 and the nesting of calls are limited.

@@ -1,4 +1,4 @@
-"""Handle token ids as bytes, four each: compare, search, and decide whether a prompt is the previous conversation with
+"""Compare and search token ids as bytes, four each, and decide whether a prompt is the previous conversation with
 other tokens: retokenised, edited, shortened."""
 
 from __future__ import annotations

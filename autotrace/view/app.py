@@ -1,4 +1,4 @@
-"""Define the routes of the server. Every route reads, except for the route that stores a label.
+"""List the routes of the server. Every route reads, except for the route that stores a label.
 
 A search sends the first hit of each trajectory as soon as the hit is found, with the same results as ``autotrace
 grep``.

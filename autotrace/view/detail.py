@@ -324,7 +324,7 @@ def _fork(base: Trajectory, other: Trajectory) -> dict[str, Any]:
 
 
 def _shown(where: Divergence) -> dict[str, Any]:
-    """Shorten a divergence; ``here`` is the rest of the base."""
+    """Cut a divergence to a short form; ``here`` is the rest of the base."""
     return {
         "turn": where.turn, "part": where.part, "token": where.token, "known": where.part != UNKNOWN,
         "here": where.here[:AROUND], "there": where.there[:AROUND],

@@ -7,7 +7,8 @@ the files of the page, which hold nothing of a run.
 
 The guard refuses a ``Host`` that is another machine's name (a page that had its own name resolve to this machine),
 requests of other pages, and anything but reading and labelling. Connections that have not shown the session are
-strangers': at most ``STRANGERS`` of them, each for ``PATIENCE`` seconds, with ``HEAD`` bytes before a complete request.
+strangers': at most ``STRANGERS`` connections, each for ``PATIENCE`` seconds, with ``HEAD`` bytes before a complete
+request.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class Assembly:
         return len(self._spans) > self._known
 
     def lost(self, segment: str) -> None:
-        """Note that a segment with records of the trace is gone."""
+        """Record that a segment with records of the trace is gone."""
         self._note(f"the segment {segment} cannot be read any more")
         self._lasting = False
 

@@ -110,7 +110,7 @@ def of_file(written: bytes, longest: int) -> ByteLevel:
 
 
 class _Written:
-    """Provide a vocabulary in the role of its tokenizer; unknown ids have no text."""
+    """Use a vocabulary in the role of its tokenizer; unknown ids have no text."""
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         self._vocabulary = vocabulary

@@ -134,7 +134,7 @@ class Recent:
         return self.drop(trace_id)
 
     def drop(self, trace_id: str) -> Assembled | None:
-        """Forget a trace that nobody will take."""
+        """Drop a trace that nobody will take."""
         assembled = self._kept.pop(trace_id, None)
         if assembled is not None:
             self._bytes -= assembled.size

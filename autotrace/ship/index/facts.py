@@ -184,7 +184,7 @@ class FactBook:
         return {trace_id, *(self._dealt_anew(trace_id) if name == "reward" and digest is None else ())}
 
     def _dealt_anew(self, trace_id: str) -> set[str]:
-        """Deal the facts about a trace's answers anew: a new reward tells the trace from other traces with the same
+        """Match the facts about a trace's answers anew: a new reward tells the trace from other traces with the same
         answers. Return the traces whose facts changed."""
         db = self._state.db
         row = db.execute("SELECT uid FROM traces WHERE trace_id = ? AND complete = 1", (trace_id,)).fetchone()
@@ -225,7 +225,7 @@ class FactBook:
         return rollouts
 
     def _deal(self, uid: str | None, digest: str, rollouts: list[Rollout]) -> set[str]:
-        """Deal out the facts about this answer, including facts with an owner; return the traces whose facts
+        """Match the facts about this answer with rollouts, including facts with an owner; return the traces whose facts
         changed."""
         db, own = self._state.db, [rollout.trace_id for rollout in rollouts]
         fields = "SELECT segment, offset, trace_id, name, output, score, at_ns FROM facts"
@@ -250,7 +250,7 @@ class FactBook:
         return {trace_id for trace_id in changed if trace_id is not None}
 
     def arrived(self, row: TraceRow) -> None:
-        """Assign earlier facts that match the key of a root that has begun."""
+        """Match earlier facts with the key of a root that has begun."""
         if row.uid is not None and row.session is not None:
             self._state.db.execute(
                 "UPDATE facts SET trace_id = ? WHERE trace_id IS NULL AND uid = ? AND session = ? AND digest IS NULL",
@@ -258,7 +258,7 @@ class FactBook:
             )
 
     def named(self, fact: Fact) -> list[str]:
-        """Assign facts that waited for the host's name of a trace (``records.REQUEST``); return the trace, if facts
+        """Match facts that waited for the host's name of a trace (``records.REQUEST``); return the trace, if facts
         waited."""
         name, trace_id = (fact.key or {}).get("request"), fact.trace.hex()
         if not isinstance(name, str) or len(fact.trace) != 16:
@@ -267,7 +267,7 @@ class FactBook:
         return [trace_id] if self._state.db.execute(waiting, (trace_id, name[:1000])).rowcount > 0 else []
 
     def digested(self, row: TraceRow, digests: Iterable[str]) -> set[str]:
-        """Assign the facts that name a trace by the digest of a response that was read. Returns the traces whose facts
+        """Match the facts that name a trace by the digest of a response that was read. Returns the traces whose facts
         changed: a trace with the same answer may have had the facts."""
         changed: set[str] = set()
         if not self._by_answer:

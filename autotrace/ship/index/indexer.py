@@ -237,7 +237,7 @@ class Indexer:
         self._has_news(self._facts.named(fact))
 
     def _has_news(self, trace_ids: Iterable[str], of_calls: bool = False) -> None:
-        """Note read facts. ``of_calls``: the trainer's values of tokens, which make a complete trace anew."""
+        """Record read facts. ``of_calls``: the trainer's values of tokens, which make a complete trace anew."""
         for trace_id in trace_ids:
             if of_calls or trace_id in self._traces.open:
                 self._traces.touch(trace_id)
@@ -300,7 +300,7 @@ class Indexer:
     # -- deciding ------------------------------------------------------------------------------------------------------
 
     def settle(self, over: bool) -> int:
-        """Complete the traces that expect nothing more (``over``: all), tell the subscribers, and return their
+        """Finish the traces that expect nothing more (``over``: all), tell the subscribers, and return their
         number."""
         if not self.behind:  # else nothing was read since, and silence means nothing
             self._settled_at = time.monotonic()

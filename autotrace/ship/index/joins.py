@@ -28,7 +28,7 @@ MAX_WAITING = 65_536
 
 @dataclass(frozen=True)
 class Join:
-    """Position where an orphan's root belongs."""
+    """Describe where an orphan's root belongs."""
 
     trace_id: str
     span: int
@@ -115,7 +115,7 @@ class Joins:
         return join
 
     def forget(self, orphan: str) -> None:
-        """Forget ``orphan``, which can no longer be joined."""
+        """Drop ``orphan``, which can no longer be joined."""
         del self._joined[orphan]
         self._state.db.execute("DELETE FROM joins WHERE orphan = ?", (orphan,))
 

@@ -81,7 +81,7 @@ class OpenTrace:
             self.root_ended_at, self.root_end_ns = self.opened_at, self.row.end_ns
 
     def touch(self) -> float:
-        """Note a read record; return the time."""
+        """Mark a read record; return the time."""
         self.touched = now = time.monotonic()
         self.dirty = True
         return now

@@ -33,7 +33,7 @@ _GOES_ON = ("running", "draining")
 
 
 def status_now(status: Status, run_folder: str | Path) -> Status:
-    """Correct the last ``status`` of a run without a shipper: the locks of segments show which processes live, and a
+    """Update the last ``status`` of a run without a shipper: the locks of segments show which processes live, and a
     run without a living process is ``stopped``."""
     elsewhere = status.host != os.uname().nodename and abs(time.time_ns() - status.updated_ns) < _RECENT_NS
     if (status.living or status.state in _GOES_ON) and not elsewhere and not shipper_alive(str(run_folder)):
@@ -91,7 +91,7 @@ class Processes:
         return [name for name, process in self._by_name.items() if process.ended is None]
 
     def heard(self, name: str, at_ns: int) -> None:
-        """Note a record of that time from the process."""
+        """Register a record of that time from the process."""
         process = self.of(name)
         # another node out of reach for a while; a segment after all were removed; a program that could not be run
         if process.ended in ("died", _GONE, ENDED, EXEC):

@@ -68,7 +68,7 @@ class Traces:
         return None if row.late_spans >= MAX_LATE_CALLS else self.touch(trace_id, row)
 
     def touch(self, trace_id: str, row: TraceRow | None = None) -> OpenTrace | None:
-        """Note a new record of a trace; None without such a trace. ``row``: the trace's line, if already looked up."""
+        """Mark a new record of a trace; None without such a trace. ``row``: the trace's line, if already looked up."""
         trace = self.open.get(trace_id)
         if trace is None:
             row = row or self._state.row(trace_id)
@@ -168,7 +168,7 @@ class Calls:
         return offsets
 
     def forget(self) -> None:
-        """Forget lookups after traces, or the traces of their records, have changed."""
+        """Drop lookups after traces, or the traces of their records, have changed."""
         self._latest.clear()
 
     def read(self, segment: Segment, located: Located, record: Open | Close, at: int) -> None:
