@@ -1,4 +1,4 @@
-"""What a run's own records say is set up so that something cannot appear, and what to change."""
+"""Find settings in a run's records that keep something from appearing, and say how to change the setting."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from autotrace.spec.compiler import watched_modules
 from autotrace.spool.records import CALLED_BY
 
 SHOWN = 3
-"""Places named from which a model was asked outside of a trajectory."""
+"""Limits the named places that called a model outside a trajectory."""
 SINGLE_TURN = "single_turn_agent"
 
 
 def advice(
     info: RunInfo, status: Status, plan: Plan | None, rows: Sequence[Any], learned: Mapping[str, Any]
 ) -> list[str]:
-    """Sentences, the most useful first. ``learned``: what the run reported, by name (``config``, ...)."""
+    """Return sentences of advice, the most useful first. ``learned``: the run's reports, by name (``config``, ...)."""
     config = learned.get("config", {})
     return [
         *_tracers(info, learned.get("verl_trace", {})),
@@ -42,7 +42,7 @@ def advice(
 
 
 def latest_of(binds: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """The latest value of each name, later keys over earlier ones."""
+    """Merge the values of each name; later keys win."""
     latest: dict[str, dict[str, Any]] = {}
     for name, value in binds:
         latest.setdefault(name, {}).update({key: item for key, item in value.items() if item is not None})
@@ -157,19 +157,19 @@ def _name_it(function: str) -> str:
 
 
 def _script(info: RunInfo) -> str:
-    """What the program is called in lists."""
+    """Return the program's name in specs."""
     python = next((at for at, word in enumerate(info.command) if "python" in Path(word).name), None)
     kind, word = ("", "") if python is None else program(info.command[python:])
     return word if kind == "m" else Path(word).stem if kind == "script" else "my_agent"
 
 
 def library(key: str) -> str:
-    """The top-level module of a target."""
+    """Return the top-level module of a target."""
     return key.replace(":", ".").partition(".")[0]
 
 
 def clients(plan: Plan | None) -> list[str]:
-    """Libraries whose calls are recorded only inside of others."""
+    """List the libraries whose calls are recorded only inside other calls."""
     targets = plan.targets if plan is not None else ()
     alone = {library(target.key) for target in targets if not target.inside}
     watched = set(watched_modules(plan)) if plan is not None else set()  # others get a root from their conversation
@@ -190,13 +190,13 @@ def _targets(status: Status, plan: Plan | None) -> list[str]:
 
 
 def own_targets(plan: Plan | None) -> dict[str, str]:
-    """Keys of the targets of the user's own specs -> where each stands."""
+    """Map the keys of targets in the user's specs to the place of each target."""
     targets = plan.targets if plan is not None else ()
     return {target.key: target.where for target in targets if target.where and not target.is_shipped}
 
 
 def gated(status: Status, plan: Plan | None) -> set[str]:
-    """Keys of targets of the shipped specs that are meant for other releases than the installed one: no news."""
+    """List the keys of shipped targets for other releases than the installed release; such targets need no report."""
     versions = {
         target.key: target.versions
         for target in (plan.targets if plan is not None else ())

@@ -1,4 +1,4 @@
-"""``autotrace check``: where each target resolves in what is installed, before a run finds out that it does not."""
+"""Resolve each target in the installed packages, before a run finds a missing target: ``autotrace check``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check(files: tuple[str, ...], archive: Path | None, as_json: bool) -> None:
     Source text is read, and nothing is imported. Exit code 1: a target that is not optional does not resolve or
     cannot be wrapped, or a key names no argument; 2: a spec cannot be read.
     """
-    # where a list lies, the program often does
+    # the program is often in the folder of the spec
     folders = [folder for name in files for folder in folders_of(os.path.dirname(os.path.abspath(name)))]
     try:
         source: Installed = Installed(beside=folders) if archive is None else Archive(archive)
@@ -125,7 +125,7 @@ def _print_one(out: Console, judged: Verdict) -> None:
 
 
 def _described(judged: Verdict) -> str:
-    """``async function (self, prompt), verl>=0.5, name 2 of 3, defined in ...``"""
+    """Describe a function: ``async function (self, prompt), verl>=0.5, name 2 of 3, defined in ...``"""
     function = judged.description
     assert function is not None
     parts = [f"{function.binding} {function.kind}".strip() + f" ({', '.join(function.arguments)})"]

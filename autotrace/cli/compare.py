@@ -1,4 +1,4 @@
-"""``autotrace compare``: rollouts beside each other, turn by turn, and where each leaves the first."""
+"""Show rollouts beside each other, turn by turn, and where each rollout leaves the first: ``autotrace compare``."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from autotrace.trajectory.span_text import shown_answer
 from autotrace.trajectory.tool_calls import ToolCall, tool_calls
 
 LINES = 4
-"""Lines shown of one text without ``--full``."""
+"""Limits the lines of a text without ``--full``."""
 FEW_IDS = 24
-"""Token ids shown of an answer that has no text, without ``--full``."""
+"""Limits the token ids of an answer without text, without ``--full``."""
 AROUND = 60
-"""Characters shown of each side where two trajectories part."""
+"""Limits the characters of each side where two trajectories part."""
 MAX_STEPS = 5
-"""Named where a sample is in several."""
+"""Limits the named steps if a sample is in several."""
 MOST = 64
-"""Trajectories beside each other."""
+"""Limits the trajectories beside each other."""
 FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 
@@ -86,7 +86,7 @@ def _of_run(reader: Reader, traces: Sequence[str], selection: runs.Selection) ->
 
 
 def _check_one_step(selection: runs.Selection, steps: Iterable[int | None]) -> None:
-    """Raises ``NotFound`` where only a sample is named, and trajectories of several ``steps`` have it."""
+    """Check that the trajectories of a sample without a step have a single step. Raises ``NotFound`` otherwise."""
     if selection.step is not None or selection.where or len(steps := {*steps}) < 2:
         return
     known = sorted(step for step in steps if step is not None)
@@ -95,7 +95,8 @@ def _check_one_step(selection: runs.Selection, steps: Iterable[int | None]) -> N
 
 
 def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
-    """One column a trajectory; the row of the first turn in which any leaves the first is marked."""
+    """Build a table with a column for each trajectory; the first turn in which any trajectory leaves the first is
+    marked."""
     turns = max(one.turns for one in trajectories)
     parts = [where.turn for where, _ in group(trajectories) if where is not None and where.part != UNKNOWN]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
@@ -139,7 +140,7 @@ def _call(call: ToolCall | None, full: bool) -> Text | Group:
 
 
 def _head(one: Trajectory) -> dict[str, object]:
-    """The rows above its turns; None: not known."""
+    """Return the rows above a trajectory's turns; None means unknown."""
     written = [span.response_tokens for span in one.llm_spans if span.response_tokens is not None]
     return {
         "run": one.run_id,
@@ -164,7 +165,7 @@ def _cell(name: str, value: object) -> Text:
 
 
 def parting(trajectories: Sequence[Trajectory]) -> list[Text]:
-    """One line a trajectory: where it leaves the first."""
+    """Return a line for each trajectory that says where the trajectory leaves the first."""
     lines = []
     for letter, (where, call) in zip(LETTERS[1:], group(trajectories), strict=False):
         text = Text(f"{letter}  ", style="bold")
@@ -212,7 +213,7 @@ LETTERS = [*ascii_uppercase, *(first + second for first in ascii_uppercase for s
 
 
 def as_dict(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    """Everything that is printed as one plain value."""
+    """Return everything that is printed, as one plain value."""
     from autotrace.trajectory.jsonable import jsonable
 
     shown = [

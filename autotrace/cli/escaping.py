@@ -1,7 +1,7 @@
-"""Control characters are shown, never sent: whatever a command prints passes through here, so no call can forget it.
+"""Show control characters instead of sending control characters. All output of commands passes through this module.
 
-Model output reaches the commands as it is, and a terminal acts on control characters (it can rewrite earlier lines, set
-the title, answer on stdin). Styles of the console go around it (``terminal.console``).
+Model output reaches the commands unchanged, and a terminal acts on control characters (which can rewrite earlier lines,
+set the title, answer on stdin). Styles of the console bypass the module (``terminal.console``).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 
 
 def safe(text: object) -> str:
-    """``text`` with every control character written out (``\\x1b``)."""
+    """Return ``text`` with every control character written out (``\\x1b``)."""
     return UNSAFE.sub(lambda match: repr(match[0])[1:-1], str(text))
 
 
 class Escaped:
-    """A text stream that writes what is ``safe``; ``stream`` is the one around which nothing goes."""
+    """Writes only ``safe`` text to ``stream``."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -43,13 +43,13 @@ class Escaped:
 
 
 def raw(stream: Any) -> TextIO:
-    """The stream below an ``Escaped`` one: for data that is not shown, and for what is safe already."""
+    """Return the stream below an ``Escaped`` stream, for data that nobody sees and for safe text."""
     return stream.stream if isinstance(stream, Escaped) else stream
 
 
 @contextlib.contextmanager
 def escaped() -> Iterator[None]:
-    """Standard output and error are ``Escaped`` meanwhile."""
+    """Replace standard output and error by ``Escaped`` streams for a while."""
     out, err = Escaped(raw(sys.stdout)), Escaped(raw(sys.stderr))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         yield

@@ -1,4 +1,4 @@
-"""``autotrace export``: a run's trajectories as files that other tools open. The formats: ``autotrace/export``."""
+"""Write a run's trajectories as files that other tools open: ``autotrace export``. Formats: ``autotrace/export``."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def export(
 
 
 def _own_folder(run_folder: Path, layout: str) -> Path:
-    """The place in the run folder. A link there may be a stranger's, and lead to any file."""
+    """Return the export folder in the run folder. A link there may be a stranger's, and lead to any file."""
     export = run_folder / "export"
     for path in (export, export / layout, *(export / layout).rglob("*")):
         if path.is_symlink():
@@ -86,7 +86,7 @@ def _own_folder(run_folder: Path, layout: str) -> Path:
 
 
 def _trajectories(reader: Reader, wanted: Condition, left_out: Counter[str]) -> Iterator[Trajectory]:
-    """Run by run, each in veRL's order, groups together."""
+    """Yield trajectories run by run, each in veRL's order, groups together."""
     rows = reader.select(wanted, ("run_id", "trace_id", "step", "uid", "group_id", "rollout_n", "start_ns"))
     rows.sort(key=lambda row: (row.step or 0, row.uid or "", row.group_id or "", row.rollout_n or 0, row.start_ns or 0))
     rows.sort(key=attrgetter("run_id"))
@@ -98,7 +98,7 @@ def _trajectories(reader: Reader, wanted: Condition, left_out: Counter[str]) -> 
 
 
 def _distinct(trajectories: Iterable[Trajectory], left_out: Counter[str]) -> Iterator[Trajectory]:
-    """The first of those whose conversations are equal."""
+    """Yield the first of trajectories with equal conversations."""
     seen = set()
     for trajectory in trajectories:
         digest = conversation_digest(trajectory)
@@ -110,7 +110,7 @@ def _distinct(trajectories: Iterable[Trajectory], left_out: Counter[str]) -> Ite
 
 
 def _nothing(reader: Reader, wanted: Condition, filtered: bool) -> str:
-    """Why nothing was exported."""
+    """Explain why nothing was exported."""
     if reader.count(wanted):
         return "none of these trajectories could be exported"
     if filtered and reader.count():

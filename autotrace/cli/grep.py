@@ -1,4 +1,4 @@
-"""``autotrace grep``: where a phrase occurs."""
+"""Find the places of a phrase: ``autotrace grep``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from autotrace.tables.search import Match
 from autotrace.trajectory.span_text import answered_ids, asked_ids
 
 MOST = 1000
-"""Places that are shown unless ``--limit`` says otherwise."""
+"""Limits the places shown without ``--limit``."""
 MAX_MATCH = 200
-"""Characters shown of what matched."""
+"""Limits the characters shown of a match."""
 
 
 @click.command(short_help="Find a phrase in texts, tool arguments and results.")

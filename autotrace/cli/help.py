@@ -1,4 +1,4 @@
-"""``autotrace help``: the pages of the documentation, which the package carries."""
+"""Print the pages of the documentation, which the package carries: ``autotrace help``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``autotrace init``: a spec to begin with, from the source text of a program."""
+"""Write a first spec from the source text of a program: ``autotrace init``."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def init(program: Path, out: Path | None, force: bool) -> None:
 
 
 def _followed(targets: Sequence[Target]) -> frozenset[tuple[str, str]]:
-    """Libraries and their classes whose subclasses' overrides the shipped specs trace."""
+    """Find the libraries and classes whose subclasses' overrides the shipped specs trace."""
     words = (name.replace(":", ".").split(".") for one in targets if one.subclasses for name in one.names)
     return frozenset((path[0], path[-2]) for path in words)
 
 
 def _libraries(targets: Sequence[Target]) -> list[str]:
-    """``name version`` of what is installed and has a shipped spec."""
+    """List ``name version`` of installed libraries with a shipped spec."""
     source = Installed()
     shown = []
     for library in sorted({names.top(target.names[0]) for target in targets}):
@@ -82,7 +82,7 @@ def _libraries(targets: Sequence[Target]) -> list[str]:
 
 
 def written(proposals: Sequence[Proposal], libraries: Sequence[str], program: Path) -> str:
-    """The text of the file: every line of it is either a comment or checked by ``autotrace check``."""
+    """Return the text of the file: every line is either a comment or checked by ``autotrace check``."""
     lines = [
         f"# Targets of {terminal.safe(program.resolve().name)}: delete what you do not want.",
         "# What the keys mean: autotrace help spec-reference. Use it: autotrace-run --spec FILE python ...",

@@ -1,4 +1,4 @@
-"""``autotrace label``: keep a judgement about a trajectory."""
+"""Keep a judgement about a trajectory: ``autotrace label``."""
 
 from __future__ import annotations
 

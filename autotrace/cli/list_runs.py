@@ -1,4 +1,4 @@
-"""``autotrace runs``: the runs of a folder, newest first, from what each one's shipper wrote last."""
+"""List the runs of a folder, newest first, from the last status of each shipper: ``autotrace runs``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Tables and trees of many rows: ``autotrace ls``, ``ls --tree`` (steps, prompts, rollouts, and what each did) and
-where the time went.
+"""Print tables and trees of many rows: ``autotrace ls``, ``ls --tree`` (steps, prompts, rollouts, calls), times.
 
-Tables are printed quickly: rich takes 5 ms of CPU a row, and a run has 100,000. They look like the tables of rich
-beside them. Each cell is one line, and is made safe here."""
+Tables are printed quickly: rich takes 5 ms of CPU a row, and a run has 100,000. The tables look like rich's tables.
+Each cell is a single line, and is made safe here.
+"""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from autotrace.trajectory.durations import PARTS, Times
 from autotrace.trajectory.model import Span, above
 
 MAX_WIDTH = 60
-"""Widest column, except for the last one."""
+"""Width of the widest column, except for the last column."""
 MIN_WIDTH = 12
-"""Narrowest column of text, however narrow the terminal is."""
+"""Width of the narrowest text column, however narrow the terminal is."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A printed column: its name and the text of each row."""
+    """Describes a printed column: the name and the text of each row."""
 
     name: str
     cells: Sequence[str]
     right: bool = False
     styles: Callable[[int], str] | None = None
-    """Number of a row -> style of its cell, as rich writes one; only called on a terminal."""
+    """Maps a row's number to the style of the cell, in rich's notation; only called on a terminal."""
 
     @classmethod
     def of(
         cls, name: str, rows: Sequence[Any], shown: Callable[[Any], object], right: bool = False,
         style: Callable[[Any], str] | None = None,
     ) -> Cells:  # fmt: skip
-        """A cell for each of ``rows``: what ``shown`` gives, nothing for None."""
+        """Build a cell for each of ``rows`` with ``shown``; the cell of None is empty."""
         cells = ["" if (value := shown(row)) is None else str(value) for row in rows]
         return cls(name, cells, right, None if style is None else lambda number: style(rows[number]))
 
 
 def show(out: Console, columns: Sequence[Cells], caption: str = "") -> None:
-    """Print the table, in several parts with the same first column where a line does not hold it."""
+    """Print the table. A table that is too wide is printed in several parts with the same first column."""
     room = width(out)
     for part in _parts(columns, room and room - out.is_terminal):
         shown = [_fitted(column, wide, out) for column, wide in part]
@@ -63,7 +63,7 @@ def show(out: Console, columns: Sequence[Cells], caption: str = "") -> None:
 
 
 def _parts(columns: Sequence[Cells], room: int | None) -> list[list[tuple[Cells, int]]]:
-    """Columns and their widths. Texts are cut, the widest first, if a line then holds all columns."""
+    """Split columns into parts, with widths. Texts are cut, the widest first, if a line then holds all columns."""
     columns = [replace(column, cells=_safe(column.cells)) for column in columns]
     widths = [_width(column, column is columns[-1]) for column in columns]
     whole = [[*zip(columns, widths, strict=True)]]
@@ -84,7 +84,7 @@ def _parts(columns: Sequence[Cells], room: int | None) -> list[list[tuple[Cells,
 
 
 def _safe(cells: Sequence[str]) -> Sequence[str]:
-    """Each on one line. All are looked at in one go: in few runs there is one to change."""
+    """Put each cell on one line. All cells are checked at once, because few runs have a cell to change."""
     return cells if "".join(cells).isprintable() else list(map(one_line, cells))
 
 
@@ -95,7 +95,7 @@ def _width(column: Cells, last: bool) -> int:
 
 
 def _fitted(column: Cells, width: int, out: Console) -> list[str]:
-    """The cells, each ``width`` wide, with their styles."""
+    """Return the cells, each ``width`` wide, with styles."""
     cells = column.cells
     if all(map(str.isascii, cells)) and max(map(len, cells), default=0) <= width:
         fitted = [cell.rjust(width) for cell in cells] if column.right else [cell.ljust(width) for cell in cells]
@@ -120,14 +120,16 @@ def _styled(text: str, style: str, out: Console) -> str:
 
 
 ID_LENGTH = 12
-"""Characters of a trace id that are shown; any unique beginning can be given to ``autotrace show``."""
+"""Characters shown of a trace id; ``autotrace show`` takes any unique beginning."""
 SHORTEST = 8
-"""Characters of a run's name that are shown at least: a date."""
+"""Least number of characters shown of a run's name: a date."""
 
 
 def called(reader: Reader) -> tuple[str, Callable[[Any], str]]:
-    """The head of the first column of a list, and its cell for a row: the beginning of the id. If there are
-    several runs, the cell begins with the run's name, cut as short as tells them apart."""
+    """Return the head of a list's first column, and the function that makes the cell of a row: the id's beginning.
+
+    With several runs, the cell begins with the run's name, cut to the shortest unique length.
+    """
     names = {source.info.run_id for source in reader.sources}
     if len(names) == 1:
         return "trace", lambda row: row.trace_id[:ID_LENGTH]
@@ -143,7 +145,7 @@ TIME_LEGEND = (
 
 
 def time_columns(rows: Sequence[Any], reader: Reader) -> list[Cells]:
-    """One line a trajectory, its duration split up; parts that none of them has are left out."""
+    """Build a line for each trajectory with the duration split up; empty parts are left out."""
     head, shown = called(reader)
     parts = [Cells(_part(name), [duration(getattr(row, name)) for row in rows], True) for name in PARTS]
     return [
@@ -156,28 +158,28 @@ def time_columns(rows: Sequence[Any], reader: Reader) -> list[Cells]:
 
 
 def figures(rows: Sequence[Any], **fields: str) -> list[Cells]:
-    """A column at the right for each of ``fields``: its name, and what the rows call its values."""
+    """Build a right-aligned column for each of ``fields``: the column's name, and the rows' field."""
     return [Cells.of(name, rows, attrgetter(field), True) for name, field in fields.items()]
 
 
 def status_column(rows: Sequence[Any]) -> Cells:
-    """How trajectories ended, in colours."""
+    """Build the column of statuses, in colours."""
     return Cells.of("status", rows, attrgetter("status"), style=lambda row: STATUS_STYLE.get(row.status, ""))
 
 
 def time_sentence(times: Times) -> str:
-    """``decode 8.2 s, tool 3.1 s, ...``, the largest first, without what took no time."""
+    """Describe the times: ``decode 8.2 s, tool 3.1 s, ...``, the largest first, without parts that took no time."""
     parts = sorted(((value, _part(name)) for name, value in times.measured().items() if value >= 0.0005), reverse=True)
     return ", ".join(f"{name} {duration(value)}" for value, name in parts)
 
 
 def _part(field: str) -> str:
-    """What a field of ``Times`` is called here."""
+    """Return the printed name of a field of ``Times``."""
     return field.removesuffix("_s")
 
 
 def duration(value: float | None) -> str:
-    """Seconds in readable units; empty for None."""
+    """Format seconds in readable units; empty for None."""
     return "" if value is None else seconds(round(value * 1e9))
 
 
@@ -185,7 +187,7 @@ SHOWN_ROLES = ("llm", "tool", "env")
 
 
 def overview(rows: Sequence[Any], reader: Reader) -> Tree:
-    """``rows`` in their order, below the run, step and prompt that they belong to."""
+    """Build a tree of ``rows`` in order, below the run, step and prompt of each row."""
     top = Tree("", guide_style="dim", hide_root=True)
     branches: dict[object, Tree] = {}
     for row in rows:
@@ -218,8 +220,8 @@ def _rollout(row: Any) -> Text:
 
 
 def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:
-    """The LLM and tool calls of a trajectory, below what a list gives a name (a node of a graph); of tools inside tools
-    the outer one."""
+    """Add the LLM and tool calls of a trajectory, below calls that a spec gives a name (a node of a graph); of nested
+    tools, add the outer tool."""
     try:
         spans = reader.one(row, texts=False).by_id
     except NotFound:

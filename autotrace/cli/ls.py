@@ -1,4 +1,4 @@
-"""``autotrace ls``: from a metric at step S to that step's best, worst and longest trajectories, in one command."""
+"""Lead from a metric at step S to that step's best, worst and longest trajectories in one command: ``autotrace ls``."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from autotrace.tables.words import OF_FINDINGS
 from autotrace.trajectory.durations import PARTS
 
 TREE_LIMIT = 100
-"""Rows of ``--tree`` unless ``--limit`` says otherwise: each is read from its segments."""
+"""Limits the rows of ``--tree`` without ``--limit``, because each row is read from its segments."""
 
 COLUMNS = (*LINE, "is_trajectory")
-"""Columns of a row that is shown, besides those of its form and ``HEADED``."""
+"""Columns of a shown row, besides the columns of the chosen form and ``HEADED``."""
 
 
 @click.command(short_help="List the trajectories of a run: the best, the worst, the longest.")
@@ -90,14 +90,14 @@ def ls(
 
 
 def _column(name: str) -> str:
-    """A column that rows can be sorted by. Raises ``click.BadParameter`` with the nearest."""
+    """Check that rows can be sorted by the column. Raises ``click.BadParameter`` with the nearest name."""
     if name not in SORTS:
         raise click.BadParameter(str(unknown("column", name, SORTS)))
     return name
 
 
 def warnings(reader: Reader) -> Iterator[Text]:
-    """What was not recorded of each run, whether its delivery keeps up, and in which call a rollout hangs."""
+    """Yield warnings of each run: lost records, slow delivery, and the call in which a rollout hangs."""
     for source in reader.sources:
         status = source.status()
         of = f"{status.run_id}: " if len(reader.sources) > 1 else ""
@@ -108,13 +108,15 @@ def warnings(reader: Reader) -> Iterator[Text]:
 
 
 def descending(sort: str, reverse: bool) -> bool:
-    """Whether the largest comes first."""
+    """Tell whether the largest value comes first."""
     return (sort != "start") != reverse
 
 
 def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[tuple[str, str], str]) -> list[Cells]:
-    """One line a trace; the id links to the backend's page where the terminal can. The root is named where it is not
-    the same trajectory function for all."""
+    """Build a line for each trace; the id links to the backend's page if the terminal supports links.
+
+    The column of roots appears only if the rows have different trajectory functions.
+    """
 
     head, called = listing.called(reader)
     profiles = [decode(row.profile) for row in rows]
@@ -139,8 +141,8 @@ def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[tuple[str, str],
 
 
 def _tokens(row: Any, profile: Profile | None) -> str:
-    """Read and generated over all turns, as backends add them up; of a trajectory that is not complete, what is
-    known."""
+    """Sum the tokens read and generated over all turns, as backends do; of an incomplete trajectory, the known
+    tokens."""
     turns = [(turn.prompt, turn.response) for turn in profile.turns] if profile is not None else []
     tokens = [
         count for turn in turns or [(row.prompt_tokens, row.response_tokens)] for count in turn if count is not None
@@ -149,7 +151,7 @@ def _tokens(row: Any, profile: Profile | None) -> str:
 
 
 def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
-    """The best, worst and longest of those that satisfy ``wanted``, each with what opens it."""
+    """Describe the best, worst and longest trajectories that satisfy ``wanted``, each with the backend's page."""
 
     def first(sort: str, largest: bool) -> Any:
         return reader.select(
@@ -171,20 +173,20 @@ def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
 
 
 def shared(reader: Reader, wanted: Condition, row: Any) -> str:
-    """``reward 0.1``, and how many others have the same."""
+    """Describe a reward, ``reward 0.1``, and how many other trajectories have the same reward."""
     others = reader.count(wanted & equals(reward=row.reward)) - 1
     return f"reward {row.reward:.4g}{f', like {others:,} others' if others > 1 else ', like 1 other' if others else ''}"
 
 
 def destinations(reader: Reader) -> list[Text]:
-    """Where the backends keep the trajectories, and the command that opens their page: each once."""
+    """List each backend's place, or the command that opens the backend's page, once."""
     backends = [each for source in reader.sources for each in source.backends().items()]
     told = dict.fromkeys((name, one.get("open_with") or one.get("place")) for name, one in backends)
     return [Text(f"{name:8}", style="bold") + Text(safe(shown)) for name, shown in told if shown]
 
 
 def unexamined(reader: Reader, selection: runs.Selection) -> list[Text]:
-    """How many trajectories a condition about findings cannot judge."""
+    """Count the trajectories that a condition about findings cannot judge."""
     words = set(re.findall(r"\w+", " ".join(selection.where).lower()))
     if not words & OF_FINDINGS:
         return []
@@ -200,7 +202,7 @@ def unexamined(reader: Reader, selection: runs.Selection) -> list[Text]:
 
 
 def as_dict(row: Any, pages: Mapping[tuple[str, str], str]) -> dict[str, object]:
-    """The row as one plain value."""
+    """Return the row as one plain value."""
     value: dict[str, object] = row._asdict()
     value["times"] = {name: seconds for name in PARTS if (seconds := value.pop(name)) is not None}
     for name in ("facts", "attributes"):
@@ -210,7 +212,7 @@ def as_dict(row: Any, pages: Mapping[tuple[str, str], str]) -> dict[str, object]
 
 
 def _link(page: str | None) -> str:
-    """The style of a link to ``page``, if it is a URL that is allowed in a terminal's link sequence."""
+    """Return the style of a link to ``page``, if ``page`` is a URL that is allowed in a terminal's link sequence."""
     if page is None or not page.startswith(("http://", "https://")) or safe(page) != page or " " in page:
         return ""
     return f"link {page}"

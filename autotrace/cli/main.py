@@ -1,4 +1,4 @@
-"""``autotrace``: look at a run, finish its delivery, check a spec, look at an installation. One file a command."""
+"""Run ``autotrace``: look at a run, finish a delivery, check a spec, look at an installation. One file a command."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ COMMANDS = {
     "doctor": ("autotrace.cli.doctor", "doctor"),
     "help": ("autotrace.cli.help", "help_page"),
 }
-"""Command -> module and object; imported when used, so that each costs and needs only its own."""
+"""Maps a command to module and object, imported only for use, so that no command pays for another."""
 
 
 class Commands(click.Group):
-    """The group over ``COMMANDS``."""
+    """Holds the group over ``COMMANDS``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order people meet them."""
+        """List the commands in the order in which people meet the commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -71,7 +71,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; a name that is not a command gets the nearest."""
+        """Resolve as click does; suggest the nearest command for an unknown name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
             hint = f"did you mean {near[0]}?" if near else "autotrace --help lists the commands"
@@ -79,13 +79,16 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run with nothing that a terminal would obey in what is printed."""
+        """Run with output that contains nothing a terminal would obey."""
         with escaped():
             return super().main(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. What this user may not read or write, a library that is not installed, and a run that
-        somebody wrote otherwise than autotrace does, are one sentence, wherever they are met."""
+        """Run the command; report an expected failure in one sentence.
+
+        Expected failures are files that this user may not read or write, a missing library, and a run that autotrace
+        did not write in this form.
+        """
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
@@ -99,7 +102,7 @@ class Commands(click.Group):
 
 
 def _sentence(error: Exception) -> object:
-    """What a person is told. An ``OSError`` that names a file is a sentence, and so is one without a number."""
+    """Return the sentence for a person. An ``OSError`` with a file name, or without a number, is already a sentence."""
     from autotrace.run.info import not_readable
     from autotrace.tables.errors import QueryError, missing
 
@@ -124,7 +127,7 @@ def _library(error: ModuleNotFoundError) -> str:
 
 
 def extra_of(library: str) -> str | None:
-    """The extra that installs ``library``; None: no extra does."""
+    """Return the extra that installs ``library``; None: no extra does."""
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
@@ -144,7 +147,7 @@ def main() -> None:
     run in ./autotrace-runs (or in $AUTOTRACE_RUN_DIR).
     """
     gc.set_threshold(100_000)  # of many rows, an eighth of the time went to looking for cycles among them
-    # What the shipper logs to its file, these commands say themselves.
+    # Messages that the shipper logs to a file are printed by these commands.
     logging.getLogger("autotrace").addHandler(logging.NullHandler())
 
 

@@ -1,7 +1,7 @@
-"""``autotrace mcp``: the commands that read, for programs that speak the Model Context Protocol.
+"""Serve the reading commands to programs that speak the Model Context Protocol: ``autotrace mcp``.
 
-A tool is a command. It runs in a process of its own, which can be ended, and its output is the answer: JSON lines, or
-the text that people read. Answers come in pages.
+Each tool is a command. The command runs in a separate process, which can be ended, and the output is the answer: JSON
+lines, or the text that people read. Answers come in pages.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from autotrace.run.process import python
 from autotrace.ship.readers import of_run, places
 
 PAGE = 16_000
-"""Characters of one answer."""
+"""Limits the characters of an answer."""
 REFUSAL = 1_000
-"""Characters of a refusal."""
+"""Limits the characters of a refusal."""
 A_TOKEN = 4
 """Characters of a token, about."""
 MOST = 64 << 20
-"""Bytes of a command's output that are looked at."""
+"""Limits the bytes of a command's output that are read."""
 AT_ONCE = 4
-"""Commands that run at the same time; other questions wait."""
+"""Limits the commands that run at the same time; other questions wait."""
 SECONDS = 120.0
-"""A command may take."""
+"""Limits the seconds of a command."""
 INSTRUCTIONS = """\
 Reads the recorded rollouts of RL training runs; changes nothing. Begin with `diagnose`, then open a trajectory that it
 names with `trajectory`, or ask `sql`. `help` has the documentation: topic "questions" maps questions to commands,
@@ -63,31 +63,33 @@ def serve(run: str | None) -> None:
 
 
 class Questions:
-    """What can be asked about the run, or the runs, at ``at``: a tool each. A docstring is what an agent reads."""
+    """Answers questions about the run, or the runs, at ``at``, with a tool for each question. Agents read the
+    docstrings."""
 
     def __init__(self, at: Path) -> None:
         self._at = at
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def runs(self, page: int = 1) -> str:
-        """The runs, newest first, as JSON lines: name, state, command, number of trajectories."""
+        """List the runs, newest first, as JSON lines: name, state, command, number of trajectories."""
         return await self._asked(page, "runs", {"json": True}, str(self._at))
 
     async def diagnose(self, run: str = "", step: int | None = None, code: str = "", page: int = 1) -> str:
-        """What is wrong with a run, most costly first: one JSON object a finding, with its share, cause, what to try,
-        and trajectories to look at. `code` (AT-...): only this finding, with all its places."""
+        """Say what is wrong with a run, most costly first: one JSON object a finding, with share, cause, remedy, and
+        trajectories to look at. `code` (AT-...): only this finding, with all its places."""
         return await self._asked(page, "diagnose", {"json": True, "step": step, "code": code}, self._run(run))
 
     async def why(
         self, run: str = "", step: int | None = None, where: str = "", against: str = "", page: int = 1
     ) -> str:
-        """What changed when the mean reward changed, and in which rollouts: one JSON object a comparison, with the
-        traits that explain it. `step` or `where` (a condition): these rollouts against `against`, or all others."""
+        """Explain the changes of the mean reward, and in which rollouts: one JSON object a comparison, with the traits
+        that explain the change. `step` or `where` (a condition): these rollouts against `against`, or all others."""
         options = {"json": True, "step": step, "where": where, "against": against}
         return await self._asked(page, "why", options, self._run(run))
 
     async def steps(self, run: str = "", step: int | None = None, page: int = 1) -> str:
-        """One JSON object a training step: rewards and their parts, groups without signal, truncation, errors, time."""
+        """Describe each training step in a JSON object: rewards and their parts, groups without signal, truncation,
+        errors, time."""
         return await self._asked(page, "steps", {"json": True, "step": step}, self._run(run))
 
     async def trajectories(
@@ -100,14 +102,14 @@ class Questions:
         return await self._asked(page, "ls", {**options, "tree" if tree else "json": True}, self._run(run))
 
     async def trajectory(self, trace: str, run: str = "", page: int = 1) -> str:
-        """One trajectory as a tree, uncut: prompts, answers, tool calls, rewards, findings. `trace`: an id or its
-        beginning. Long ones have several pages."""
+        """Show one trajectory as a tree, uncut: prompts, answers, tool calls, rewards, findings. `trace`: an id or the
+        beginning of an id. A long trajectory has several pages."""
         return await self._asked(page, "show", {"full": True}, trace, self._run(run))
 
     async def group(
         self, sample: str = "", where: str = "", run: str = "", step: int | None = None, page: int = 1
     ) -> str:  # fmt: skip
-        """The rollouts of one prompt beside each other, as JSON, and the turn, token and tool call at which each leaves
+        """Compare the rollouts of one prompt, as JSON, with the turn, token and tool call at which each rollout leaves
         the first. Choose with `step` and `sample` (sample_index), or with `where` ("uid = '...'")."""
         options = {"json": True, "step": step, "sample": sample, "where": where}
         return await self._asked(page, "compare", options, self._run(run))
@@ -115,18 +117,18 @@ class Questions:
     async def search(
         self, pattern: str, where: str = "", run: str = "", ignore_case: bool = False, page: int = 1
     ) -> str:  # fmt: skip
-        """Where a regular expression occurs in prompts, answers, tool arguments and results: one JSON object a
-        place."""
+        """Find a regular expression in prompts, answers, tool arguments and results: one JSON object a place."""
         options = {"json": True, "where": where, "ignore-case": ignore_case}
         return await self._asked(page, "grep", options, pattern, self._run(run))
 
     async def sql(self, query: str, run: str = "", page: int = 1) -> str:
-        """The answer to one SELECT (DuckDB's SQL) over trajectories, turns, spans, facts, tokens and metrics, one JSON
-        object a row. Without `run` it covers all runs. Columns: help("data"), or DESCRIBE trajectories."""
+        """Answer one SELECT (DuckDB's SQL) over trajectories, turns, spans, facts, tokens and metrics, one JSON object
+        a row. Without `run` the query covers all runs. Columns: help("data"), or DESCRIBE trajectories."""
         return await self._asked(page, "sql", {"json": True}, query, self._run(run) if run else str(self._at))
 
     def link(self, trace: str, run: str = "") -> str:
-        """Where a person looks at a trajectory: its page in the backend, if any, and the command that opens it."""
+        """Return where a person looks at a trajectory: the page in the backend, if any, and the command that opens the
+        page."""
         path = self._run(run)
         try:
             with contextlib.closing(of_run(path)) as reader:
@@ -137,11 +139,11 @@ class Questions:
             raise _refused(str(error)) from None
 
     async def help(self, topic: str = "questions", page: int = 1) -> str:
-        """A page of autotrace's documentation, or of a finding (topic AT-...)."""
+        """Print a page of autotrace's documentation, or of a finding (topic AT-...)."""
         return await self._asked(page, "help", {}, topic)
 
     def _run(self, name: str) -> str:
-        """The path of a run, which is named as ``runs`` names it."""
+        """Return the path of a run by the name that ``runs`` prints."""
         try:
             known = {place.path.name: place.path for place in places(self._at)}
         except Exception as error:
@@ -153,7 +155,7 @@ class Questions:
         return str(known[name])
 
     async def _asked(self, page: int, command: str, options: dict[str, Any], *words: str) -> str:
-        """A page of what the command prints. Options that are True are flags."""
+        """Return a page of the command's output. Options that are True are flags."""
         given = [
             f"--{name}" if value is True else f"--{name}={value}"
             for name, value in options.items()
@@ -174,7 +176,7 @@ def _refused(why: str) -> Exception:
 
 
 async def _output(*words: str) -> tuple[str, bool]:
-    """What the command prints, with its notes, and whether that is all. Raises ``ToolError`` where it fails."""
+    """Return the command's output with notes, and whether the output is complete. Raises ``ToolError`` on failure."""
     import anyio
 
     environ = {name: value for name, value in with_package(os.environ).items() if name != "COLUMNS"}
@@ -201,7 +203,7 @@ async def _output(*words: str) -> tuple[str, bool]:
 
 
 def paged(text: str, whole: bool, page: int) -> str:
-    """Page ``page`` of ``text``, with a sentence if there are others."""
+    """Return page ``page`` of ``text``, with a sentence if ``text`` has other pages."""
     pages = _pages(text) or ["nothing found"]
     if not 1 <= page <= len(pages):
         raise _refused(f"there is no page {page}; the answer has {len(pages)}")
@@ -212,7 +214,7 @@ def paged(text: str, whole: bool, page: int) -> str:
 
 
 def _pages(text: str) -> list[str]:
-    """Whole lines, where one fits."""
+    """Split ``text`` into pages of whole lines, where a line fits."""
     pages: list[str] = []
     for line in text.splitlines(keepends=True):
         for part in (line[at : at + PAGE] for at in range(0, len(line), PAGE)):

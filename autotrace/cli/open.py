@@ -1,5 +1,7 @@
-"""``autotrace open``: what was recorded at a place, by whomever, what is wrong with it, and how to go on. ``autotrace
-demo``: the same of a recorded run that the package carries."""
+"""Say what a place holds, from any writer, what is wrong and how to go on: ``autotrace open``.
+
+``autotrace demo`` does the same for a recorded run that the package carries.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ RECORDED = {
         "log-probabilities": "rollout_log_probs", "why answers ended": "finish_reason",
     },
 }  # fmt: skip
-"""Table -> what may not have been recorded, and the column that then has no value."""
+"""Maps a table to texts for values that may be missing, and the column that then has no value."""
 
 
 @click.command("open", short_help="Open rollouts that another project saved: veRL, TRL, verifiers, slime, ...")
@@ -69,7 +71,7 @@ def _missing(reader: Reader) -> list[str]:
 
 
 def _go_on(context: click.Context, path: str, commands: Iterable[str], opens: bool) -> None:
-    """Say what to run next, and open the page if that was asked for."""
+    """Print the next commands, and open the page on request."""
     click.echo("\nNext:")
     for words in commands:
         click.echo(f"    autotrace {words.format(shlex.quote(path))}")
@@ -108,7 +110,8 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
 
 
 def _copied(source: Path, run_dir: Path | None) -> Path:
-    """The run in a folder that only this user can read. It appears there when it is whole; one that is there stays."""
+    """Copy the run into a folder that only this user can read. The folder appears when the copy is whole; an existing
+    folder stays."""
     name = RunInfo.read(source).run_id
     run_dir = Path(run_dir or files.temporary_folder("autotrace-demo-"))
     files.folder(run_dir)

@@ -1,5 +1,4 @@
-"""Which run a command means, and which trajectories of it: the same options everywhere. ``docs/commands.md`` is their
-page."""
+"""Choose the run of a command, and the trajectories, with the same options everywhere. See ``docs/commands.md``."""
 
 from __future__ import annotations
 
@@ -25,14 +24,14 @@ from autotrace.tables.sources import Place
 from autotrace.tables.words import STATUSES
 
 argument = click.argument("named", nargs=-1, metavar="[RUN]...")
-"""Each a run folder, a folder of runs, a run's name, a folder of tables, a file of lines, or what ``autotrace open``
-takes; without one the newest run."""
+"""Takes run folders, folders of runs, names of runs, folders of tables, files of lines, or anything that ``autotrace
+open`` takes; default: the newest run."""
 MOST = 5
-"""Other runs that are named."""
+"""Limits the other runs that are named."""
 
 
 def reader(named: Sequence[str]) -> Reader:
-    """All runs that are named, as one. Raises as ``locate``."""
+    """Open all named runs as a single reader. Raises as ``locate``."""
     kept: dict[str, Place] = {}
     for place in [place for run in named or (None,) for place in runs_at(run)]:
         first = kept.setdefault(place.info.run_id, place)
@@ -42,7 +41,7 @@ def reader(named: Sequence[str]) -> Reader:
 
 
 def reader_of_one(named: Sequence[str]) -> Reader:
-    """The run that is named; of a folder of several the newest, which is said. Raises as ``locate`` and ``only``."""
+    """Open the named run; of a folder of several runs the newest, with a message. Raises as ``locate`` and ``only``."""
     *others, newest = runs_at(only(named))
     if others:
         names = ", ".join(place.info.run_id for place in others[: -MOST - 1 : -1])
@@ -52,21 +51,21 @@ def reader_of_one(named: Sequence[str]) -> Reader:
 
 
 def _with_problems(reader: Reader) -> Reader:
-    """``reader``, once its problems were printed."""
+    """Return ``reader``, once the reader's problems were printed."""
     for problem in dict.fromkeys(source.problem for source in reader.sources if source.problem):
         click.echo(f"autotrace: {safe(problem)}", err=True)
     return reader
 
 
 def only(named: Sequence[str]) -> str | None:
-    """The one that is named, if any. Raises ``click.exceptions.Exit`` after one line on stderr."""
+    """Return the only named run, if any. Raises ``click.exceptions.Exit`` after one line on stderr."""
     if len(named) > 1:
         raise fail(f"this is about one run, and {len(named)} are named: {', '.join(named)}; name one")
     return named[0] if named else None
 
 
 def runs_at(run: str | None) -> list[Place]:
-    """The runs at a path, oldest first, or the one that ``locate`` finds. Raises as ``locate``."""
+    """List the runs at a path, oldest first, or the run that ``locate`` finds. Raises as ``locate``."""
     if run is None or not (is_url(run) or is_there(run)):
         return places(locate(run))
     problems: list[Exception] = []
@@ -77,10 +76,10 @@ def runs_at(run: str | None) -> list[Place]:
 
 
 def locate(run: str | None) -> Path:
-    """The folder of ``run``: a path, a name (or its beginning) below the run directory, or None for the newest; the
-    newest where it has several.
+    """Find the folder of ``run``: a path, a name (or its beginning) below the run directory, or None for the newest.
 
-    Raises ``click.exceptions.Exit`` after one line on stderr, ``OSError`` and ``QueryError`` with one sentence.
+    A folder of several runs means the newest run. Raises ``click.exceptions.Exit`` after one line on stderr,
+    ``OSError`` and ``QueryError`` with a sentence.
     """
     found, closed = find_runs(chosen(run))
     problems: dict[Path, OSError] = {**closed}
@@ -99,12 +98,13 @@ def locate(run: str | None) -> Path:
 
 
 def is_run(word: str) -> bool:
-    """Whether ``word`` is a run, and no beginning of a trace id: a path or an address, or a name with a hyphen."""
+    """Tell whether ``word`` is a run and not the beginning of a trace id: a path, an address, or a name with a
+    hyphen."""
     return is_url(word) or is_there(word) or ("-" in word and " " not in word)
 
 
 def chosen(run: str | None) -> Path:
-    """A path that is there. Raises as ``locate``."""
+    """Return an existing path. Raises as ``locate``."""
     parent = Path(os.environ.get(env.RUN_DIR) or layout.DEFAULT_RUN_DIR)
     if run is None:
         inside = os.environ.get(env.RUN_FOLDER)
@@ -135,7 +135,7 @@ def chosen(run: str | None) -> Path:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the options of ``options`` say."""
+    """Holds the values of ``options``."""
 
     step: int | None = None
     sample: str | None = None
@@ -145,7 +145,7 @@ class Selection:
 
     @property
     def condition(self) -> Condition:
-        """All of them together. Raises ``WhereError``."""
+        """Return all conditions together. Raises ``WhereError``."""
         together = equals(step=self.step, sample_index=self.sample) & has_status(self.statuses)
         if self.validate is not None:
             together &= condition("validate" if self.validate else "not validate")
@@ -164,7 +164,7 @@ class Selection:
         return "no trajectory matches; without these options autotrace ls lists all trajectories of the run"
 
     def __bool__(self) -> bool:
-        """Whether anything was said."""
+        """Tell whether any option was given."""
         return self != Selection()
 
 
@@ -184,7 +184,7 @@ _OPTIONS = (
 
 
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the function of a command a parameter ``selection``, and the command the options that it comes from."""
+    """Give the function of a command a parameter ``selection``, and the command the options for the selection."""
 
     @functools.wraps(command)
     def called(

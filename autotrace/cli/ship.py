@@ -1,4 +1,4 @@
-"""``autotrace ship DIR``: deliver what a run left on disk. Twice in a row delivers nothing twice."""
+"""Deliver the records that a run left on disk: ``autotrace ship DIR``. A second call delivers nothing twice."""
 
 from __future__ import annotations
 
@@ -63,8 +63,7 @@ def ship(
 def _redirect(
     folder: Path, backends: tuple[str, ...], tracking_uri: str | None, tables: str | None, tokenizer: str | None
 ) -> None:
-    """Write other backends, another tracking URI, a place for the tables or a tokenizer into ``run.json``, after
-    checking that they can be used."""
+    """Write other backends, a tracking URI, a place for the tables or a tokenizer into ``run.json``, after a check."""
     info = RunInfo.read(folder)
     wanted = tuple(dict.fromkeys([*info.backends, *backends, *([TABLES] if tables else [])]))
     origins = {"backends": "option --backend", "tracking_uri": "option --tracking-uri"}
@@ -88,7 +87,7 @@ def _redirect(
 
 
 def _delivered(status: Status) -> tuple[int, int]:
-    """How many of how many, over all backends."""
+    """Count delivered and all trajectories, over all backends."""
     delivered = sum(backend.delivered for backend in status.backends.values())
     return delivered, delivered + status.pending + status.open
 

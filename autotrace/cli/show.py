@@ -1,5 +1,4 @@
-"""``autotrace show TRACE``: one trajectory as a tree with turns, tokens, times, texts, and what findings say, at the
-turns where it is."""
+"""Show one trajectory as a tree with turns, tokens, times, texts and findings at their turns: ``autotrace show``."""
 
 from __future__ import annotations
 
@@ -41,13 +40,13 @@ from autotrace.trajectory.span_text import (
 )
 
 AROUND = 60
-"""Characters shown of each of two texts where they part."""
+"""Limits the characters of each of two texts where the texts part."""
 FEW_IDS = 12
 _FORKS = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED")
 
 
 def marks_of_turns(trajectory: Trajectory) -> dict[int | None, list[Text]]:
-    """Turn (None: the whole trajectory) -> lines."""
+    """Map a turn (None: the whole trajectory) to lines."""
     lines: dict[int | None, list[Text]] = {}
     for turn, mark, words in said_of_turns(trajectory):
         lines.setdefault(turn, []).extend(_said(trajectory, mark, words))
@@ -65,8 +64,10 @@ def _said(trajectory: Trajectory, mark: Mark, words: str) -> list[Text]:
 
 
 def _parted(trajectory: Trajectory, turn: int) -> tuple[str, str] | None:
-    """What stands from where the prompt of a turn leaves what was there before: texts, else token ids; None: neither
-    is known."""
+    """Return both texts from the point where a turn's prompt leaves the earlier text; token ids if no text is known.
+
+    None if neither is known.
+    """
     before, after = trajectory.llm_spans[turn - 2 : turn]
     if before.prompt_text and before.response_text is not None and after.prompt_text:
         was, now = before.prompt_text + before.response_text, after.prompt_text
@@ -82,7 +83,7 @@ def _parted(trajectory: Trajectory, turn: int) -> tuple[str, str] | None:
 
 _HTML = '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;line-height:normal">{code}</pre>'
 LINES, WIDTH = 6, 160
-"""What is shown of one text without ``--full``."""
+"""Limits a text without ``--full``: lines, characters of a line."""
 
 ROLE_STYLE = {
     "trajectory": "bold",
@@ -132,7 +133,7 @@ def show(words: tuple[str, ...], selection: runs.Selection, worst: bool, full: b
 
 
 def _first(reader: Reader, selection: runs.Selection, worst: bool) -> Any:
-    """The first trajectory that matches, or the worst; the number of the others is said."""
+    """Find the first trajectory that matches, or the worst; print the number of other matches."""
     wanted = selection.condition
     chosen = bool(selection) or worst
     rows = reader.select(wanted, (*ID, "reward"), sort="reward" if worst else "start", descending=not chosen, limit=1)
@@ -152,7 +153,7 @@ def _first(reader: Reader, selection: runs.Selection, worst: bool) -> Any:
 
 
 def tree(trajectory: Trajectory, full: bool = False) -> Tree:
-    """The trajectory for a terminal."""
+    """Build the tree of the trajectory for a terminal."""
     children: dict[str | None, list[Span]] = defaultdict(list)
     for span in trajectory.spans:
         children[span.parent_id if span.parent_id in trajectory.by_id else None].append(span)
@@ -180,7 +181,7 @@ def tree(trajectory: Trajectory, full: bool = False) -> Tree:
 
 
 def as_html(trajectory: Trajectory) -> str:
-    """What is printed, for a notebook."""
+    """Return the printed tree as HTML, for a notebook."""
     out = terminal.SafeConsole(file=io.StringIO(), record=True, width=WIDTH, highlight=False, force_jupyter=False)
     out.print(tree(trajectory))
     return out.export_html(inline_styles=True, code_format=_HTML)
@@ -203,7 +204,7 @@ def _heading(trajectory: Trajectory) -> Text:
 
 
 def _span(span: Span, root: Span, full: bool) -> list[Text]:
-    """The lines of one call: what, how it ended, how long, tokens; then its texts."""
+    """Return the lines of a call: name, ending, duration, tokens; then texts."""
     head = Text() if span.title is None else line(f"{span.title}  ", f"bold {ROLE_STYLE.get(span.role, '')}")
     head += line(span.name, ROLE_STYLE.get(span.role, "")) + line(f"  {span.role}", "dim")
     head += Text(f"  +{seconds(span.start_ns - root.start_ns) or '0 ms'}", style="dim")
@@ -247,7 +248,7 @@ def _tokens(span: Span) -> str:
 
 
 def _texts(span: Span) -> list[tuple[str, Any, str]]:
-    """What a person wants to read of a call: an LLM's new prompt and answer, a tool's arguments and result."""
+    """Return the texts that a person wants to read: an LLM's new prompt and answer, a tool's arguments and result."""
     if span.role in ("trajectory", "agent"):
         return []
     if span.role == "llm":
@@ -268,7 +269,7 @@ def _texts(span: Span) -> list[tuple[str, Any, str]]:
 
 
 def as_dict(trajectory: Trajectory) -> dict[str, Any]:
-    """The trajectory as one plain value."""
+    """Return the trajectory as one plain value."""
     from msgspec import structs
 
     from autotrace.insight.profile import Profile, decode
@@ -283,5 +284,5 @@ def as_dict(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def _fields(of: Trajectory | Span) -> dict[str, Any]:
-    """``dataclasses.asdict`` asks each token whether it is a dataclass."""
+    """Return the fields quickly: ``dataclasses.asdict`` asks each token whether the token is a dataclass."""
     return {field.name: getattr(of, field.name) for field in fields(of)}

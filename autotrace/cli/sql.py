@@ -1,4 +1,4 @@
-"""``autotrace sql``: a question over the tables of a run, or of all runs of a folder."""
+"""Answer a question over the tables of a run, or of all runs of a folder: ``autotrace sql``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from autotrace.tables.sql import Answer
 from autotrace.trajectory.jsonable import jsonable
 
 SHOWN = 200
-"""Rows in a terminal."""
+"""Limits the rows in a terminal."""
 WIDTH = 80
-"""Characters of a cell."""
+"""Limits the characters of a cell."""
 
 
 @click.command(no_args_is_help=True, short_help="Ask a question in SQL about the trajectories of one or all runs.")
@@ -75,7 +75,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value of one cell."""
+    """Return the plain value of a cell."""
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, (list, dict)) else value

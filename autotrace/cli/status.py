@@ -1,4 +1,4 @@
-"""``autotrace status``: what bound and was called, what was dropped and why, how far delivery is, and advice."""
+"""Show bound and called targets, drops with reasons, the state of delivery, and advice: ``autotrace status``."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ STATE_STYLE = {
 _ABOUT = ("backends", "tracking_uri", "project", "experiment", "drain_timeout", "run_dir", "supervise", "quiet")
 """Settings that are shown elsewhere, or that no longer matter after the run."""
 SHOWN = 3
-"""Definitions and reasons shown of one target."""
+"""Limits the definitions and reasons shown of a target."""
 COMMAND = 200
-"""Characters shown of the command: veRL's have thousands; ``--json`` has it whole."""
+"""Limits the characters of the command: veRL's have thousands; ``--json`` prints the whole command."""
 
 
 @click.command(short_help="Show what was wrapped, called, dropped and delivered, and what to change.")
@@ -73,19 +73,19 @@ def status(named: tuple[str, ...], everything: bool, as_json: bool) -> None:
 
 
 def plan_of(source: Source) -> Plan | None:
-    """The run's plan, None when it cannot be read."""
+    """Read the run's plan; None if the plan cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return Plan.loads(files.read(source.path, layout.PLAN_JSON))
     return None
 
 
 def states_of(target: TargetStatus) -> list[str]:
-    """``bound`` of a target without a call reads ``never called``."""
+    """Return a target's states; ``bound`` without a call reads ``never called``."""
     return ["never called" if state == "bound" and not target.calls else state for state in target.states]
 
 
 def print_targets(out: Console, current: Status, plan: Plan | None, everything: bool) -> None:
-    """The table of targets, the user's own first, and how many wait for a module that was never imported."""
+    """Print the table of targets, the user's own first, and count the targets in modules that were never imported."""
     reported = {target.key: target for target in current.targets}
     names = [target.key for target in plan.targets] if plan is not None else []
     names += [key for key in reported if key not in names]
@@ -126,7 +126,7 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
 
 
 def _where(target: TargetStatus) -> str:
-    """Why it was not wrapped, and the classes that define it where the key does not name them; a few of each."""
+    """Explain why a target was not wrapped, and name defining classes that the key does not name; a few of each."""
     key = target.key.replace(":", ".")
     names = [definition.rpartition(":")[2] for definition in target.places if definition.replace(":", ".") != key]
     more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
@@ -163,7 +163,7 @@ def _about(out: Console, source: Source, current: Status, plan: Plan | None) -> 
 
 
 def _named(name: str, config: Mapping[str, Any], begun: bool) -> tuple[str, str]:
-    """The project or experiment where no option names one, and its origin: veRL's, once veRL has begun."""
+    """Return the project or experiment without an option, and the origin: veRL's, once veRL has begun."""
     key = f"trainer.{name}_name"
     reported = config.get(f"{name}_name")
     default = DEFAULT_PROJECT if name == "project" else "none"
@@ -173,7 +173,7 @@ def _named(name: str, config: Mapping[str, Any], begun: bool) -> tuple[str, str]
 
 
 def chosen(info: RunInfo, plan: Plan | None) -> dict[str, Any]:
-    """What options and variables set about recording and delivery (``launch.options``), by the name of its origin."""
+    """Return the recording and delivery settings of options and variables (``launch.options``), by name."""
     settings = plan.settings if plan is not None else None
     own = settings.sampling if settings is not None else {}
     sampling = {"sample_rate" if name == "rate" else name: value for name, value in own.items()}

@@ -1,4 +1,4 @@
-"""``autotrace steps``: one line a step."""
+"""Print one line a step: ``autotrace steps``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from autotrace.tables import steps as of_run
 from autotrace.tables.reader import Reader
 
 Key = tuple[int | None, bool, str | None]
-"""Step, whether of validation, data source."""
+"""Key of a line: step, whether validation, data source."""
 Read = tuple[list[StepLine], bool]
-"""The lines as they are now, and whether the run goes on."""
+"""Lines at this moment, and whether the run goes on."""
 EVERY = 2.0
 """Seconds between two looks at a run that goes on."""
 
@@ -80,7 +80,7 @@ def steps(
 
 
 def _follow(read: Callable[[], Read], seen: set[Key], out: IO[str], as_json: bool) -> None:
-    """A line for each step that is over and not ``seen``, until the run is."""
+    """Print a line for each finished step that is not in ``seen``, until the run ends."""
     living = True
     while living:
         time.sleep(EVERY)
@@ -130,7 +130,7 @@ def _parts(step: Step, validate: bool | None, by: str | None) -> Iterator[tuple[
 
 
 def columns(lines: Sequence[StepLine]) -> list[Cells]:
-    """A table of them; a column that no line has a value for is left out."""
+    """Build a table of the lines; an empty column is left out."""
 
     def cells(name: str, shown: Callable[[StepLine], str], right: bool = True) -> Cells:
         return Cells.of(name, lines, shown, right)
@@ -172,7 +172,7 @@ def _counts(counts: dict[str, int]) -> str:
 
 
 def _time(each: StepLine) -> str:
-    """The two largest parts."""
+    """Return the two largest parts."""
     largest = sorted(each.time.items(), key=lambda part: -part[1])[:2]
     return ", ".join(f"{name.removesuffix('_s')} {share:.0%}" for name, share in largest if name in PARTS)
 

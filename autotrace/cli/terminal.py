@@ -1,7 +1,7 @@
-"""What commands print: texts for a terminal, in units that people read, and a line on stderr that says how far a long
-command is.
+"""Print for people: texts for a terminal, readable units, and a progress line on stderr for a long command.
 
-All is printed as ``rich.text.Text``, never as markup, and made safe on its way out (``escaping``)."""
+All output is ``rich.text.Text``, never markup, and is made safe on the way out (``escaping``).
+"""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ STATUS_STYLE = {
 
 
 def one_line(text: object) -> str:
-    """``text`` on one line, safe."""
+    """Put ``text`` on one line, safe."""
     return safe(text).replace("\n", "\\n").replace("\t", " ")
 
 
 def line(text: object, style: str = "") -> Text:
-    """``text`` on one line, safe."""
+    """Put ``text`` on one styled line, safe."""
     return Text(one_line(text), style=style)
 
 
 def block(text: object, style: str = "", *, lines: int | None = None, width: int | None = None) -> Text:
-    """``text`` with its line breaks, safe; cut to ``lines`` of ``width`` characters, saying how much was left out."""
+    """Return ``text`` with line breaks, safe; cut to ``lines`` of ``width`` characters, with the number of characters
+    left out."""
     whole = safe(text).strip("\n")
     kept = whole.split("\n")
     if lines is not None and len(kept) > lines:
@@ -56,23 +57,24 @@ def block(text: object, style: str = "", *, lines: int | None = None, width: int
 
 
 def json_line(value: Any) -> str:
-    """``value`` as one line of JSON for other programs; what a terminal would act on is in JSON's own escapes."""
+    """Return ``value`` as one line of JSON for other programs; JSON escapes replace characters that a terminal acts
+    on."""
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False)) + "\n"
 
 
 class SafeConsole(Console):
-    """Sends no control character but those of its own styles."""
+    """Sends no control character except in the console's own styles."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """See ``Console``."""
+        """Render as ``Console`` does."""
         for segment in super().render(renderable, options):
             unsafe = not segment.control and UNSAFE.search(segment.text)
             yield Segment(safe(segment.text), segment.style) if unsafe else segment
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where commands print. Where there is no terminal and no ``COLUMNS``, nothing is wrapped or cut, so that ``grep``
-    sees whole lines."""
+    """Build the console of commands. Without a terminal and without ``COLUMNS``, nothing is wrapped or cut, so that
+    ``grep`` sees whole lines."""
     file = raw(sys.stderr if stderr else sys.stdout)
     output = SafeConsole(file=file, stderr=stderr, highlight=False, markup=False, emoji=False)
     if width(output) is None:
@@ -81,7 +83,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def width(output: Console) -> int | None:
-    """Columns of the terminal, or what ``COLUMNS`` says; None: lines may be as long as they are."""
+    """Return the columns of the terminal, or of ``COLUMNS``; None: lines may be as long as needed."""
     return output.width if output.is_terminal or os.environ.get("COLUMNS", "").isdecimal() else None
 
 
@@ -96,12 +98,12 @@ def table(output: Console, shown: Table) -> None:
 
 
 def status_text(status: str) -> Text:
-    """A span's status in its colour."""
+    """Return a span's status in colour."""
     return Text(safe(status), style=STATUS_STYLE.get(status, ""))
 
 
 def seconds(duration_ns: int | None) -> str:
-    """A duration in readable units: ``12 ms``, ``3.4 s``, ``7 min 12 s``; empty for None."""
+    """Format a duration in readable units: ``12 ms``, ``3.4 s``, ``7 min 12 s``; empty for None."""
     if duration_ns is None:
         return ""
     value = duration_ns / 1e9
@@ -116,30 +118,30 @@ def seconds(duration_ns: int | None) -> str:
 
 
 size = filesize.decimal
-"""Bytes in readable units: ``812 bytes``, ``3.4 MB``."""
+"""Formats bytes in readable units: ``812 bytes``, ``3.4 MB``."""
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:
-    """``1 turn``, ``2 turns``, ``2 trajectories``; ``many`` where the plural is made otherwise."""
+    """Count: ``1 turn``, ``2 turns``, ``2 trajectories``; ``many`` is an irregular plural."""
     if number != 1:
         one = many or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
     return f"{number:,} {one}"
 
 
 def clock(at_ns: int | None) -> str:
-    """Local date and time of a wall-clock instant; empty for None."""
+    """Format a wall-clock instant as local date and time; empty for None."""
     return "" if at_ns is None else f"{datetime.fromtimestamp(at_ns / 1e9):%Y-%m-%d %H:%M:%S}"
 
 
 def fail(message: object, code: int = exit_codes.USAGE) -> click.exceptions.Exit:
-    """Print one line on stderr; raise what is returned."""
+    """Print one line on stderr; return the exception to raise."""
     sys.stdout.flush()
     click.echo(f"autotrace: {safe(message)}", err=True)
     return click.exceptions.Exit(code)
 
 
 def json_option(text: str) -> Callable[[Any], Any]:
-    """Return the option ``--json`` of a command; ``text`` says what is printed, and the units follow."""
+    """Return the option ``--json`` of a command; ``text`` describes the output, and the units follow."""
     return click.option("--json", "as_json", is_flag=True, help=f"{text} {UNITS}")
 
 
@@ -151,7 +153,7 @@ QUIET_FOR = 1.0
 
 
 def shown(items: Sequence[Item], what: str) -> Iterator[Item]:
-    """``items``, each counted when the next one is asked for; ``what`` they are: ``trajectories``."""
+    """Yield ``items`` and count each item when the next is requested; ``what`` names the items: ``trajectories``."""
     if not sys.stderr.isatty():
         yield from items
         return
@@ -170,7 +172,7 @@ def shown(items: Sequence[Item], what: str) -> Iterator[Item]:
 
 @contextlib.contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Something to call with how many of how many are ``what``; None where nobody would see it."""
+    """Yield a function that takes how many of how many are ``what``; None where nobody would see the count."""
     if not sys.stderr.isatty():
         yield None
         return

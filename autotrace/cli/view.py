@@ -1,4 +1,4 @@
-"""``autotrace view``: the page on which people read rollouts, from a server of one's own or as one file."""
+"""Serve the page on which people read rollouts, or write the page as one file: ``autotrace view``."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
 
 PORT = 8642
-"""The one that is tried first."""
+"""Port that is tried first."""
 BACKLOG = 32
-"""Connections that wait to be accepted: all of them are, before the first of them is answered."""
+"""Limits the connections that wait; all waiting connections are accepted before the first answer."""
 SWITCH = 0.0005
-"""Seconds after which a thread that reads a run lets others go on: an answer takes ten turns, else of 5 ms each."""
+"""Seconds before a thread that reads a run lets others go on: an answer takes ten turns, by default of 5 ms each."""
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, ``kill``, and a terminal that is closed: each leaves no file behind."""
+"""Signals of Ctrl-C, ``kill``, and a closed terminal: each leaves no file behind."""
 
 
 @click.command(short_help="Read rollouts in the browser: tokens, forks, timelines, curves.")
@@ -129,8 +129,10 @@ def _serve(at: str | Path, host: str, port: int | None, page_of: str, no_browser
 
 
 def _leading_to(link: str, ending: contextlib.ExitStack) -> str | None:
-    """The address of a file that leads a browser to ``link``, until ``ending``: anybody can read the command line that
-    a browser is started with, and nobody else this file. None where no file can be written."""
+    """Return the address of a file that leads a browser to ``link``, until ``ending``.
+
+    Anybody can read a browser's command line, but nobody else can read this file. None if no file can be written.
+    """
     try:
         folder = ending.enter_context(tempfile.TemporaryDirectory(prefix="autotrace-view-"))
         page = Path(folder, "open.html")
@@ -141,7 +143,7 @@ def _leading_to(link: str, ending: contextlib.ExitStack) -> str | None:
 
 
 def _socket(host: str, port: int | None) -> socket.socket:
-    """A listening socket; where no port was asked for and the usual one is taken, a free one."""
+    """Open a listening socket. Without a requested port, a free port replaces a taken default port."""
     tried = (PORT, 0) if port is None else (port,)
     for number in tried:
         try:
@@ -159,7 +161,7 @@ def _socket(host: str, port: int | None) -> socket.socket:
 def _write(
     reader: Reader, selection: runs.Selection, trace: str | None, page: Path | None, timeline: Path | None
 ) -> None:
-    """Write the files that were asked for."""
+    """Write the requested files."""
     from autotrace.view import one_file, timelines
 
     wanted = selection.condition if trace is None else equals(trace_id=reader.resolve(trace))
@@ -175,7 +177,7 @@ def _write(
 
 
 def _whole(path: Path, what: str, parts: Iterable[bytes]) -> None:
-    """Write ``path``, which appears when it is whole, and say ``what`` is in it."""
+    """Write ``path``, which appears when the content is whole, and print that ``what`` is inside."""
     try:
         with Staging(path.parent) as staging:
             for part in parts:

@@ -1,4 +1,4 @@
-"""``autotrace why``: what tells two sets of rollouts apart."""
+"""Say what tells two sets of rollouts apart: ``autotrace why``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from autotrace.tables.reader import Reader
 from autotrace.tables.steps import steps
 
 MOST = 2048
-"""Rollouts of a step that are compared: whole groups."""
+"""Limits the rollouts of a step that are compared: whole groups."""
 
 
 @click.command(short_help="Say what changed when the reward changed, and in which rollouts.")

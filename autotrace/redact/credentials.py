@@ -1,8 +1,8 @@
-"""Credentials within a text, by shape and by the name they stand under: everything but them stays as it is.
+"""Replace credentials within a text, found by shape or by name; everything else stays.
 
-A text is looked at in two steps, because ordinary text is most of what is recorded. The first step is a few passes in C
-over the text in ASCII, a character for a character (so positions agree): is there a run that is long enough for a
-token, and does a name of a secret occur at all? Only where that is so, a pattern is tried, at that place.
+Most recorded text is ordinary, so the search has two steps. The first step is a few passes in C over the text in ASCII,
+a character for a character (so positions agree). Is a run long enough for a token, and does a name of a secret occur at
+all? Only then a pattern is tried, at that place.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ REDACTED = "<redacted>"
 
 _ALPHABET = (string.ascii_letters + string.digits + "_-").encode()
 _RUNS = bytes(97 if byte in _ALPHABET else 32 for byte in range(256))
-"""Translates a character of a token to ``a``, any other to a blank."""
+"""Translates a character of a token to ``a``, and any other character to a blank."""
 _RUN = b"a" * SHORTEST
 _TOKEN = re.compile(f"(?<![A-Za-z0-9])(?:{any_of(TOKENS)})")
 _REST = re.compile(r"[\w.+/=-]*")
-"""What may belong to a token behind its first run."""
+"""Matches the rest of a token behind the first run."""
 _KEY_BEGINS = re.compile(PRIVATE_KEY_BEGINS)
 _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
 _DATA_OF_KUBERNETES = re.compile(
@@ -55,17 +55,17 @@ _KEY_BODY = re.compile(r"[A-Za-z0-9+/=\s\\:,.()-]*")
 _KEY_CUT_OFF = re.compile(r"[A-Za-z0-9+/=\s\\:,-]{16,}")
 _LONGEST_KEY = 20_000
 _NEAR, _SHORT = 8, 100
-"""Words of a command before one of it, and their length, that may make it a password."""
+"""Limits for words of a command: the number of words before a password, and the length of such a word."""
 _HOOK = re.compile(any_of(HOOKS))
 _SCHEME = re.compile(SCHEME)
 _PLACES = [(place, re.compile(place.pattern), place.signs()) for place in PLACES]
 _WORD_BEGINS = re.compile(r"\b(?=\w)")
 _FOLDED = (("\u017f", "s"), ("\u212a", "k"), ("\u0131", "i"), ("\u0130", "i"))
-"""Letters beyond ASCII that a pattern that ignores case takes for letters of ASCII."""
+"""Maps letters beyond ASCII to the ASCII letters that a case-insensitive pattern takes for equal."""
 RUN = "run"
-"""A sign (see ``signs``): characters of a token, ``SHORTEST`` of them or more."""
+"""Sign (see ``signs``): at least ``SHORTEST`` characters of a token in a row."""
 ORDINARY: frozenset[str] = frozenset()
-"""``signs`` of a text in which no rule can find anything."""
+"""Signs of a text in which no rule can find anything."""
 
 _USERINFO = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://(?P<user>[^/\s:@\"'<>?#]{0,1024})"
@@ -76,11 +76,11 @@ _USERINFO = re.compile(
 def without_credentials(
     text: str, mask: str = REDACTED, any_value: bool = False, known: frozenset[str] | None = None
 ) -> str:
-    """``text`` with each credential replaced by ``mask``.
+    """Return ``text`` with each credential replaced by ``mask``.
 
-    ``any_value``: whatever stands behind a secret's name is its value, as on a command line. Otherwise what source code
-    and prose have in that place stays: types, calls, ``token=token``, ``<your password>``. ``known``: its ``signs``, or
-    more than these.
+    With ``any_value``, any text behind a secret's name is a value, as on a command line. Otherwise source code and
+    prose in that place stay: types, calls, ``token=token``, ``<your password>``. ``known`` holds the text's ``signs``,
+    or a superset.
     """
     known = signs(text) if known is None else known
     if not known:
@@ -113,7 +113,7 @@ def without_credentials(
 
 
 def _without_members(text: str, mask: str) -> str:
-    """``text`` without values whose names follow them, and without the data of a secret of Kubernetes."""
+    """Mask values whose names follow the value, and the data of a Kubernetes secret."""
     if "value" in text and ('"name' in text or "'name" in text or '"key' in text or '"header' in text):
         text = _MEMBER_BEFORE.sub(
             lambda match: match["head"] + mask + match["tail"] if secret_kind(match["name"]) else match[0], text
@@ -134,7 +134,8 @@ def _is_near(place: Place, plain: str, known: frozenset[str]) -> bool:
 
 
 def in_command(words: Sequence[object], mask: str) -> Iterator[tuple[int, str]]:
-    """Which of ``words`` are credentials because of those before, as in ``docker login -p X``, and what to show."""
+    """Yield the index of each word that is a credential because of earlier words (``docker login -p X``), and the
+    masked word."""
     if not any(type(word) is str and _is_option(word) for word in words):
         return
     if not signs(" ".join([word for word in words if type(word) is str])):
@@ -155,7 +156,7 @@ def _is_option(word: str) -> bool:
 
 
 def _without_passwords(text: str, pattern: re.Pattern[str], starts: list[int], reach: int, mask: str) -> str:
-    """``pattern`` is looked for at words up to ``reach`` before each of ``starts``."""
+    """Mask matches of ``pattern`` that begin at a word up to ``reach`` before any of ``starts``."""
     pieces: list[str] = []
     written = 0
     for start in starts:
@@ -169,9 +170,11 @@ def _without_passwords(text: str, pattern: re.Pattern[str], starts: list[int], r
 
 
 def signs(text: str) -> frozenset[str]:
-    """What stands in ``text`` that all credentials have or stand behind; where there is nothing, no rule can find
-    anything. Each has at most ``SHORTEST`` characters, so the signs of a text are those of its parts and of what is as
-    near as that to where they meet."""
+    """Find the signs of ``text`` that all credentials have or follow; without a sign, no rule can find anything.
+
+    A sign has at most ``SHORTEST`` characters. The signs of a text are therefore the signs of the text's parts and of
+    the neighbourhood of each border.
+    """
     plain = _plain(text)
     lower = plain.lower()
     having = fragments(plain, lower)
@@ -186,7 +189,8 @@ def signs(text: str) -> frozenset[str]:
 
 
 def signs_of_lines(texts: Sequence[str]) -> list[frozenset[str]]:
-    """The signs of each of ``texts``. All of them are looked through at once, which takes less than one by one."""
+    """Find the signs of each of ``texts``, in a single search over all texts, which is faster than separate
+    searches."""
     whole = "\n".join(texts)  # a line's end is in no sign, and ends a name as the end of a text does
     plain = _plain(whole)
     lower = plain.lower()
@@ -210,8 +214,8 @@ def signs_of_lines(texts: Sequence[str]) -> list[frozenset[str]]:
 
 
 def _plain(text: str) -> str:
-    """``text`` in ASCII, a character for a character. (To ask ``bytes`` for what they contain takes five times as
-    long as to ask a string.)"""
+    """Convert ``text`` to ASCII, a character for a character. (Searching ``bytes`` takes five times as long as
+    searching a string.)"""
     if text.isascii():
         return text
     for letter, plain in _FOLDED:
@@ -220,7 +224,7 @@ def _plain(text: str) -> str:
 
 
 def _without_private_keys(text: str, mask: str) -> str:
-    """PEM, also with its line ends escaped, or cut off."""
+    """Mask private keys in PEM form, also with escaped line ends, or cut off."""
     pieces: list[str] = []
     written = body_ends = 0
     closing = _KEY_ENDS.search(text)
@@ -249,7 +253,7 @@ def _without_private_keys(text: str, mask: str) -> str:
 
 
 def _without_tokens(text: str, runs: bytes, mask: str) -> str:
-    """Tokens are looked for only in the words that hold a long enough run."""
+    """Mask tokens; the search covers only words that hold a long enough run."""
     pieces: list[str] = []
     written = 0
     rest_ends = -1
@@ -274,12 +278,13 @@ def _without_tokens(text: str, runs: bytes, mask: str) -> str:
 
 
 def without_userinfo(text: str, mask: str = REDACTED) -> str:
-    """``text`` without the passwords and tokens in front of the hosts of its URLs."""
+    """Return ``text`` without the passwords and tokens in front of the hosts of URLs."""
     return _USERINFO.sub(lambda match: _without_userinfo(match, mask), text)
 
 
 def _without_userinfo(match: re.Match[str], mask: str) -> str:
-    """A short user name stays, for people; a user without a password is a token where the scheme is HTTP."""
+    """Mask the user information of a URL. A short user name stays, for people; a user without a password is a token if
+    the scheme is HTTP."""
     scheme, user, password = match["scheme"], match["user"], match["password"] or ""
     if len(password) > 1:
         if len(user) <= 16 and password != ":x-oauth-basic":

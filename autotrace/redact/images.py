@@ -18,28 +18,28 @@ from autotrace.config.scalars import cut
 LONG = 64
 """Characters of the shortest text that may hold an image."""
 Keep = Callable[[bytes, str], str | None]
-"""Takes an image and its media type; returns where in the run folder the copy is, None: there is no copy."""
+"""Takes an image and the media type; returns the path of the copy in the run folder, None without a copy."""
 _ANY = 200
-"""Characters of the shortest base64 that is cut out whatever its kind; an image is cut out from ``_SMALL``."""
+"""Characters of the shortest base64 that is cut out whatever the kind; an image is cut out from ``_SMALL``."""
 _SMALL = 40
 _HEAD = 65_536
-"""Characters of base64 in which a JPEG's size is looked for."""
+"""Characters of base64 that are searched for a JPEG's size."""
 _ENCODED = ";base64,"
 _URI = re.compile(r"data:(?P<kind>[\w.+-]+/[\w.+-]+)?[^,]{0,100};base64,(?P<data>[A-Za-z0-9+/=_\-]{40,})")
 _BARE = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR")
-"""How base64 of PNG, JPEG, GIF and WebP begins."""
+"""Prefixes of base64 of PNG, JPEG, GIF and WebP."""
 _WORD = re.compile(r"[A-Za-z0-9+/=\s]+")
 # frames of a JPEG that hold its size (SOF0 to SOF15 without DHT, JPG and DAC)
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def may_be_image(text: str) -> bool:
-    """Whether something in ``text``, or its beginning, looks like the beginning of an image."""
+    """Tell whether some part of ``text`` looks like the beginning of an image."""
     return text.startswith(_BARE) or _ENCODED in text
 
 
 def without_images(text: str, keep: Keep | None = None) -> str:
-    """Replace each inline image of ``text`` by its kind, its size, and the place of its copy if ``keep`` makes one."""
+    """Replace each inline image of ``text`` by kind, size, and the place of the copy if ``keep`` makes a copy."""
     if len(text) < LONG:
         return text
     if _ENCODED in text:
@@ -90,7 +90,7 @@ def _amount(count: int) -> str:
 
 
 def _looked_at(head: bytes) -> tuple[str | None, str]:
-    """Media type and `` WIDTHxHEIGHT`` (empty where the header does not give it)."""
+    """Return the media type and `` WIDTHxHEIGHT`` (empty if the header has no size)."""
     try:
         if head.startswith(b"\x89PNG\r\n\x1a\n"):
             return "image/png", " {}x{}".format(*struct.unpack(">II", head[16:24]))

@@ -1,7 +1,7 @@
-"""What of a command line and of a URI may be written down: passwords, tokens and keys are replaced by ``***``.
+"""Mask command lines and URIs: ``***`` replaces passwords, tokens and keys.
 
-The rules are those of records (``redact.credentials``); but whatever follows a secret's name on a command line is its
-value, however it looks.
+The rules are the rules for records (``redact.credentials``), except that on a command line any text behind a secret's
+name is a value.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ASSIGNMENT = re.compile(r"[^\s?&:\"'{=]+=")
 
 
 def masked_uri(uri: str) -> str:
-    """``uri`` without the password in front of its host."""
+    """Return ``uri`` without the password in front of the host."""
     return without_userinfo(uri, MASK)
 
 
 def without_password(uri: str) -> str:
-    """``uri`` without ``user:password@``: as an address, where ``masked_uri`` is for people."""
+    """Return ``uri`` without ``user:password@``, still usable as an address; ``masked_uri`` is for people."""
     parts = urlsplit(uri)
     if "@" not in parts.netloc or parts.scheme.startswith(("sqlite", "file")):
         return uri
@@ -33,8 +33,10 @@ def without_password(uri: str) -> str:
 
 
 def masked_command(command: Sequence[str]) -> list[str]:
-    """``command`` with what looks like a secret replaced: ``--token X``, ``a.api_key=X``, ``//u:X@host``; also within
-    code, JSON and commands that are one word of it."""
+    """Return ``command`` with secrets replaced: ``--token X``, ``a.api_key=X``, ``//u:X@host``.
+
+    Secrets inside a word count, too: code, JSON, commands.
+    """
     shown: list[str] = []
     secret_follows = False
     for word in command:
@@ -48,7 +50,7 @@ def masked_command(command: Sequence[str]) -> list[str]:
 
 
 def masked_variable(name: str, value: str) -> str:
-    """The value of an environment variable as it may be shown."""
+    """Return the value of an environment variable in a form that people may see."""
     return MASK if secret_kind(name) else masked_uri(value)
 
 

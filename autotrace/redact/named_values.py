@@ -1,7 +1,7 @@
-"""Values that stand under the name of a secret: in code, JSON, YAML, XML, headers, command lines and URLs.
+"""Mask values under the name of a secret: in code, JSON, YAML, XML, headers, command lines and URLs.
 
-A text is looked at only where a fragment of such a name stands. ``CONTEXTS`` says what may follow it, and with the rule
-of each whether that is a secret: what source code and prose have in that place stays.
+The search looks only at places with a fragment of such a name. ``CONTEXTS`` lists the contexts behind a name, and a
+rule for each context tells whether the value is a secret. Code and prose in that place stay.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from autotrace.redact.secret_names import (
 )
 
 _WINDOW = 200
-"""Characters behind a name that decide whether a value without quotes is a secret. A value that is none is looked at
-again from each name in it, so that has to be a limited number of times."""
+"""Characters behind a name that decide whether a value without quotes is a secret. The search repeats at each name
+inside an ordinary value, so the number of repeats must be limited."""
 _CONTEXT = 280
-"""Characters before and behind a fragment that decide, where there are no quotes, that it is no secret's name: what a
-looping model repeats is looked at once."""
+"""Characters around a fragment that decide, without quotes, that no secret's name is there. The text of a looping model
+is checked once."""
 _CONTEXTS, _MANY = 1_000, 200
 _WORD = re.compile(r"[\w.\-]{0,64}")
 _ASSIGNED = re.compile(r"\s{1,9}(?:[:=]|\|\||\?\?|\*?string\s{0,9}=|\[\]byte\s{0,9}=)")
@@ -54,45 +54,45 @@ _AFTER_TYPED_NAME = re.compile(
     rf"(?:\s{{0,9}}:\s{{0,9}}{_TYPE}\s{{0,9}}=|\s{{1,9}}(?:\*?string|\[\]byte)\s{{0,9}}="
     rf"|\s{{0,9}}(?:\|\||\?\?)|\s{{0,9}}:?=(?=\s{{1,9}}`))\s{{0,9}}(?:{_QUOTED.replace('(?!`)', '')})"
 )
-"""``password: str = "..."`` in Python, TypeScript and Rust; ``password string = "..."`` in Go;
-``env.PASSWORD || "..."``; and strings between backticks."""
+"""Matches ``password: str = "..."`` in Python, TypeScript and Rust, ``password string = "..."`` in Go, ``env.PASSWORD
+|| "..."``, and strings between backticks."""
 _AFTER_SUBSCRIPT = re.compile(
     rf"\\{{0,7}}[\"'](?:[\])]{{1,2}}\s{{0,9}}(?:=(?!=)|or\b|\|\||\?\?)|\s{{0,9}},\s{{0,9}}default\s{{0,9}}=)\s{{0,9}}{_QUOTED}"
 )
-"""``environ["PASSWORD"] = "..."``, ``getenv("PASSWORD") or "..."``, ``getenv("PASSWORD", default="...")``."""
+"""Matches ``environ["PASSWORD"] = "..."``, ``getenv("PASSWORD") or "..."``, ``getenv("PASSWORD", default="...")``."""
 _AFTER_OPTION = re.compile(r"\s{1,9}(?:[\"'](?P<value>[^\"']+)[\"']|(?P<bare>[^\s\"'-][^\s\"']*))")
 _SETS = re.compile(r"(?:(?:^|\n)[ \t]*(?:ENV|ARG)|(?:^|[\s;])(?:set[ \t]+-\w*x\w*|setenv))[ \t]+\Z")
 _AFTER_SET_NAME = re.compile(r"[ \t]{1,9}[\"']?(?P<value>[^\s\"'=|;&]+)")
-"""``ENV PASSWORD ...`` of a Dockerfile, ``set -x PASSWORD ...`` of fish, ``setenv PASSWORD ...`` of csh."""
+"""Matches ``ENV PASSWORD ...`` of a Dockerfile, ``set -x PASSWORD ...`` of fish, ``setenv PASSWORD ...`` of csh."""
 _PARAMS = re.compile(r"params\s?[=:]\s?\{[^{}]{0,60}\\{0,7}[\"']\Z")
 _LOGPROB = re.compile(r"\\{0,7}[\"'],[^{}]{0,40}logprob")
 _ACCOUNT = re.compile(
     r"\s{0,9}[=:]\s{0,9}\(\s{0,9}[bru]{0,2}[\"'][^\"'\n]{0,100}[\"']\s{0,9},\s{0,9}[bru]{0,2}[\"'](?P<value>[^\"'\n]{1,4000})[\"']\s{0,9}\)"
 )
-"""``auth=("bob", "...")``."""
+"""Matches ``auth=("bob", "...")``."""
 _MARKED = re.compile(r"(?:\*\*:|:\*\*|:(?=\s{1,9}`))\s{0,9}[`\"']?(?P<value>[^\s`\"'<>]{8,400})")
-"""``**Password:** `...` `` of Markdown."""
+"""Matches ``**Password:** `...` `` of Markdown."""
 _ATTRIBUTE = re.compile(
     r"\\{0,7}[\"'](?:\s{1,9}[\w:-]{1,40}=\\{0,7}[\"'][^\"'<>]{0,100}[\"']){0,4}\s{1,9}value=\\{0,7}[\"'](?P<value>[^\"'<>\\]{1,4000})"
 )
-"""``<property name="password" value="...">``, also of a form."""
+"""Matches ``<property name="password" value="...">``, also in a form."""
 _PART = re.compile(
     r"\\{0,7}[\"'](?:(?:\r?\n|\\{1,7}r\\{1,7}n)[A-Za-z-]{1,40}:[^\r\n\\]{0,200})?(?:\r?\n|\\{1,7}r\\{1,7}n){2}(?P<value>[^\r\n\\]+)"
 )
-"""A field of a form in parts: its name, an empty line, its value."""
+"""Matches a field of a multipart form: the name, an empty line, the value."""
 _ENCODED = re.compile(r"%(?:25)?3[dD](?P<value>(?:(?!%(?:25)?(?:26|3[bB]|23))[^\s\"'`&<>;,)])+)")
-"""``password%3D...`` of an address within an address."""
+"""Matches ``password%3D...`` of an address within an address."""
 _ELEMENT = re.compile(
     r"(?:\s[^<>]{0,200})?>\s{0,9}"
     r"(?:<!\[CDATA\[(?P<literal>[^<\]]{1,4000})\]\]>|(?P<value>[^<\s](?:[^<]{0,4000}[^<\s])?))\s{0,9}</"
 )
 _PREFIX = re.compile(r"<[\w.-]{1,64}:\Z")
 _BLOCK = re.compile(r"[ \t]{0,9}:[ \t]{1,9}[|>][-+\d]{0,2}[ \t]{0,9}\r?\n(?P<indent>[ \t]{1,64})(?P<first>[^\r\n]+)")
-"""A block scalar of YAML."""
+"""Matches a block scalar of YAML."""
 _CODE = re.compile(
     r"[A-Za-z_$.\[\]()|*%{}<>/-]+|(?:self|cls|os|settings|config|cfg|args)[.\[].*|[A-Za-z_][\w.]*[(\[].*"
 )
-"""What follows a name in source code and prose: names, calls, types, words."""
+"""Matches code and prose behind a name: names, calls, types, words."""
 _TYPES = frozenset(
     {
         "str", "string", "bytes", "int", "integer", "float", "bool", "boolean", "none", "null", "nil", "true", "false",
@@ -101,15 +101,17 @@ _TYPES = frozenset(
     }
 )  # fmt: skip
 _ANY_CONTEXT = re.compile(r"[:=\"'%-]|</|ENV |setenv ")
-"""Stands at each name that has a value."""
+"""Matches at each name that has a value."""
 _LINE = re.compile(r"[^\r\n\"'`<]*")
 _NUMBER = re.compile(r"[-+]?[\d.,]+")
 
 
 def without_named_values(text: str, plain: str, having: Sequence[str], mask: str, any_value: bool) -> str:
-    """``text`` (``plain``: in ASCII, a character for a character) with what stands under names of secrets replaced by
-    ``mask``. ``having``: its ``fragments``. ``any_value``: see
-    ``credentials.without_credentials``."""
+    """Return ``text`` with the values of secrets' names replaced by ``mask``.
+
+    ``plain`` is ``text`` in ASCII, a character for a character. ``having`` holds the text's ``fragments``.
+    ``any_value``: see ``credentials.without_credentials``.
+    """
     starts = name_starts(plain.lower(), having) if _ANY_CONTEXT.search(plain) else []
     return _without(text, starts, mask, any_value) if starts else text
 
@@ -144,7 +146,7 @@ def _without(text: str, starts: list[int], mask: str, any_value: bool) -> str:
 
 
 def _decides(context: str) -> bool:
-    """Whether what stands further away does not matter: the value of a name may be quoted, and long."""
+    """Tell whether the text further away does not matter; quoted values may be long."""
     return '"' not in context and "'" not in context
 
 
@@ -152,7 +154,7 @@ _FOLLOWS = frozenset((":", "=", '"', "'", "\\", " ", "\t", "\n", ">", "%", "*", 
 
 
 class _Name(NamedTuple):
-    """The name ``word`` of a secret, in front of ``end``."""
+    """Holds the name ``word`` of a secret, in front of ``end``."""
 
     text: str
     start: int
@@ -163,11 +165,11 @@ class _Name(NamedTuple):
 
 
 Span = tuple[int, int] | Literal[False] | None
-"""Where a secret stands; None: there is none; False: another context may know."""
+"""Span of a secret; None: no secret; False: another context may know."""
 
 
 def _value_of(text: str, start: int, end: int, any_value: bool) -> Span:
-    """Where the secret stands whose name is ``text[start:end]``: the first of ``CONTEXTS`` that fits decides."""
+    """Find the secret whose name is ``text[start:end]``: the first of ``CONTEXTS`` that fits decides."""
     follows = text[end]
     word = text[start + 2 * (text[start - 1 : start] == "%") : end].lstrip("-.")
     if follows.isspace() and text[start] != "-" and text[start - 1] not in "<:" and not _ASSIGNED.match(text, end):
@@ -194,7 +196,7 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> Span:
 
 
 def _whole(match: re.Match[str]) -> re.Match[str]:
-    """``match`` without the limit of its window, if it came up to it."""
+    """Repeat ``match`` without the window's limit if the match reached the limit."""
     if match.end() < match.endpos - 1 or match.endpos >= len(match.string):
         return match
     return match.re.match(match.string, match.pos) or match
@@ -224,7 +226,7 @@ def _in_pair(name: _Name, match: re.Match[str]) -> Span:
 
 
 def _literal(name: _Name, match: re.Match[str]) -> Span:
-    """The text between the quotes behind a name, if that is a secret."""
+    """Find the text between the quotes behind a name, if the text is a secret."""
     value = match["value"]
     weak = name.kind != SECRET and not name.word.isupper() and not is_strong(value)
     ordinary = not value or weak or _is_prose(match) or is_placeholder(value, name.word)
@@ -251,7 +253,7 @@ def _behind_option(name: _Name, match: re.Match[str]) -> Span:
 
 
 def _in_block(name: _Name, match: re.Match[str]) -> Span:
-    """The lines of a block scalar, without the indentation of the first."""
+    """Find the lines of a block scalar, without the indentation of the first line."""
     before = name.text[max(0, name.start - _WINDOW) : name.start].rpartition("\n")[2]
     if before.strip(" -") or len(match["indent"]) <= len(before) or not _is_alone(match["first"].strip(), name):
         return False
@@ -272,7 +274,7 @@ def _assigned(name: _Name, match: re.Match[str]) -> Span:
 
 
 def _bare(match: re.Match[str], in_line: bool = False) -> tuple[int, int]:
-    """The value with its scheme; ``in_line``: to the end of its line."""
+    """Find the value with the scheme; with ``in_line``, to the end of the line."""
     match = _whole(match)
     start = match.start("scheme") if match["scheme"] else match.start("bare")
     return start, _LINE.match(match.string, match.end("bare")).end() if in_line else match.end("bare")  # type: ignore[union-attr] # matches nothing, too
@@ -293,11 +295,11 @@ CONTEXTS: tuple[tuple[str, re.Pattern[str], int, Callable[[_Name, re.Match[str]]
     (":=> \t\n", _AFTER_TYPED_NAME, _WINDOW, _assigned),
     (":=> \t\n\x1b", _AFTER_NAME, _WINDOW, _assigned),
 )
-"""Characters behind the name, the pattern of what stands from there on, how far it looks at first, and the rule."""
+"""Lists the contexts: characters behind the name, the pattern from there, the pattern's first limit, and the rule."""
 
 
 def _closes(name: _Name, match: re.Match[str]) -> bool:
-    """Whether the quote behind a name ends the string that the name stands in: ``getpass("Password: ")``."""
+    """Tell whether the quote behind a name ends the string around the name: ``getpass("Password: ")``."""
     if not match["value"].startswith((")", ",")):
         return False
     line = name.text[max(0, name.start - _WINDOW) : name.start].rpartition("\n")[2]
@@ -305,12 +307,13 @@ def _closes(name: _Name, match: re.Match[str]) -> bool:
 
 
 def _is_prose(match: re.Match[str]) -> bool:
-    """Whether a text between three quotes, or backticks, is more than a word, such as a prompt."""
+    """Tell whether a text between triple quotes, or backticks, is longer than a word, such as a prompt."""
     return match["quote"][-3:] in ('"""', "'''", "`") and len(match["value"].split(None, 2)) > 1
 
 
 def _is_alone(value: str, name: _Name) -> bool:
-    """Whether a text that stands alone under a name is a secret, and no word for it or sentence about it."""
+    """Tell whether a text alone under a name is a secret, rather than a word for a secret or a sentence about
+    secrets."""
     if name.kind != SECRET:
         return is_strong(value)
     if any(map(str.isspace, value)) and not any(map(str.isdigit, value)):
@@ -319,7 +322,7 @@ def _is_alone(value: str, name: _Name) -> bool:
 
 
 def _is_bare_value(under: _Name, match: re.Match[str]) -> bool:
-    """Whether what follows a name without quotes is its value, and no code or prose."""
+    """Tell whether the text behind a name without quotes is a value, rather than code or prose."""
     text, start, _, name, kind, _ = under
     value = match["bare"]
     if kind == TEXT and not is_strong(value) and not name.isupper():

@@ -1,4 +1,4 @@
-"""Prompts are secrets: what a record may hold, enforced before it leaves the process. Runs on the flusher's thread."""
+"""Remove secrets from records before a record leaves the process. Runs on the flusher's thread."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from autotrace.redact.rules import SHORTEST
 
 MAX_NAMES = 10_000
 NUMBERS = frozenset({int, float})
-"""Lists of nothing else are left alone."""
+"""Types of numbers; lists of numbers alone are left alone."""
 LONGEST_NAME = 200
-"""Characters of a text that may be a name."""
+"""Limits the characters of a text that may be a name."""
 WORD = 24
-"""Characters of a text that is cleaned once and remembered."""
+"""Limits the characters of a text that is cleaned once and remembered."""
 MEMBER_NAMES = ("name", "key", "header", "field", "variable", "Name", "Key", "selector", "element")
 _MEMBER_NAMES = frozenset(MEMBER_NAMES)
 MEMBER_VALUES = ("value", "val", "content", "default", "Value", "text")
-"""``{"name": "api_key", "value": "..."}``: how environments and headers are listed."""
+"""Keys of a list of environment variables or headers: ``{"name": "api_key", "value": "..."}``."""
 
 _KEY_BEGINS = re.compile(r"\s*-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----\s*\Z")
 _KEY_LINE = re.compile(r"\s*(?:[A-Za-z0-9+/=]{1,200}|[A-Za-z-]{1,40}: [^\n]{1,200})?\s*")
-"""A line of a private key: base64, or one of the headers before it."""
+"""Matches a line of a private key: base64, or a header before the base64."""
 
 
 class Redactor:
-    """Cleans one captured value after another; keeps a memo of key names and short texts, so one is matched once."""
+    """Cleans captured values; remembers key names and short texts, so each is matched once."""
 
     def __init__(self, settings: Settings, keep_image: Keep | None = None) -> None:
         self._globs = [re.compile(fnmatch.translate(glob.lower())) for glob in settings.redact_keys]
@@ -50,7 +50,7 @@ class Redactor:
             self._hook = getattr(importlib.import_module(module), name)
 
     def clean(self, name: str, value: Any) -> Any:
-        """``value`` (a snapshot) ready to be written."""
+        """Clean ``value`` (a snapshot) for writing."""
         if (kind := self._key(name)[1]) and _hidden(kind, value):
             return REDACTED
         if self._hook is not None:
@@ -58,11 +58,11 @@ class Redactor:
         return self.without_secrets(value)
 
     def is_by_item(self, name: str, items: Any) -> bool:
-        """Whether a list of dicts is cleaned by cleaning each of them by itself, with ``without_secrets``."""
+        """Tell whether a list of dicts may be cleaned item by item with ``without_secrets``."""
         return self._hook is None and not _hidden(self._key(name)[1], items)
 
     def text(self, value: str) -> str:
-        """A string without credentials, cut to the limit."""
+        """Return a string without credentials, cut to the limit."""
         if len(value) <= WORD:  # roles, types, tags: the same ones again and again
             cleaned = self._words.get(value)
             if cleaned is None:
@@ -73,25 +73,28 @@ class Redactor:
         return self._cleaned(value)
 
     def signs(self, text: str) -> frozenset[str] | None:
-        """What stands in ``text`` that credentials have (``credentials.signs``): where there is nothing, ``cleaned``
-        gives back what it gets. None: it may change for another reason."""
+        """Find the signs of credentials in ``text`` (``credentials.signs``); without signs, ``cleaned`` changes
+        nothing.
+
+        None: ``text`` may change for another reason.
+        """
         return signs(text) if self._is_known(text) else None
 
     def signs_of_each(self, texts: Sequence[str]) -> list[frozenset[str] | None]:
-        """``signs`` of each of ``texts``, sooner."""
+        """Find the ``signs`` of each of ``texts``, faster."""
         if self._patterns:
             return [None] * len(texts)
         each = zip(texts, signs_of_lines(texts), strict=True)
         return [having if self._is_known(text) else None for text, having in each]
 
     def _is_known(self, text: str) -> bool:
-        """Nothing but its signs decides whether it changes."""
+        """Tell whether only the signs decide if ``text`` changes."""
         return not self._patterns and self._is_shown(text) and not may_be_image(text)
 
     def signs_of_whole(
         self, text: str, parts: Iterable[frozenset[str] | None], borders: Iterable[int]
     ) -> frozenset[str] | None:
-        """The same of a text that is made of parts with these signs, which meet at ``borders``; perhaps more."""
+        """Find the signs of a text whose parts have the given signs and meet at ``borders``; perhaps a superset."""
         near = "\n".join([text[max(0, border - SHORTEST) : border + SHORTEST] for border in borders])
         known = self.signs(near)
         if known is None or not self._is_shown(text) or may_be_image(text[:SHORTEST]):
@@ -103,11 +106,11 @@ class Redactor:
         return known
 
     def cleaned(self, text: str, known: frozenset[str] | None) -> str:
-        """``text`` of a text whose ``signs`` are known."""
+        """Clean a text whose ``signs`` are known, as ``text`` does."""
         return self._cleaned(text) if known is None else without_credentials(text, known=known)
 
     def _is_shown(self, text: str) -> bool:
-        """As it is: it is not too long, and can be encoded."""
+        """Tell whether the text needs neither cutting nor re-encoding."""
         return len(text) <= self._max_string and (text.isascii() or readable(text) == text)
 
     def _cleaned(self, value: str) -> str:
@@ -121,7 +124,7 @@ class Redactor:
         return value if value.isascii() else readable(value)
 
     def _key(self, key: Any) -> tuple[str, int]:
-        """A dict key as it is written, and which of its values are secret (``secret_names.kind``)."""
+        """Return a dict key as written, and the kind of values that are secret (``secret_names.kind``)."""
         kind = type(key)
         name: str = key if kind is str else str(key) if kind in (int, float, bool) else kind.__name__
         if len(name) > LONGEST_NAME:  # data: not remembered, as many as may come would take any memory
@@ -138,7 +141,7 @@ class Redactor:
         return secret_names.SECRET if any(glob.match(lower) for glob in self._globs) else secret_names.kind(name)
 
     def without_secrets(self, value: Any) -> Any:
-        """``value`` ready to be written, whatever its name is."""
+        """Clean ``value`` for writing, whatever the name is."""
         kind = type(value)
         if kind is str:
             return self.text(value)
@@ -180,8 +183,8 @@ class Redactor:
         return cleaned
 
     def _sequence(self, value: list[Any]) -> list[Any]:
-        """Items; hidden are the second of a pair whose first is a secret's name (a header), and what follows an option
-        such as ``--password``."""
+        """Clean a list. Hide the second item of a pair whose first is a secret's name (a header), and the item after an
+        option such as ``--password``."""
         cleaned = [self.without_secrets(item) for item in value]
         in_key = False
         for at, item in enumerate(value):  # a PEM file, line by line
@@ -203,13 +206,16 @@ class Redactor:
 
 
 def _is_option(word: str) -> bool:
-    """``-x`` or ``--x``, and no ruler such as begins and ends a key."""
+    """Tell whether ``word`` is ``-x`` or ``--x``, rather than a line of dashes around a key."""
     return word.startswith("-") and not word.startswith("---")
 
 
 def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
-    """Whether ``value``, under a name of ``kind``, is a secret. ``beside``: the names it stands with; what has a
-    probability (``logprobs.content`` of OpenAI's API) is a model's token. Flags and small numbers stay."""
+    """Tell whether ``value``, under a name of ``kind``, is a secret.
+
+    ``beside`` holds the neighbouring names: a value with a probability (``logprobs.content`` of OpenAI's API) is a
+    model's token. Flags and small numbers stay.
+    """
     if kind == secret_names.TEXT:
         return type(value) in (str, bytes) and "logprob" not in beside and value != ""
     if kind == secret_names.PARAMETER:
@@ -220,7 +226,7 @@ def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
 
 
 def _numbered(name: str, names: Collection[str]) -> str:
-    """``name`` with a number behind it that makes it differ from all ``names``."""
+    """Append a number to ``name`` that makes the name differ from all ``names``."""
     return next(numbered for n in count(len(names) + 1) if (numbered := f"{name} #{n}") not in names)
 
 

@@ -1,5 +1,4 @@
-"""The one list of names whose values are secrets (in records, command lines and environments), and where such names
-stand in a text."""
+"""List the names whose values are secrets (in records, command lines and environments), and find names in a text."""
 
 from __future__ import annotations
 
@@ -8,11 +7,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 NOT, TEXT, SECRET, PARAMETER = 0, 1, 2, 3
-"""``TEXT``: a text under this name is a secret, a number is not (``token=151643`` is one of a model's tokens).
-``PARAMETER``: a text is a secret that looks like one: ``key`` of an address."""
+"""Kinds of names. ``TEXT``: a text is a secret, a number is not (``token=151643`` is a token of a model).
+``PARAMETER``: a text is a secret if the text looks like a secret: ``key`` of an address."""
 
 FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "cred", "jwt", "pw")
-"""Every name that ``kind`` takes for a secret contains one of these."""
+"""Fragments of secrets' names; every name that ``kind`` takes for a secret contains a fragment."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ANYWHERE = re.compile(r"api_?key|access_?key|private_?key|secret|passwor[dt]|passwd|passphrase|passcode")
 _KEY = re.compile(
@@ -34,7 +33,7 @@ _TEXT_AT_THE_END = re.compile(
 _ABOUT = re.compile(
     r"_(?:len(?:gth)?|count|min|max|policy|hint|field|required|set|files?|path|number|word|santa|type|label|name)$"
 )
-"""Ends of names of something about a secret."""
+"""Matches ends of names that describe a secret without holding the secret."""
 _KEY_OF_A_SHELL = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY")
 _NO_SECRET_KEYS = frozenset(
     {
@@ -50,12 +49,15 @@ _OF_A_TEXT = frozenset(
         "top", "max", "min", "num", "by", "added", "extra", "vocab", "call",
     }
 )  # fmt: skip
-"""What stands before ``_token`` where that is a piece of text, or a position in a listing."""
+"""Words before ``_token`` that mean a piece of text, or a position in a listing."""
 
 
 def kind(name: str) -> int:
-    """``NOT``, ``TEXT`` or ``SECRET``. ``x-auth-token``, ``accessToken`` and ``HF_TOKEN`` are read alike; ``tokens``,
-    ``token_ids`` and ``max_tokens`` are not secrets."""
+    """Return ``NOT``, ``TEXT`` or ``SECRET`` for a name.
+
+    ``x-auth-token``, ``accessToken`` and ``HF_TOKEN`` are read alike; ``tokens``, ``token_ids`` and ``max_tokens`` are
+    not secrets.
+    """
     words = re.sub(r"[\W_]+", "_", _CAMEL.sub("_", name)).strip("_").lower()
     if " " not in name and _ABOUT.search(words):
         return NOT
@@ -74,7 +76,7 @@ _CAMEL_CASE = re.compile(r"[a-z]*(?:[A-Z][a-z]{2,}|[A-Z]{2,}(?=[A-Z][a-z]|\Z))*"
 
 
 def is_mixed(value: str) -> bool:
-    """Whether eight letters or more are of both cases, and no words joined as source code joins them."""
+    """Tell whether at least eight letters mix upper and lower case, without being words joined as in source code."""
     mixed = len(value) >= 8 and value.isalpha() and not value.islower() and not value[1:].islower()
     return mixed and not value.isupper() and _CAMEL_CASE.fullmatch(value) is None
 
@@ -84,12 +86,12 @@ _WORDS = frozenset({"token", "secret"})
 
 
 def is_word(name: str, value: object) -> bool:
-    """Whether what stands under ``token`` or ``secret`` is a model's token, a coin, or the word of a game."""
+    """Tell whether the value under ``token`` or ``secret`` is a model's token, a coin, or the word of a game."""
     return name.lower() in _WORDS and type(value) is str and _WORD.fullmatch(value) is not None
 
 
 def is_strong(value: str) -> bool:
-    """Whether a text under ``token``, which may be a token of a model, is a credential."""
+    """Tell whether a text under ``token``, which may be a token of a model, is a credential."""
     return len(value) >= 8 and " " not in value and (any(map(str.isdigit, value)) or is_mixed(value))
 
 
@@ -101,7 +103,7 @@ _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 
 def is_placeholder(value: str, name: str) -> bool:
-    """Whether what should be a secret names what belongs there: ``<your key>``, ``${TOKEN}``, ``PASSWORD``."""
+    """Tell whether the value only names the expected secret: ``<your key>``, ``${TOKEN}``, ``PASSWORD``."""
     if _PLACEHOLDER.fullmatch(value) or ("{" in value and not any(map(str.isalnum, _FIELDS.sub("", value)))):
         return True
     if any(map(str.isdigit, value)):
@@ -113,7 +115,8 @@ secret_kind = lru_cache(maxsize=10_000)(kind)
 
 
 def fragments(plain: str, lower: str) -> list[str]:
-    """The ``FRAGMENTS`` that may be part of a secret's name in ``plain``. ``lower`` is ``plain`` in small letters."""
+    """Find the ``FRAGMENTS`` that may be part of a secret's name in ``plain``. ``lower`` is ``plain`` in small
+    letters."""
     having = [fragment for fragment in FRAGMENTS if fragment in lower]
     if having and having[-1] == "pw" and pw_at(plain, lower, 0) < 0:
         del having[-1]
@@ -121,7 +124,8 @@ def fragments(plain: str, lower: str) -> list[str]:
 
 
 def pw_at(plain: str, lower: str, start: int) -> int:
-    """Where, from ``start`` on, ``pw`` or ``pwd`` is, or ends, a name (in *upwards* it does not); -1: nowhere."""
+    """Find the first ``pw`` or ``pwd``, at or after ``start``, that is or ends a name (*upwards* does not count); -1 if
+    none does."""
     at = lower.find("pw", start)
     while at >= 0:
         before, following = plain[at - 1 : at], lower[at + 2 : at + 3]
@@ -133,7 +137,7 @@ def pw_at(plain: str, lower: str, start: int) -> int:
 
 
 def name_starts(lower: str, having: Sequence[str]) -> list[int]:
-    """Where the fragments ``having`` stand, in order."""
+    """Find the positions of the fragments ``having``, in order."""
     starts = []
     for fragment in having:
         at = lower.find(fragment)
