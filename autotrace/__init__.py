@@ -14,7 +14,7 @@ __distribution__ = "autotrace-rl"
 """Tells this module from one of another package that was installed over it."""
 
 _ELSEWHERE = {
-    "open": "autotrace.ship.readers",
+    "open": "autotrace.cli.notebook",
     "start": "autotrace.bootstrap.door",
     "stop": "autotrace.bootstrap.door",
     "StartError": "autotrace.bootstrap.prepare",

@@ -3,6 +3,6 @@
 from autotrace.bootstrap.door import start as start
 from autotrace.bootstrap.door import stop as stop
 from autotrace.bootstrap.prepare import StartError as StartError
-from autotrace.ship.readers import open as open
+from autotrace.cli.notebook import open as open
 
 __version__: str

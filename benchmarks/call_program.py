@@ -243,7 +243,7 @@ def main() -> None:
         from autotrace.record import calls
 
         for probe in calls.probes.values():
-            probe.off = True
+            setattr(probe, "is_off" if hasattr(probe, "is_off") else "off", True)
     made["call that is off"] = made["function"]
     bytes(TOKENIZER_BYTES)
     delayed, _, share = os.environ.get(DELAY, "").partition("=")

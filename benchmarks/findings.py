@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from autotrace.insight.profile import Mark, Profile, ToolUse, Trait, Turn, encode  # noqa: E402
+from autotrace.insight.profile import Mark, Profile, ToolUse, Trait, TurnProfile, encode  # noqa: E402
 from autotrace.insight.registry import stamp  # noqa: E402
 from autotrace.ship.store.row import TraceRow  # noqa: E402
 from autotrace.ship.store.state import State  # noqa: E402
@@ -46,7 +46,7 @@ def _row(number: int, count: int, chance: random.Random) -> TraceRow:
     prompt, turns = 600, []
     for _ in range(TURNS):
         said = chance.randrange(50, 900)
-        turns.append(Turn(prompt, said, "stop", 151645, prompt - 200, prompt - 210, step, 2.5, 0, "0"))
+        turns.append(TurnProfile(prompt, said, "stop", 151645, prompt - 200, prompt - 210, step, 2.5, 0, "0"))
         prompt += said + 200
     marks = [Mark("AT-TRUNCATED-RESPONSE", TURNS, said, "prompt 7,000 and answer 900 tokens")] * (
         chance.random() < 0.03

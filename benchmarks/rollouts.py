@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.spool.records import FORMAT, MAGIC, Close, Define, Fact, Header, Open, Record, Seal, Tokens
+from autotrace.spool.records import FORMAT, MAGIC, Close, Define, Fact, Header, NewTokens, Open, Record, Seal
 from autotrace.spool.segment import frame
 
 ROLES = {
@@ -98,8 +98,8 @@ class Writer:
         return b"".join([frame(self._encode(record)) for record in records])
 
 
-def _added(hasher: Any, data: bytes, total: int, sequence: int) -> tuple[Tokens, int, int]:
+def _added(hasher: Any, data: bytes, total: int, sequence: int) -> tuple[NewTokens, int, int]:
     """``data`` behind the ``total`` tokens of ``sequence``: the record, the new total and sequence."""
     hasher.update(data)
     after = total + len(data) // 4
-    return Tokens(sequence, total, data, after, hasher.digest()[:8], sequence + 1), after, sequence + 1
+    return NewTokens(sequence, total, data, after, hasher.digest()[:8], sequence + 1), after, sequence + 1

@@ -171,7 +171,7 @@ class AutotraceOff(Autotrace):
     def wrap(self, function: Function, role: str = "tool") -> Function:
         from autotrace.record import calls
 
-        calls.probes[f"bench.{role}"].off = True
+        calls.probes[f"bench.{role}"].is_off = True
         return super().wrap(function, role)
 
 

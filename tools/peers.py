@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotrace.insight.records import Step
+from autotrace.insight.step_records import Step
 from autotrace.insight.why import Why, headline, unexplained
 from tests.findings.field import DROPS, UNEXPLAINED, Change, played
 

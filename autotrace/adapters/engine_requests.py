@@ -14,7 +14,7 @@ from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall, RetainingCall
 from autotrace.record.follower import Follower
 from autotrace.record.origin import is_hosts
-from autotrace.record.timeline import Arrived, Timeline, Timelines
+from autotrace.record.timeline import EngineOutputs, Timeline, Timelines
 
 BETWEEN = "\n"
 """Between the ids of requests in ``arrived``."""
@@ -109,7 +109,7 @@ def register(timelines: Timelines, request_id: Any, timeline: Timeline) -> None:
     if timelines.get(request_id) is None:
         timelines[request_id] = timeline
     else:
-        backlog.put(Arrived(timelines.__setitem__, (request_id, timeline)))
+        backlog.put(EngineOutputs(timelines.__setitem__, (request_id, timeline)))
 
 
 def arrived(read: Callable[..., None], timelines: Timelines, request_ids: list[Any], *more: Any) -> None:
@@ -127,7 +127,7 @@ def arrived(read: Callable[..., None], timelines: Timelines, request_ids: list[A
             raise
         ids = BETWEEN.join([name for name in request_ids if type(name) is str])
     backlog.charge(len(ids))
-    backlog.append(Arrived(_split, (read, timelines, ids, *more), len(ids)))
+    backlog.append(EngineOutputs(_split, (read, timelines, ids, *more), len(ids)))
 
 
 def _split(read: Callable[..., None], timelines: Timelines, ids: str, *more: Any) -> None:

@@ -23,7 +23,7 @@ import msgspec
 
 from autotrace.adapters.hooks import follow
 from autotrace.patch import adapting
-from autotrace.record import calls, closing, context, drivers, faults, ids, iterators, outside, statements
+from autotrace.record import calls, closing, context, drivers, faults, ids, iterators, orphans, statements
 from autotrace.record.context import OpenCall
 from autotrace.record.errors import Failure
 from autotrace.record.event_bytes import MAX_BYTES, EventBytes
@@ -71,7 +71,7 @@ class Question(Follower):
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         above = context.current_call()
-        if above is None and outside.is_running(RECORDED_CLIENTS):
+        if above is None and orphans.is_running(RECORDED_CLIENTS):
             return False
         if above is not None and above.probe is not None and above.probe.key.startswith(RECORDED_CLIENTS):
             return False

@@ -20,7 +20,7 @@ def install() -> None:
         for method in ("invoke", "ainvoke", "stream", "astream"):
             follow(f"{kind}.{method}", follower)
     for name in ("run_with_retry", "arun_with_retry"):
-        follow(f"langgraph.pregel._retry.{name}", Node())
+        follow(f"langgraph.pregel._retry.{name}", GraphNode())
 
 
 class Outermost(Follower):
@@ -40,7 +40,7 @@ class Alone(Follower):
         return current_call() is None
 
 
-class Node(Follower):
+class GraphNode(Follower):
     """A node that somebody wrote: the first one of every graph only hands its input on."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

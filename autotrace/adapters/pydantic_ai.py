@@ -26,10 +26,10 @@ _OURS = (template.__file__.rpartition("/")[0], *template.IN_PLACE)
 
 def install() -> None:
     """Attach to the target, and look past our frames. Idempotent."""
-    follow(f"{_AGENT}.AbstractAgent.run", Run())
-    follow(f"{_AGENT}.AbstractAgent.run_stream", Run())
+    follow(f"{_AGENT}.AbstractAgent.run", AgentRun())
+    follow(f"{_AGENT}.AbstractAgent.run_stream", AgentRun())
     follow(f"{_AGENT}.AbstractAgent.iter", Iteration())
-    follow("pydantic_ai.models.Model.request_stream", Answer())
+    follow("pydantic_ai.models.Model.request_stream", StreamedRequest())
     adapting.when_imported(_AGENT, _hook)
     adapting.when_imported("pydantic_ai._display", _hook_display)
 
@@ -69,7 +69,7 @@ def _is_ours(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith(_OURS)
 
 
-class Run(Follower):
+class AgentRun(Follower):
     """A run of an agent."""
 
     def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
@@ -77,7 +77,7 @@ class Run(Follower):
         call.arguments = {"self": arguments["self"], **(call.arguments or {})}
 
 
-class Iteration(Run):
+class Iteration(AgentRun):
     """A run that the caller steps through, unless it is how another call begins: ``run`` and ``run_stream`` enter one
     of their agent, and that of a wrapper one of the agent it wraps."""
 
@@ -86,7 +86,7 @@ class Iteration(Run):
         above = current.get()
         if type(above) is not RetainingCall or above.items or above.probe is None:
             return True
-        agent = (above.arguments or {}).get("self") if isinstance(above.probe.follower, Run) else None
+        agent = (above.arguments or {}).get("self") if isinstance(above.probe.follower, AgentRun) else None
         for _ in range(_WRAPPERS):
             if agent is None or agent is args[0]:
                 break
@@ -94,7 +94,7 @@ class Iteration(Run):
         return agent is not args[0]
 
 
-class Answer(Follower):
+class StreamedRequest(Follower):
     """A request whose answer is streamed."""
 
     def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:

@@ -52,7 +52,7 @@ _monotonic = time.monotonic
 
 def install() -> None:
     """Attach to the targets and register the hooks on the modules below. Called once, after ``sglang`` was imported."""
-    follow(GENERATE, Request())
+    follow(GENERATE, SglangRequest())
     follow(MEMBER, MemberOfABatch())
     follow(HANDLER, Streaming())
     for key in UPDATES:
@@ -66,7 +66,7 @@ def install() -> None:
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
-class Request(Follower):
+class SglangRequest(Follower):
     """A single request to ``TokenizerManager``."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

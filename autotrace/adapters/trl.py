@@ -143,12 +143,12 @@ _PARTS = value_of("self._logs.rewards.*[i - n * (self.accelerator.num_processes 
 
 def install() -> None:
     """Register the hooks on the modules below. Called once, right after ``trl`` was imported."""
-    follow(BATCH, _Batch())
-    follow(SCORES, _Scores())
+    follow(BATCH, _TrainerBatch())
+    follow(SCORES, _GroupScores())
     adapting.when_imported("trl.trainer.grpo_trainer", watch)
 
 
-class _Batch(Follower):
+class _TrainerBatch(Follower):
     """What the trainer knows around a batch of rollouts."""
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class _Batch(Follower):
         return False
 
 
-class _Scores(Follower):
+class _GroupScores(Follower):
     """What the asynchronous worker gave the rollouts of a group (1.16, which names them)."""
 
     def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:

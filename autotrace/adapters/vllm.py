@@ -67,7 +67,7 @@ _monotonic_ns = time.monotonic_ns
 
 def install() -> None:
     """Attach to the targets and register the hooks on the modules below. Called once, after ``vllm`` was imported."""
-    follow(GENERATE, Request())
+    follow(GENERATE, VllmRequest())
     follow(ADD_REQUEST, OfflineRequest())
     follow(ABORT, FromOutside())
     follow(UPDATE, WeightUpdate("request"))
@@ -84,7 +84,7 @@ def install() -> None:
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
-class Request(Follower):
+class VllmRequest(Follower):
     """A request to ``AsyncLLM``."""
 
     def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
@@ -93,7 +93,7 @@ class Request(Follower):
         introduce(call, engine, _tokenizer, _limit)
 
 
-class OfflineRequest(Request):
+class OfflineRequest(VllmRequest):
     """A request to ``LLMEngine``, which ``LLM`` drives."""
 
     def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:

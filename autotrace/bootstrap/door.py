@@ -25,7 +25,7 @@ _THREAD_ENDS = 5.0
 _lock = thread.allocate_lock()
 
 
-class Run:
+class TracedRun:
     """What ``autotrace.start`` returns; ``with autotrace.start(...) as run:`` stops at the end of the block."""
 
     folder: str | None
@@ -47,7 +47,7 @@ class Run:
         if self.active:
             stop()
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> TracedRun:
         return self
 
     def __exit__(
@@ -59,11 +59,11 @@ class Run:
         return f"<autotrace run {self.folder}{'' if self.active else ', not active here'}>"
 
 
-_run: Run | None = None
+_run: TracedRun | None = None
 """The one that was begun in this process, or by the parent of this forked child."""
 
 
-def start(*specs: str | os.PathLike[str], **settings: object) -> Run:
+def start(*specs: str | os.PathLike[str], **settings: object) -> TracedRun:
     """Trace this process and the children that it starts from now on, until ``stop`` or the end of the process.
 
     ``specs``: YAML specs of your own methods. ``settings``: the options of ``autotrace-run`` with ``_`` for ``-``
@@ -78,13 +78,13 @@ def start(*specs: str | os.PathLike[str], **settings: object) -> Run:
         if _run is not None and _run.active:
             raise StartError(f"this process is recorded to {_run.folder} already; call autotrace.stop() first")
         if os.environ.get(env.AUTOTRACE, "").lower() in env.OFF:
-            return Run(None)
+            return TracedRun(None)
         inherited = os.path.isdir(os.environ.get(env.RUN_FOLDER, "")) and not sys.flags.ignore_environment
         if inherited and not is_over(os.environ):
             _activate()
-            return Run(os.environ[env.RUN_FOLDER])
+            return TracedRun(os.environ[env.RUN_FOLDER])
         variables = prepare.new_run([os.fspath(spec) for spec in specs], settings)
-        run = Run(variables[env.RUN_FOLDER], {name: os.environ.get(name) for name in {*env.OF_A_RUN, *variables}})
+        run = TracedRun(variables[env.RUN_FOLDER], {name: os.environ.get(name) for name in {*env.OF_A_RUN, *variables}})
         try:
             for name in env.OF_A_RUN:
                 os.environ.pop(name, None)
@@ -135,7 +135,7 @@ def _records() -> bool:
     return engine is not None and engine.engine is not None
 
 
-def _undo(run: Run) -> None:
+def _undo(run: TracedRun) -> None:
     """Leave nothing of the run in this process."""
     from autotrace.bootstrap import activate
     from autotrace.run import host_timers

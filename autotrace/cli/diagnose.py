@@ -15,7 +15,7 @@ from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import counted, line
 from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
-from autotrace.insight.finding import Finding, Place
+from autotrace.insight.finding import Finding, Location
 from autotrace.insight.needs import checked, sentence
 from autotrace.insight.words import amount, facts, percent, prose, verdict, where
 from autotrace.run.losses import losses
@@ -137,6 +137,6 @@ def _print(out: Console, name: str, words: Text) -> None:
         out.print(head + words, soft_wrap=True)
 
 
-def _place(place: Place) -> Text:
+def _place(place: Location) -> Text:
     text = Text(place.trace_id[:12], style="cyan") + Text(f"  {where(place)}".rstrip())
     return text + line(f"  {place.note}".rstrip(), "dim")

@@ -36,7 +36,7 @@ MARKS = {"ok": ("ok  ", "green"), "note": ("note", "dim"), "warn": ("warn", "yel
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """Holds a line: ``ok`` | ``note`` | ``warn`` | ``fail``, the subject, the state and the remedy."""
 
     level: str
@@ -61,74 +61,74 @@ def doctor(interpreter: str | None) -> None:
         raise click.exceptions.Exit(worst)
 
 
-def findings(interpreter: str | None) -> Iterator[Finding]:
+def findings(interpreter: str | None) -> Iterator[Check]:
     """Yield all findings, in the order in which data flows."""
-    yield Finding("ok", "autotrace", f"{autotrace.__version__} in {installation.PACKAGE_PARENT}, {sys.executable}")
+    yield Check("ok", "autotrace", f"{autotrace.__version__} in {installation.PACKAGE_PARENT}, {sys.executable}")
     yield from _other_project()
     yield from _activation(interpreter or sys.executable)
     yield from _first_on_path(interpreter)
-    yield Finding("ok", "versions", ", ".join(_versions()))
+    yield Check("ok", "versions", ", ".join(_versions()))
     unknown = unknown_variables(os.environ)
     given = [
         f"{name}={masked_variable(name, value)}"
         for name, value in sorted(os.environ.items())
         if name.startswith("AUTOTRACE") and not any(f" {name};" in sentence for sentence in unknown)
     ]
-    yield Finding("ok", "environment", ", ".join(given) or "no AUTOTRACE_* variable is set")
+    yield Check("ok", "environment", ", ".join(given) or "no AUTOTRACE_* variable is set")
     for sentence in unknown:
-        yield Finding("warn", "environment", sentence)
+        yield Check("warn", "environment", sentence)
     try:
         options = Options.from_settings({})
     except OptionError as error:
-        yield Finding("fail", "options", str(error))
+        yield Check("fail", "options", str(error))
         return
     yield _specs(options)
     yield _run_dir(options)
     try:
         backends = run_setup.checked_backends(options)
     except run_setup.RunSetupError as error:
-        yield Finding("fail", "backends", str(error))
+        yield Check("fail", "backends", str(error))
         return
     if not backends:
-        yield Finding("ok", "backends", "none: MLflow is not installed, so a run is its folder")
+        yield Check("ok", "backends", "none: MLflow is not installed, so a run is its folder")
     for backend in backends:
         health = backend.health(Destination(options.tracking_uri, options.origins))
-        yield Finding("ok" if health.ok else "fail", backend.name, health.text)
+        yield Check("ok" if health.ok else "fail", backend.name, health.text)
 
 
-def _activation(interpreter: str) -> Iterator[Finding]:
+def _activation(interpreter: str) -> Iterator[Check]:
     if os.environ.get(env.AUTOTRACE, "").lower() in env.OFF:
-        yield Finding("warn", "activation", f"AUTOTRACE={os.environ[env.AUTOTRACE]} switches everything off here")
+        yield Check("warn", "activation", f"AUTOTRACE={os.environ[env.AUTOTRACE]} switches everything off here")
     active = activates(interpreter, os.environ, timeout=60)
     if active:
-        yield Finding("ok", "activation", f"{interpreter} loads the agent when AUTOTRACE=1")
+        yield Check("ok", "activation", f"{interpreter} loads the agent when AUTOTRACE=1")
     elif active is None:
-        yield Finding("fail", "activation", f"{interpreter} cannot be started")
+        yield Check("fail", "activation", f"{interpreter} cannot be started")
     elif installation.pth_file() is None:
-        yield Finding(
+        yield Check(
             "warn", "activation",
             f"not installed; autotrace-run uses PYTHONPATH instead, which -I, -E and other nodes do not see. To do "
             f"the same by hand: PYTHONPATH={installation.SITECUSTOMIZE}{os.pathsep}{installation.PACKAGE_PARENT}",
         )  # fmt: skip
     else:
-        yield Finding(
+        yield Check(
             "fail", "activation",
             f"{interpreter} does not load the agent: autotrace is installed for {sys.executable}; install it there too",
         )  # fmt: skip
 
 
-def _first_on_path(interpreter: str | None) -> Iterator[Finding]:
+def _first_on_path(interpreter: str | None) -> Iterator[Check]:
     """Check `python`: without an activated environment, `python` may be an interpreter without autotrace."""
     first = shutil.which("python")
     if interpreter is None and first is not None and untraced(Command((first,), first), os.environ):
         text = f"`python` is {first}, which has no autotrace: activate this environment, or start {sys.executable}"
-        yield Finding("note", "activation", text)
+        yield Check("note", "activation", text)
 
 
-def _other_project() -> Iterator[Finding]:
+def _other_project() -> Iterator[Check]:
     """Find other projects (``autotrace``, ``autotrace-py``) whose module has the same name."""
     for other in installation.others_of_our_name():
-        yield Finding(
+        yield Check(
             "fail", "autotrace",
             f"the distribution {other.name} {other.version} in {other.locate_file('')} is another project with our "
             f"import name: pip uninstall {other.name}, then {installation.again()}",
@@ -142,7 +142,7 @@ def _versions() -> Iterator[str]:
             yield f"{name} {version(name)}"
 
 
-def _specs(options: Options) -> Finding:
+def _specs(options: Options) -> Check:
     from autotrace.spec.compiler import compile_plan, shipped_specs
     from autotrace.spec.document import SpecError
 
@@ -150,22 +150,22 @@ def _specs(options: Options) -> Finding:
     try:
         plan = compile_plan(options.specs)
     except SpecError as error:
-        return Finding("fail", "specs", str(error))
-    return Finding(
+        return Check("fail", "specs", str(error))
+    return Check(
         "ok", "specs", f"{terminal.counted(len(plan.targets), 'target')} from {', '.join([*files, *options.specs])}"
     )
 
 
-def _run_dir(options: Options) -> Finding:
+def _run_dir(options: Options) -> Check:
     folder = os.path.abspath(options.run_dir)
     existing = folder
     while not os.path.isdir(existing):
         existing = os.path.dirname(existing)
     if not os.access(existing, os.W_OK | os.X_OK):
         text = f"{folder} cannot be written; choose another with --run-dir or {env.RUN_DIR}"
-        return Finding("fail", "run folder", text)
+        return Check("fail", "run folder", text)
     free = shutil.disk_usage(existing).free / 1e9
-    return Finding("ok" if free > 1 else "warn", "run folder", f"{folder}, {free:.1f} GB free")
+    return Check("ok" if free > 1 else "warn", "run folder", f"{folder}, {free:.1f} GB free")
 
 
 def _newest_run() -> None:

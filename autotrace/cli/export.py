@@ -15,7 +15,7 @@ from autotrace.export import format
 from autotrace.export.conversation import conversation_digest
 from autotrace.export.format import STDOUT, ExportError
 from autotrace.tables.conditions import Condition
-from autotrace.tables.lean import arrow_without_pandas
+from autotrace.tables.light_imports import arrow_without_pandas
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import Trajectory
 

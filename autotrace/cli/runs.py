@@ -17,10 +17,10 @@ from autotrace.run import layout
 from autotrace.run.info import find_runs, is_there
 from autotrace.ship.readers import opened, places
 from autotrace.tables.conditions import Condition, condition, equals, has_status
-from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
 from autotrace.tables.runs import Runs
-from autotrace.tables.sources import Place
+from autotrace.tables.sources import ReadableRun
+from autotrace.tables.storage import is_url
 from autotrace.tables.words import STATUSES
 
 argument = click.argument("named", nargs=-1, metavar="[RUN]...")
@@ -32,7 +32,7 @@ MOST = 5
 
 def reader(named: Sequence[str]) -> Reader:
     """Open all named runs as a single reader. Raises as ``locate``."""
-    kept: dict[str, Place] = {}
+    kept: dict[str, ReadableRun] = {}
     for place in [place for run in named or (None,) for place in runs_at(run)]:
         first = kept.setdefault(place.info.run_id, place)
         if first is not place and first.path.resolve() != place.path.resolve():
@@ -64,7 +64,7 @@ def only(named: Sequence[str]) -> str | None:
     return named[0] if named else None
 
 
-def runs_at(run: str | None) -> list[Place]:
+def runs_at(run: str | None) -> list[ReadableRun]:
     """List the runs at a path, oldest first, or the run that ``locate`` finds. Raises as ``locate``."""
     if run is None or not (is_url(run) or is_there(run)):
         return places(locate(run))

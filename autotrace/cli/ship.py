@@ -19,7 +19,7 @@ from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.sinks.registry import TABLES, BackendError
-from autotrace.tables.place import is_url
+from autotrace.tables.storage import is_url
 
 
 @click.command(no_args_is_help=True, short_help="Deliver what a run left on disk.")

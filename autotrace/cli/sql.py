@@ -14,8 +14,8 @@ from rich.table import Table
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.escaping import raw
-from autotrace.tables.lean import absent
-from autotrace.tables.sql import Answer
+from autotrace.tables.light_imports import absent
+from autotrace.tables.sql import QueryResult
 from autotrace.trajectory.jsonable import jsonable
 
 SHOWN = 200
@@ -54,7 +54,7 @@ def sql(words: tuple[str, ...], form: str | None) -> None:
         _show(answer, rows)
 
 
-def _show(answer: Answer, rows: list[tuple[Any, ...]]) -> None:
+def _show(answer: QueryResult, rows: list[tuple[Any, ...]]) -> None:
     out = terminal.console()
     shown = len(rows) if not out.is_terminal else min(SHOWN, len(rows))
     listing = Table(box=box.SIMPLE_HEAD, pad_edge=False)

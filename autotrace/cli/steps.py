@@ -15,8 +15,8 @@ from autotrace.cli.listing import Cells
 from autotrace.cli.terminal import one_line
 from autotrace.insight.diagnose import Diagnosis, counts
 from autotrace.insight.families.time import PARTS
-from autotrace.insight.records import Record, Step
 from autotrace.insight.step_lines import StepLine, line
+from autotrace.insight.step_records import Record, Step
 from autotrace.tables import steps as of_run
 from autotrace.tables.reader import Reader
 

@@ -23,8 +23,8 @@ from autotrace.export.format import ExportError, Staging
 from autotrace.run import files
 from autotrace.ship.readers import opened
 from autotrace.tables.conditions import equals
-from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
+from autotrace.tables.storage import is_url
 
 PORT = 8642
 """Port that is tried first."""

@@ -12,9 +12,9 @@ import msgspec
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import counted, line
 from autotrace.insight.contrast import compare
-from autotrace.insight.finding import Answer
-from autotrace.insight.records import Record
+from autotrace.insight.finding import Explanation
 from autotrace.insight.rollouts import Rollouts, Row
+from autotrace.insight.step_records import Record
 from autotrace.insight.why import Why, words
 from autotrace.tables.conditions import Condition, condition
 from autotrace.tables.reader import Reader
@@ -50,7 +50,7 @@ def why(named: tuple[str, ...], step: int | None, where: str | None, against: st
     if len(named) == 2:
         if step is not None or where is not None:
             raise click.UsageError("two runs are compared whole; --step and --where choose within one run")
-        answers: Sequence[Answer] = [_two(named)]
+        answers: Sequence[Explanation] = [_two(named)]
     else:
         with contextlib.closing(runs.reader_of_one(named)) as reader:
             answers = _of_one(reader, step, where, against)
@@ -71,7 +71,7 @@ def _examples(having: Sequence[str], lacking: Sequence[str]) -> list[str]:
     return [f"e.g. {', '.join(shown)}"]
 
 
-def _of_one(reader: Reader, step: int | None, where: str | None, against: str | None) -> Sequence[Answer]:
+def _of_one(reader: Reader, step: int | None, where: str | None, against: str | None) -> Sequence[Explanation]:
     if step is None and where is None:
         watch = Why(MOST)
         for each in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
@@ -82,7 +82,7 @@ def _of_one(reader: Reader, step: int | None, where: str | None, against: str | 
             said = (
                 f"{counted(count, 'rollout')} in {counted(len(watch.by_step), 'step')}: the mean reward does not change"
             )
-            return [Answer(said, "", [], 0, count, 0, note="and no group has rollouts with different rewards")]
+            return [Explanation(said, "", [], 0, count, 0, note="and no group has rollouts with different rewards")]
         return found
     if where is not None:
         one, other = _satisfying(reader, where), (_satisfying(reader, against) if against is not None else None)
@@ -126,7 +126,7 @@ def _satisfying(reader: Reader, expression: str) -> set[str]:
 
 def _compared(
     reader: Reader, title: str, other: str, is_one: Callable[[Record], bool], is_other: Callable[[Record], bool]
-) -> Answer:
+) -> Explanation:
     table = Rollouts()
     sets: tuple[list[Row], list[Row]] = ([], [])
     for step in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
@@ -135,7 +135,7 @@ def _compared(
     return _answer(title, other, sets, table)
 
 
-def _two(named: Sequence[str]) -> Answer:
+def _two(named: Sequence[str]) -> Explanation:
     table = Rollouts()
     sets = []
     for name in named:
@@ -147,7 +147,7 @@ def _two(named: Sequence[str]) -> Answer:
     return _answer(f"{named[0]} against {named[1]}", f"in {named[1]}", (sets[0], sets[1]), table)
 
 
-def _answer(title: str, other: str, sets: tuple[list[Row], list[Row]], table: Rollouts) -> Answer:
+def _answer(title: str, other: str, sets: tuple[list[Row], list[Row]], table: Rollouts) -> Explanation:
     if not all(sets):
         raise terminal.fail(
             f"{title}: one of the two sets has no rollout; autotrace ls, with --where, shows what there is"

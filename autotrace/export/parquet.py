@@ -10,8 +10,8 @@ from pathlib import Path
 from autotrace.export.format import ExportError, Written
 from autotrace.run import files, layout
 from autotrace.tables.metrics import OfStep
-from autotrace.tables.place import Copy, Place, PlaceError, is_url, place, root_of, segment
-from autotrace.tables.writer import Tables
+from autotrace.tables.storage import Copy, Storage, StorageError, is_url, place, root_of, segment
+from autotrace.tables.writer import TableWriter
 from autotrace.trajectory.jsonable import integer, word
 from autotrace.trajectory.model import Trajectory
 
@@ -38,14 +38,14 @@ def write(trajectories: Iterable[Trajectory], out: str, metrics: Mapping[str, Ma
         for copy in copies:
             copy.update()
         written.files = sum(1 for _ in made.rglob("*.parquet"))
-    except PlaceError as error:
+    except StorageError as error:
         raise ExportError(str(error)) from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return written
 
 
-def _beside(at: Place) -> Path:
+def _beside(at: Storage) -> Path:
     """Create a folder for unfinished files: beside a local place, whose disk has the room, else in the system's
     folder."""
     parent = None if is_url(at.root) else Path(at.root).parent
@@ -56,7 +56,7 @@ def _write_run(
     folder: Path, run_id: str, trajectories: Iterator[Trajectory], metrics: Mapping[int, OfStep]
 ) -> tuple[str | None, int]:
     """Write a run; return the project and the number of trajectories."""
-    tables, project, count = Tables(folder, run_id), None, 0
+    tables, project, count = TableWriter(folder, run_id), None, 0
     steps: set[int] = set()
     while chunk := list(islice(trajectories, AT_ONCE)):
         project = project or word(chunk[0].attributes.get("project_name"))
@@ -69,6 +69,6 @@ def _write_run(
     return project, count
 
 
-def _check_free(at: Place, folder: str) -> None:
+def _check_free(at: Storage, folder: str) -> None:
     if at.read(f"{folder}/{layout.RUN_JSON}") is not None:
         raise ExportError(f"{at.root} has this run already: the backend parquet writes it there; name another folder")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.calls import Calls, mapped, moment, objects, plain, token_ids
+from autotrace.foreign.collector import SpanCollector, mapped, moment, objects, plain, token_ids
 from autotrace.foreign.containers import Format, names
 from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import integer
@@ -24,7 +24,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
         return
     times = [at for step in steps if (at := moment(step.get("timestamp"))) is not None]
     agent = mapped(row, "agent")
-    calls = Calls("atif", min(times, default=None), max(times, default=None))
+    calls = SpanCollector("atif", min(times, default=None), max(times, default=None))
     said: list[Message] = []
     for step in steps:
         role = {"agent": "assistant"}.get(str(step.get("source")), step.get("source"))
@@ -59,7 +59,7 @@ _IDENTITY = ("project_name", "experiment_name", "step", "sample_index", "rollout
 """Names that autotrace's own export puts into ``extra``."""
 
 
-def _count(calls: Calls, turn: Span, metrics: dict[str, Any]) -> None:
+def _count(calls: SpanCollector, turn: Span, metrics: dict[str, Any]) -> None:
     """Set the token ids of a step, else the numbers of tokens."""
     turn.prompt_tokens, turn.response_tokens = (integer(metrics.get(n)) for n in ("prompt_tokens", "completion_tokens"))
     prompt, response = (token_ids(metrics.get(name)) for name in ("prompt_token_ids", "completion_token_ids"))

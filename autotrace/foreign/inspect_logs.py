@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from autotrace.foreign.calls import Calls, listed, mapped, moment, objects
+from autotrace.foreign.collector import SpanCollector, listed, mapped, moment, objects
 from autotrace.foreign.containers import Format, names
 from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import integer, number
@@ -27,7 +27,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
 
 
 def _read(sample: dict[str, Any], attributes: dict[str, Any]) -> Trajectory:
-    calls = Calls("inspect", moment(sample.get("started_at")), moment(sample.get("completed_at")))
+    calls = SpanCollector("inspect", moment(sample.get("started_at")), moment(sample.get("completed_at")))
     attached, output = mapped(sample, "attachments"), mapped(sample, "output")
     messages = (_with_attachments(given, attached) for given in listed(sample.get("messages")))
     for given, call in calls.spoken(messages):

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.calls import Calls, listed
+from autotrace.foreign.collector import SpanCollector, listed
 from autotrace.foreign.containers import Format, names, validates
 from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import number
@@ -31,7 +31,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
         said = prompt_and_completion(row)
     if not any(isinstance(message, dict) and isinstance(message.get("role"), str) for message in said):
         return
-    calls = Calls("messages")
+    calls = SpanCollector("messages")
     last = calls.conversation(said, row["model"] if isinstance(row.get("model"), str) else None)
     if last is not None and isinstance(row.get("tools"), list):
         last.inputs["tools"] = row["tools"]
@@ -49,7 +49,7 @@ def read_completions(row: Row, path: str) -> Iterator[Trajectory]:
     ``log_extra``, and ``advantage`` (TRL 1.16, ``trl/trainer/grpo_trainer.py``; earlier releases lack some). The file
     does not contain the weights of the functions: the reward of several functions is their sum, TRL's default.
     """
-    calls = Calls("trl")
+    calls = SpanCollector("trl")
     calls.conversation(prompt_and_completion(row))
     parts = {name: value for name, value in row.items() if name not in ("step", "prompt", "completion", "advantage")}
     known = [value for value in map(number, parts.values()) if value is not None and not math.isnan(value)]

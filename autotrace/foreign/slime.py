@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.calls import Calls, from_text, listed, mapped, numbers, objects, plain, token_ids
+from autotrace.foreign.collector import SpanCollector, from_text, listed, mapped, numbers, objects, plain, token_ids
 from autotrace.foreign.containers import Format, names
 from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import integer, number
@@ -29,7 +29,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
 
 
 def _read(sample: dict[str, Any], attributes: dict[str, Any]) -> Trajectory:
-    calls = Calls("slime")
+    calls = SpanCollector("slime")
     ids, length = token_ids(sample.get("tokens")) or [], integer(sample.get("response_length")) or 0
     cut = max(0, len(ids) - max(0, length))
     said = _said(sample)

@@ -22,7 +22,7 @@ from autotrace.foreign.containers import SUFFIXES, Format, Rows, entries, rows
 from autotrace.foreign.opened import Opened
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.run import files, layout
 from autotrace.tables.commits import FOLDER
 from autotrace.tables.errors import Gone, QueryError
@@ -123,7 +123,7 @@ class Foreign(Source):
             for span in one.spans:
                 span.start_ns += place.start_ns
         connected(one.spans)
-        one.profile = encode(examine(one, Settings()))
+        one.profile = encode(examine(one, TrainerSettings()))
         return one
 
     def _read(self, file: int, row: int) -> list[Trajectory]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from autotrace.foreign.calls import Calls, listed, mapped, numbers, token_ids
+from autotrace.foreign.collector import SpanCollector, listed, mapped, numbers, token_ids
 from autotrace.foreign.containers import Format, names, step_of
 from autotrace.foreign.opened import Row
 from autotrace.trajectory.model import Trajectory
@@ -27,7 +27,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     number = 0
     while (response := token_ids(row.get(f"traj{number}_response_ids"))) is not None:
         of = {name: row.get(f"traj{number}_{name}") for name in ("prompt_ids", "response_mask", "response_logprobs")}
-        calls = Calls("uni_agent")
+        calls = SpanCollector("uni_agent")
         calls.tokens(
             token_ids(of["prompt_ids"]), response, numbers(of["response_mask"]), numbers(of["response_logprobs"])
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.calls import Calls, listed, mapped, moment, numbers, objects, plain, token_ids
+from autotrace.foreign.collector import SpanCollector, listed, mapped, moment, numbers, objects, plain, token_ids
 from autotrace.foreign.containers import Format, names, step_of
 from autotrace.foreign.messages import prompt_and_completion
 from autotrace.foreign.opened import Row
@@ -33,7 +33,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
 def _result(row: Row) -> Trajectory:
     timing = mapped(row, "timing")
     began = mapped(timing, "generation").get("start") or timing.get("start_time")
-    calls = Calls("verifiers", moment(began), moment(mapped(timing, "scoring").get("end")))
+    calls = SpanCollector("verifiers", moment(began), moment(mapped(timing, "scoring").get("end")))
     last = calls.conversation(prompt_and_completion(row))
     if last is not None and row.get("tool_defs"):
         last.inputs["tools"] = row["tool_defs"]
@@ -54,7 +54,7 @@ def _result(row: Row) -> Trajectory:
 def _trace(trace: dict[str, Any], episode: Row, path: str) -> Trajectory:
     timing = mapped(trace, "timing")
     ends = (moment(mapped(timing, name).get("end")) for name in ("setup", "agent", "finalize", "scoring"))
-    calls = Calls("verifiers", moment(timing.get("start")), max(filter(None, ends), default=None))
+    calls = SpanCollector("verifiers", moment(timing.get("start")), max(filter(None, ends), default=None))
     _Graph(calls, trace).add()
     errors = [*listed(trace.get("errors")), *listed(episode.get("errors") if episode is not trace else None)]
     if errors and trace.get("ok") is not True:
@@ -84,7 +84,7 @@ def _trace(trace: dict[str, Any], episode: Row, path: str) -> Trajectory:
 class _Graph:
     """Read the nodes of a trace: each answer of the model is a turn, whose prompt is the path from the root."""
 
-    def __init__(self, calls: Calls, trace: dict[str, Any]) -> None:
+    def __init__(self, calls: SpanCollector, trace: dict[str, Any]) -> None:
         self._calls = calls
         self._nodes = [mapped(node) for node in trace["nodes"]]
         self._asked = {str(call.get("node")): call for call in objects(trace.get("calls"))}

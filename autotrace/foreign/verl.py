@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from autotrace.foreign.calls import Calls, from_text
+from autotrace.foreign.collector import SpanCollector, from_text
 from autotrace.foreign.containers import Format, names, validates
 from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import integer
@@ -25,7 +25,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     prompt, response = row.get("input"), row.get("output")
     if not isinstance(prompt, str) or not isinstance(response, str):
         return
-    calls = Calls("verl")
+    calls = SpanCollector("verl")
     calls.conversation(from_text(prompt, response))
     calls.judged(row.get("gts"))
     if isinstance(row.get("status"), str):  # from autotrace's export

@@ -24,9 +24,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from autotrace.insight.finding import Answer, Cause
+from autotrace.insight.finding import Cause, Explanation
 from autotrace.insight.rollouts import Row
-from autotrace.insight.traits import Position
+from autotrace.insight.traits import Stage
 
 ALPHA = 0.05
 """Chance, over all candidates, that one is reported without reason."""
@@ -54,7 +54,7 @@ class _Candidate:
     """Traits of the same rows, turned so that the first set has more of them."""
 
     mask: int
-    texts: list[tuple[bool, Position, str]]
+    texts: list[tuple[bool, Stage, str]]
     """Whether the rows lack the trait, its position, its words."""
     share: float
     share_before: float
@@ -63,14 +63,14 @@ class _Candidate:
     weight: float = 0.0
 
     @property
-    def first(self) -> tuple[bool, Position, str]:
+    def first(self) -> tuple[bool, Stage, str]:
         return min(self.texts, key=_rank)
 
 
 def compare(
-    rows: Sequence[Row], before: Sequence[Row], traits: Sequence[tuple[Position, str]], chosen_by_reward: bool = False,
+    rows: Sequence[Row], before: Sequence[Row], traits: Sequence[tuple[Stage, str]], chosen_by_reward: bool = False,
     title: str = "", other: str = "before",
-) -> Answer:  # fmt: skip
+) -> Explanation:  # fmt: skip
     """The causes for which ``rows`` differ from ``before``, the first cause first. ``chosen_by_reward``: the sets were
     chosen by their rewards, so that an effect within a set says nothing."""
     return _Comparison(rows, before, traits, chosen_by_reward).made(title, other)
@@ -78,7 +78,7 @@ def compare(
 
 class _Comparison:
     def __init__(
-        self, rows: Sequence[Row], before: Sequence[Row], traits: Sequence[tuple[Position, str]], chosen: bool
+        self, rows: Sequence[Row], before: Sequence[Row], traits: Sequence[tuple[Stage, str]], chosen: bool
     ) -> None:
         self._rows, self._traits, self._chosen = [*rows, *before], traits, chosen
         self._sizes = len(rows), len(before)
@@ -97,15 +97,15 @@ class _Comparison:
         if not self._sd:
             self._gap = None
 
-    def made(self, title: str, other: str) -> Answer:
+    def made(self, title: str, other: str) -> Explanation:
         candidates = self._candidates() if min(self._sizes) else []
         causes = list(self._causes(self._significant(candidates)))
-        return Answer(title, other, causes, len(candidates), *self._sizes, *self._means)
+        return Explanation(title, other, causes, len(candidates), *self._sizes, *self._means)
 
     # -- candidates ----------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[_Candidate]:
-        by_mask: dict[int, list[tuple[bool, Position, str]]] = {}
+        by_mask: dict[int, list[tuple[bool, Stage, str]]] = {}
         least = max(SUPPORT, SUPPORT_SHARE * len(self._rows))
         for position, words, places in self._sets():
             if least <= len(places) <= len(self._rows) - least:
@@ -114,7 +114,7 @@ class _Comparison:
                 by_mask.setdefault(self._full ^ mask if lacks else mask, []).append((lacks, position, words))
         return [self._candidate(mask, texts) for mask, texts in by_mask.items()]
 
-    def _sets(self) -> Iterator[tuple[Position, str, list[int]]]:
+    def _sets(self) -> Iterator[tuple[Stage, str, list[int]]]:
         having: dict[int, list[int]] = {}
         measured: dict[int, list[tuple[float, int]]] = {}
         for place, row in enumerate(self._rows):
@@ -130,7 +130,7 @@ class _Comparison:
                 yield position, f"{words} at least {cut:.4g}", [place for value, place in pairs if value >= cut]
                 yield position, f"{words} below {cut:.4g}", [place for value, place in pairs if value < cut]
 
-    def _candidate(self, mask: int, texts: list[tuple[bool, Position, str]]) -> _Candidate:
+    def _candidate(self, mask: int, texts: list[tuple[bool, Stage, str]]) -> _Candidate:
         one, other = (mask & self._first).bit_count(), (mask >> self._sizes[0]).bit_count()
         shares = one / self._sizes[0], other / self._sizes[1]
         effect = self._design_effect(mask, shares)
@@ -157,7 +157,7 @@ class _Comparison:
             apart = one.share - one.share_before
             if one.chance >= ALPHA or apart < (APART if self._gap is not None else APART_ALONE):
                 continue
-            if one.first[1] is Position.PLACE and apart > 0.95 and not self._chosen:
+            if one.first[1] is Stage.PLACE and apart > 0.95 and not self._chosen:
                 continue  # whatever is started again has another process
             kept.append(one)
         return kept
@@ -172,7 +172,7 @@ class _Comparison:
                 apart -= (inside >> self._sizes[0]).bit_count() / self._sizes[1]
                 effect = self._effect(one, among)
                 one.explains = None if effect is None else apart * effect / self._gap
-                least = EXPLAINS_OF_TIME if one.first[1] >= Position.TIME else EXPLAINS
+                least = EXPLAINS_OF_TIME if one.first[1] >= Stage.TIME else EXPLAINS
                 enough = max(least, EXPLAINS_CHOSEN) if self._chosen else least
                 one.weight = one.explains if one.explains is not None and one.explains >= enough else 0.0
         return sorted((one for one in kept if one.weight > 0), key=lambda one: -one.weight)
@@ -214,7 +214,7 @@ class _Comparison:
             if not explaining:
                 return
             strong = [one for one in explaining if one.weight >= AS_MUCH * explaining[0].weight]
-            head = min(strong, key=lambda one: (one.first[1] >= Position.TIME, *_rank(one.first), -one.weight))
+            head = min(strong, key=lambda one: (one.first[1] >= Stage.TIME, *_rank(one.first), -one.weight))
             below = [one for one in left if one is not head and one.weight > 0 and _nested(head, one)]
             left = [one for one in left if one is not head and one not in below]
             among &= ~head.mask
@@ -237,18 +237,18 @@ class _Comparison:
         )  # fmt: skip
 
 
-def _is_late(text: tuple[bool, Position, str]) -> bool:
+def _is_late(text: tuple[bool, Stage, str]) -> bool:
     """The words are about a trait that ceased, late in a rollout."""
-    return text[0] and text[1] > Position.SAMPLING
+    return text[0] and text[1] > Stage.SAMPLING
 
 
-def _rank(text: tuple[bool, Position, str]) -> tuple[bool, bool, Position, bool, str]:
+def _rank(text: tuple[bool, Stage, str]) -> tuple[bool, bool, Stage, bool, str]:
     """The best words for equal sets first: a text before a quantity, what came before what ceased, the earliest."""
     lacks, position, words = text
     return _CUT.search(words) is not None, _is_late(text), position, lacks, words
 
 
-def _said(texts: Sequence[tuple[bool, Position, str]], but: str) -> list[str]:
+def _said(texts: Sequence[tuple[bool, Stage, str]], but: str) -> list[str]:
     """The words that hold, one cut of each quantity; without any, those that do not hold."""
     by_quantity: dict[str, str] = {}
     for lacks, _, words in texts:

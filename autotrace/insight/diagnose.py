@@ -11,10 +11,10 @@ import msgspec
 from autotrace.insight import registry
 from autotrace.insight.families.rewards import FALSE_ZERO
 from autotrace.insight.families.tools import STEP_DECIDES
-from autotrace.insight.finding import GROUPS, TRAJECTORIES, Answer, Code, Finding, Place
+from autotrace.insight.finding import GROUPS, TRAJECTORIES, Code, Explanation, Finding, Location
 from autotrace.insight.needs import present
-from autotrace.insight.records import History, Hit, Step
 from autotrace.insight.rollouts import position
+from autotrace.insight.step_records import History, Hit, Step
 from autotrace.insight.why import Why
 from autotrace.trajectory.jsonable import finite
 from autotrace.trajectory.model import OPEN
@@ -43,11 +43,11 @@ class Tally(msgspec.Struct):
     seconds: float | None = None
     kinds: dict[str, int] = {}
     """Causes and classes of messages -> how many."""
-    places: list[Place] = []
+    places: list[Location] = []
     """At most ``PLACES``, unless all were asked for."""
     concerned: int = 0
     """Trajectories that have it, also of groups that are counted."""
-    answer: Answer | None = None
+    answer: Explanation | None = None
     """What tells them apart from others."""
 
     @classmethod
@@ -72,7 +72,7 @@ def _concerned(step: Step, hits: Iterable[Hit], unit: str) -> set[str]:
     return {record.trace_id for record in step.training if record.group in groups}
 
 
-def _places(step: Step, hits: list[Hit]) -> list[Place]:
+def _places(step: Step, hits: list[Hit]) -> list[Location]:
     """Places in different trajectories, and with different causes if any."""
     kinds = Counter(hit.kind for hit in hits)
     ordered = sorted(hits, key=lambda hit: (-(hit.seconds or 0.0), -kinds[hit.kind]))
@@ -87,8 +87,8 @@ def _places(step: Step, hits: list[Hit]) -> list[Place]:
     return [_place(step, hit) for hit in [*by_trace.values()][:PLACES]]
 
 
-def _place(step: Step, hit: Hit) -> Place:
-    return Place(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note)
+def _place(step: Step, hit: Hit) -> Location:
+    return Location(hit.record.trace_id, step.number, hit.turn, hit.token, hit.note)
 
 
 def counts(hits: Iterable[Hit]) -> dict[str, int]:
@@ -208,7 +208,7 @@ class Diagnosis:
         for number, found in self._steps.items():  # a change may be sure some steps after it came
             if number is not None and change.step <= number < (step.number or 0) and name not in found.tallies:
                 rows = [row for row in self._why.by_step.get(number, ()) if change.is_beyond(row.reward)]
-                places = [Place(row.trace_id, number, note=f"reward {row.reward:.4g}") for row in rows[:PLACES]]
+                places = [Location(row.trace_id, number, note=f"reward {row.reward:.4g}") for row in rows[:PLACES]]
                 found.tallies[name] = Tally(len(rows), places=places, concerned=len(rows), answer=answer)
                 traces = {row.trace_id for row in rows}
                 for other, ids in self._having.get(number, {}).items():
@@ -263,8 +263,8 @@ def _joined(found: list[Finding], steps: Sequence[StepFound]) -> list[Finding]:
 
     def follows(cause: Finding, other: Finding) -> bool:
         common, rest = both[f"{cause.code} {other.code}"], total - count[other.code]
-        is_inside = common >= FOLLOWS * count[other.code] > 0 and count[cause.code] - common <= RARE * rest
-        return is_inside and rest > 0 and position(cause.code) < position(other.code)
+        is_inner = common >= FOLLOWS * count[other.code] > 0 and count[cause.code] - common <= RARE * rest
+        return is_inner and rest > 0 and position(cause.code) < position(other.code)
 
     heads, below = list[Finding](), dict[str, list[Finding]]()
     for finding in sorted(found, key=lambda one: position(one.code)):

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.durations import figures, finish_reason
 from autotrace.trajectory.jsonable import integer
@@ -68,7 +68,7 @@ class LLMCall:
 class Evidence:
     """One trajectory. Reads it, changes nothing."""
 
-    def __init__(self, trajectory: Trajectory, settings: Settings) -> None:
+    def __init__(self, trajectory: Trajectory, settings: TrainerSettings) -> None:
         self.trajectory = trajectory
         self.settings = settings
         self.by_id = trajectory.by_id

@@ -11,8 +11,8 @@ from autotrace.insight.conduct import first_prompt, prompt_digest
 from autotrace.insight.evidence import Evidence, LLMCall, fingerprint, whole
 from autotrace.insight.families.chains import death
 from autotrace.insight.families.responses import rendered_anew
-from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, Turn
-from autotrace.insight.settings import Settings
+from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, TurnProfile
+from autotrace.insight.settings import TrainerSettings
 from autotrace.insight.traits import traits_of
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import number, text
@@ -24,7 +24,7 @@ HEAD = 4
 """Tokens by which the beginnings of prompts are compared."""
 
 
-def examine(trajectory: Trajectory, settings: Settings) -> Profile:
+def examine(trajectory: Trajectory, settings: TrainerSettings) -> Profile:
     """The profile of a complete trajectory. Never raises, as what was recorded may have any shape: what does raise is
     left out and logged, once, and the others' marks stay."""
     marks: list[Mark] = []
@@ -57,11 +57,11 @@ def _profile(evidence: Evidence, marks: list[Mark]) -> Profile:
     )
 
 
-def _turn(evidence: Evidence, call: LLMCall) -> Turn:
+def _turn(evidence: Evidence, call: LLMCall) -> TurnProfile:
     span, figures = call.span, call.figures
     duration = span.duration_ns
     preempted = figures.get("preemptions", figures.get("num_preempted"))
-    return Turn(
+    return TurnProfile(
         span.prompt_tokens, span.response_tokens, call.finish, call.last,
         shared=span.prompt_keep if span.prompt_base is not None else 0,
         cached=whole(figures.get("cached_tokens")), weights=whole(figures.get("weight_version")),

@@ -67,7 +67,7 @@ def _page(code: str) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where to look: ``autotrace show TRACE``."""
 
     trace_id: str
@@ -107,7 +107,7 @@ class Cause(msgspec.Struct):
     """... and of rollouts that lack it."""
 
 
-class Answer(msgspec.Struct):
+class Explanation(msgspec.Struct):
     """What tells two sets of rollouts apart."""
 
     title: str
@@ -143,7 +143,7 @@ class Finding:
     """How many steps have it."""
     why: str
     remedy: str
-    places: Sequence[Place] = ()
+    places: Sequence[Location] = ()
     """At most three."""
     seconds: float | None = None
     """Lost by it, where it is about time."""
@@ -151,7 +151,7 @@ class Finding:
     """Cause or class -> how many."""
     unit: str = TRAJECTORIES
     """What ``trajectories`` and ``of`` count."""
-    answer: Answer | None = None
+    answer: Explanation | None = None
     """What tells its trajectories apart from others: the likely causes."""
     under: str = ""
     """The code of the finding from which it follows; empty: of none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from autotrace.insight.finding import Code
-from autotrace.insight.records import Record, Step
+from autotrace.insight.step_records import Record, Step
 
 
 def _any(has: Callable[[Record], object]) -> Callable[[Step], bool]:

@@ -32,7 +32,7 @@ class Mark(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What marks of one cause have in common: the tool and the class of its message."""
 
 
-class Turn(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class TurnProfile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One LLM call of the agent; None: not known."""
 
     prompt: int | None = None
@@ -82,7 +82,7 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     stamp: str = ""
     """Which detectors looked at it (``registry.stamp``)."""
-    turns: list[Turn] = []
+    turns: list[TurnProfile] = []
     tools: list[ToolUse] = []
     marks: list[Mark] = []
     head: list[int] = []

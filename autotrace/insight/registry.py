@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import VERSION, Mark
-from autotrace.insight.records import Group, History, Hit, Step
+from autotrace.insight.step_records import Group, History, Hit, Step
 from autotrace.trajectory.model import Trajectory
 
 Found = TypeVar("Found")

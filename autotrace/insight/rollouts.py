@@ -12,20 +12,20 @@ from dataclasses import dataclass
 
 from autotrace.insight.families.engine import behind
 from autotrace.insight.families.time import PARTS
-from autotrace.insight.records import Record, Step
 from autotrace.insight.registry import codes
-from autotrace.insight.traits import DECLARED, Position
+from autotrace.insight.step_records import Record, Step
+from autotrace.insight.traits import DECLARED, Stage
 from autotrace.trajectory.jsonable import finite
 
 OF_FAMILY = {
-    "tokens": Position.HISTORY, "responses": Position.REWARD, "chains": Position.END, "rewards": Position.REWARD,
-    "ending": Position.END, "engine": Position.SAMPLING, "tools": Position.TOOL, "text": Position.ANSWER,
-    "proofs": Position.PROMPT,
+    "tokens": Stage.HISTORY, "responses": Stage.REWARD, "chains": Stage.END, "rewards": Stage.REWARD,
+    "ending": Stage.END, "engine": Stage.SAMPLING, "tools": Stage.TOOL, "text": Stage.ANSWER,
+    "proofs": Stage.PROMPT,
 }  # fmt: skip
 """Family of a finding -> where in a rollout it comes about."""
 AFTER = {"signal": 1, "trainer": 2, "scalars": 2, "mismatch": 2, "time": 3}
 """Families of what comes after the rollout: an equal reward follows from whatever made it."""
-Sight = tuple[Position, str, float | None]
+Sight = tuple[Stage, str, float | None]
 """A trait of a row: its position, its words, and its number where it is a quantity."""
 
 
@@ -34,8 +34,8 @@ def position(code: str) -> int:
     known = codes().get(code)
     family = known.family if known is not None else ""
     if code in ("AT-REWARD-DROPPED", "AT-REWARD-JUMPED"):
-        return len(Position)
-    return OF_FAMILY[family] if family in OF_FAMILY else len(Position) + AFTER.get(family, len(AFTER))
+        return len(Stage)
+    return OF_FAMILY[family] if family in OF_FAMILY else len(Stage) + AFTER.get(family, len(AFTER))
 
 
 def of_record(record: Record, step: Step) -> Iterator[Sight]:
@@ -49,18 +49,18 @@ def of_record(record: Record, step: Step) -> Iterator[Sight]:
         if code is not None and code.family in OF_FAMILY:
             yield OF_FAMILY[code.family], f"{code.title}{f' ({mark.kind})' if mark.kind else ''}", None
     if record.data_source:
-        yield Position.DATA, f"the data source is {record.data_source}", None
-    yield Position.END, f"the rollout ends with {record.status}", None
+        yield Stage.DATA, f"the data source is {record.data_source}", None
+    yield Stage.END, f"the rollout ends with {record.status}", None
     turns = record.profile.turns
     quantities = [
-        (Position.SAMPLING, "steps that the weights are behind", behind(record, step)),
-        (Position.PROMPT, "tokens of the first prompt", turns[0].prompt if turns else None),
-        (Position.ANSWER, "tokens of the last answer", turns[-1].response if turns else None),
-        (Position.END, "turns", len(turns)),
-        (Position.TIME, "seconds of the rollout", record.seconds and round(record.seconds, 1)),
+        (Stage.SAMPLING, "steps that the weights are behind", behind(record, step)),
+        (Stage.PROMPT, "tokens of the first prompt", turns[0].prompt if turns else None),
+        (Stage.ANSWER, "tokens of the last answer", turns[-1].response if turns else None),
+        (Stage.END, "turns", len(turns)),
+        (Stage.TIME, "seconds of the rollout", record.seconds and round(record.seconds, 1)),
     ]
     times = ((PARTS[name], value) for name, value in record.times.items() if name in PARTS)
-    quantities += [(Position.TIME, f"seconds in {part}", round(value, 1)) for part, value in times]
+    quantities += [(Stage.TIME, f"seconds in {part}", round(value, 1)) for part, value in times]
     yield from ((position, words, float(value)) for position, words, value in quantities if value is not None)
 
 
@@ -84,9 +84,9 @@ class Rollouts:
     """Makes rows, and keeps the words of their traits."""
 
     def __init__(self) -> None:
-        self.traits: list[tuple[Position, str]] = []
+        self.traits: list[tuple[Stage, str]] = []
         """Number of a trait -> its position and words."""
-        self._numbers: dict[tuple[Position, str], int] = {}
+        self._numbers: dict[tuple[Stage, str], int] = {}
         self._groups: dict[str, int] = {}
 
     def rows_of(self, step: Step, records: Sequence[Record], most: int, run: str = "") -> list[Row]:

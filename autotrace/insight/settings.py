@@ -12,7 +12,7 @@ from autotrace.trajectory.jsonable import integer, number
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainerSettings:
     """None: not known."""
 
     prompt_length: int | None = None
@@ -38,7 +38,7 @@ class Settings:
     """Tokens that end a response."""
 
     @classmethod
-    def of(cls, binds: Iterable[tuple[str, Mapping[str, Any]]]) -> Settings:
+    def of(cls, binds: Iterable[tuple[str, Mapping[str, Any]]]) -> TrainerSettings:
         """From what was reported about a run (``Reader.binds``)."""
         known: dict[str, Any] = {}
         limits, ends = set[int](), set[int]()
@@ -60,7 +60,7 @@ class Settings:
         return msgspec.json.encode(known).decode()
 
     @classmethod
-    def decode(cls, text: str | None) -> Settings:
+    def decode(cls, text: str | None) -> TrainerSettings:
         """What ``encode`` made; nothing is known where it is something else."""
         try:
             known = msgspec.json.decode(text or "{}", type=dict[str, Any])

@@ -11,7 +11,7 @@ from typing import Any
 from autotrace.insight.families.engine import behind
 from autotrace.insight.families.signal import cause
 from autotrace.insight.families.time import PARTS
-from autotrace.insight.records import Record, Step
+from autotrace.insight.step_records import Record, Step
 from autotrace.trajectory.jsonable import finite, number
 
 

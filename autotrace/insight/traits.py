@@ -41,19 +41,19 @@ Shown = tuple[str, float | None]
 Declared = Callable[[Evidence], Iterator[Shown]]
 
 
-class Position(IntEnum):
+class Stage(IntEnum):
     """Where in a rollout a trait comes about, the earliest first. Times and places come last: they explain only if
     nothing else does."""
 
     DATA, PROMPT, SAMPLING, ANSWER, PARSING, TOOL, HISTORY, END, REWARD, TIME, PLACE = range(11)
 
 
-DECLARED: dict[str, tuple[Position, Declared]] = {}
+DECLARED: dict[str, tuple[Stage, Declared]] = {}
 PROVES: dict[str, str] = {}
 """A trait that is a fault by itself -> the code of the finding."""
 
 
-def trait(position: Position, proves: str = "") -> Callable[[Declared], Declared]:
+def trait(position: Stage, proves: str = "") -> Callable[[Declared], Declared]:
     """Declare a trait that comes about at ``position``. A trait that ``proves`` a finding has its turn as number."""
 
     def declare(of: Declared) -> Declared:
@@ -82,14 +82,14 @@ def traits_of(evidence: Evidence, failed: Callable[[str, Exception], None]) -> l
 # -- the prompt and how it is sampled ----------------------------------------------------------------------------------
 
 
-@trait(Position.DATA)
+@trait(Stage.DATA)
 def begun(evidence: Evidence) -> Iterator[Shown]:
     """Whether the model was asked at all."""
     if not evidence.turns:
         yield "the rollout makes no LLM call", None
 
 
-@trait(Position.PROMPT)
+@trait(Stage.PROMPT)
 def prompt(evidence: Evidence) -> Iterator[Shown]:
     """Roles, system prompt, beginning and end of what is asked, tools that are offered."""
     messages = first_prompt(evidence)
@@ -105,7 +105,7 @@ def prompt(evidence: Evidence) -> Iterator[Shown]:
         yield f'the question ends with "{masked(asked[-EDGE:])}"', None
 
 
-@trait(Position.PROMPT)
+@trait(Stage.PROMPT)
 def tools_offered(evidence: Evidence) -> Iterator[Shown]:
     """Names of the tools that the first request offers."""
     for call in evidence.turns[:1]:
@@ -115,7 +115,7 @@ def tools_offered(evidence: Evidence) -> Iterator[Shown]:
             yield f"the request offers {'the tools ' + ', '.join(names) if names else 'no tools'}", None
 
 
-@trait(Position.PROMPT)
+@trait(Stage.PROMPT)
 def first_tokens(evidence: Evidence) -> Iterator[Shown]:
     """The tokens with which the first prompt begins, and ends."""
     prompt = (evidence.turns[0].span.packed_prompt or b"") if evidence.turns else b""
@@ -124,7 +124,7 @@ def first_tokens(evidence: Evidence) -> Iterator[Shown]:
             yield f"the first prompt {where} with the tokens {' '.join(map(str, ids))}", None
 
 
-@trait(Position.SAMPLING)
+@trait(Stage.SAMPLING)
 def sampling(evidence: Evidence) -> Iterator[Shown]:
     """Sampling parameters and the model of the first request."""
     for call in evidence.turns[:1]:
@@ -142,7 +142,7 @@ _PARAMETERS = ("model", "temperature", "top_p", "top_k", "min_p", "max_tokens", 
 # -- answers and calls -------------------------------------------------------------------------------------------------
 
 
-@trait(Position.ANSWER)
+@trait(Stage.ANSWER)
 def thinking(evidence: Evidence) -> Iterator[Shown]:
     """Whether the model thinks, and whether its thinking ends."""
     texts = [answered_words(call.span) or "" for call in evidence.turns]
@@ -154,7 +154,7 @@ def thinking(evidence: Evidence) -> Iterator[Shown]:
         yield "an answer has no text", None
 
 
-@trait(Position.PARSING)
+@trait(Stage.PARSING)
 def calls_in_text(evidence: Evidence) -> Iterator[Shown]:
     """A tool call that stays in the text of an answer."""
     for call in evidence.turns:
@@ -162,7 +162,7 @@ def calls_in_text(evidence: Evidence) -> Iterator[Shown]:
             yield "a tool call stays in the text of the answer", None
 
 
-@trait(Position.PARSING)
+@trait(Stage.PARSING)
 def calls(evidence: Evidence) -> Iterator[Shown]:
     """Calls that answers ask for."""
     asked = [len(conduct.requested(call.span)) for call in evidence.turns]
@@ -170,7 +170,7 @@ def calls(evidence: Evidence) -> Iterator[Shown]:
         yield "calls that the model asks for", float(sum(asked))
 
 
-@trait(Position.TOOL)
+@trait(Stage.TOOL)
 def tool_answers(evidence: Evidence) -> Iterator[Shown]:
     """Which tools are conduct.called, how, and how each answers."""
     by_name: dict[str, list[ToolCall]] = {}
@@ -184,7 +184,7 @@ def tool_answers(evidence: Evidence) -> Iterator[Shown]:
         yield from ((f"{name} {words}", None) for words, _ in told.most_common(FEW))
 
 
-@trait(Position.TOOL)
+@trait(Stage.TOOL)
 def fixed_answers(evidence: Evidence) -> Iterator[Shown]:
     """Answers of tools that repeat no word of what was asked: equal ones in many groups answer different questions."""
     told = Counter((call.name, words) for call in evidence.tools if (words := _told(call, quotes=False)))
@@ -200,7 +200,7 @@ def _told(call: ToolCall, quotes: bool) -> str:
     return f'answers "{skeleton}"' if quotes == ("…" in skeleton[:SKELETON]) else ""
 
 
-@trait(Position.PARSING)
+@trait(Stage.PARSING)
 def arguments(evidence: Evidence) -> Iterator[Shown]:
     """The names of the arguments that tools are given."""
     told = Counter((call.name, shape(call)) for call in evidence.tools)
@@ -222,7 +222,7 @@ def shape(call: ToolCall) -> str:
 # -- history and end ---------------------------------------------------------------------------------------------------
 
 
-@trait(Position.HISTORY)
+@trait(Stage.HISTORY)
 def history(evidence: Evidence) -> Iterator[Shown]:
     """What later prompts keep of earlier turns."""
     lost = conduct.history_lost(evidence)
@@ -230,7 +230,7 @@ def history(evidence: Evidence) -> Iterator[Shown]:
         yield f"a later prompt lacks the {lost[1]} of an earlier turn", None
 
 
-@trait(Position.END)
+@trait(Stage.END)
 def end(evidence: Evidence) -> Iterator[Shown]:
     """How the rollout ends, and on what."""
     if not evidence.turns:
@@ -242,7 +242,7 @@ def end(evidence: Evidence) -> Iterator[Shown]:
     yield f"the rollout ends on {'an answer of the model' if on is None else on}", None
 
 
-@trait(Position.REWARD)
+@trait(Stage.REWARD)
 def judged(evidence: Evidence) -> Iterator[Shown]:
     """The last answer, and the text that the reward function judged."""
     said = answered_words(evidence.final[-1].span) if evidence.turns else None
@@ -256,8 +256,8 @@ def judged(evidence: Evidence) -> Iterator[Shown]:
         yield f'the judged text begins with "{masked(judged_text[:EDGE])}"', None
 
 
-ROLE_AT = {"llm": Position.ANSWER, "engine": Position.ANSWER, "parser": Position.PARSING, "tool": Position.TOOL,
-           "env": Position.TOOL, "reward": Position.REWARD}  # fmt: skip
+ROLE_AT = {"llm": Stage.ANSWER, "engine": Stage.ANSWER, "parser": Stage.PARSING, "tool": Stage.TOOL,
+           "env": Stage.TOOL, "reward": Stage.REWARD}  # fmt: skip
 
 
 def raised(*roles: str) -> Declared:
@@ -281,10 +281,10 @@ for _position in sorted({*ROLE_AT.values()}):
         _position,
         raised(*(r for r, at in ROLE_AT.items() if at is _position)),
     )
-DECLARED["errors"] = Position.END, raised()
+DECLARED["errors"] = Stage.END, raised()
 
 
-@trait(Position.PLACE)
+@trait(Stage.PLACE)
 def place(evidence: Evidence) -> Iterator[Shown]:
     """Host, process, engine."""
     root = evidence.root

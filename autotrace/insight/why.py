@@ -16,9 +16,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from autotrace.insight.changes import Change, changes
 from autotrace.insight.contrast import compare
-from autotrace.insight.finding import Answer, Cause
-from autotrace.insight.records import Step
+from autotrace.insight.finding import Cause, Explanation
 from autotrace.insight.rollouts import Rollouts, Row
+from autotrace.insight.step_records import Step
 
 WINDOW = 16
 """Steps on each side of a change that are compared."""
@@ -33,7 +33,7 @@ class Why:
         self._most, self._steps, self._window = most, steps, window
         self.rollouts = Rollouts()
         self.by_step: dict[int, list[Row]] = {}
-        self._known: dict[tuple[int, int], Answer] = {}
+        self._known: dict[tuple[int, int], Explanation] = {}
 
     def add(self, step: Step) -> None:
         """Keep the training rollouts of a step; the same step again replaces what was kept of it."""
@@ -50,7 +50,7 @@ class Why:
         known = {number: rows for number, rows in self.by_step.items() if number <= step}
         return next((one for one in changes(known) if one.step <= step <= one.last), None)
 
-    def answers(self) -> Iterator[Answer]:
+    def answers(self) -> Iterator[Explanation]:
         """What changed the mean reward, the largest change first; without a change, what low and high rewards of the
         same groups are about."""
         found = sorted(changes(self.by_step), key=lambda one: -abs(one.mean - one.mean_before))
@@ -58,7 +58,7 @@ class Why:
         if not found:
             yield from self._within_groups()
 
-    def of_change(self, change: Change) -> Answer:
+    def of_change(self, change: Change) -> Explanation:
         """Why the mean reward changed."""
         last = min(change.last, change.step + self._window - 1)
         if (known := self._known.get((change.step, last))) is not None:
@@ -74,11 +74,11 @@ class Why:
 
     def of_sets(
         self, title: str, other: str, rows: Sequence[Row], before: Sequence[Row], by_reward: bool = False
-    ) -> Answer:
+    ) -> Explanation:
         """Why two sets differ."""
         return compare(rows, before, self.rollouts.traits, by_reward, title, other)
 
-    def of_groups(self, title: str, groups: Collection[str], step: int) -> Answer | None:
+    def of_groups(self, title: str, groups: Collection[str], step: int) -> Explanation | None:
         """Why these groups of a step differ from the others of the run; None: nothing tells them apart."""
         numbers = {self.rollouts.group(group) for group in groups}
         rows = [row for row in self.by_step.get(step, ()) if row.group in numbers]
@@ -94,7 +94,7 @@ class Why:
     def _between(self, first: int, last: int) -> list[Row]:
         return [row for number, rows in self.by_step.items() if first <= number <= last for row in rows]
 
-    def _within_groups(self) -> Iterator[Answer]:
+    def _within_groups(self) -> Iterator[Explanation]:
         rows = [row for number in sorted(self.by_step)[-self._window :] for row in self.by_step[number]]
         low, high = split_by_group(rows)
         if low and high:
@@ -117,7 +117,7 @@ def split_by_group(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     return low, high
 
 
-def words(answer: Answer, of: Callable[[Cause], Iterable[str]] | None = None) -> Iterator[str]:
+def words(answer: Explanation, of: Callable[[Cause], Iterable[str]] | None = None) -> Iterator[str]:
     """An answer for people: its title, then each cause with what follows from it. ``of``: more lines of a cause."""
     yield answer.title
     if not answer.causes:
@@ -130,7 +130,7 @@ def words(answer: Answer, of: Callable[[Cause], Iterable[str]] | None = None) ->
         yield f"  {answer.note}"
 
 
-def unexplained(answer: Answer) -> str:
+def unexplained(answer: Explanation) -> str:
     """What is said where nothing tells the sets apart."""
     if not answer.tested:
         return f"{UNKNOWN}: no trait of these rollouts is recorded, or they are too few to compare"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from autotrace.insight.diagnose import Diagnosis
-from autotrace.insight.finding import Finding, Place
+from autotrace.insight.finding import Finding, Location
 from autotrace.insight.needs import sentence
 from autotrace.insight.profile import Mark, Profile, decode
 from autotrace.insight.registry import codes
@@ -61,7 +61,7 @@ def amount(finding: Finding) -> str:
     return share + (f", in {finding.steps} steps" if finding.steps > 1 else "")
 
 
-def where(place: Place) -> str:
+def where(place: Location) -> str:
     """``step 3, turn 2, token 117``; empty: nowhere in particular."""
     named = [("step", place.step), ("turn", place.turn)]
     parts = [f"{name} {number}" for name, number in named if number is not None]
@@ -133,5 +133,5 @@ def of_turns(trajectory: Trajectory) -> list[tuple[int | None, Mark, str]]:
 
 def at(mark: Mark) -> str:
     """``turn 2, token 117: 31 tokens are missing there``."""
-    place = where(Place("", None, mark.turn, mark.token))
+    place = where(Location("", None, mark.turn, mark.token))
     return plain(": ".join(part for part in (place, mark.note) if part))

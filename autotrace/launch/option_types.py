@@ -132,10 +132,10 @@ def tokenizer(text: str) -> str:
 
 def tables(text: str) -> str:
     """Return the absolute folder or URL to which tables can be copied."""
-    from autotrace.tables import place
+    from autotrace.tables import storage
 
-    place.check(text, find_spec)
-    return place.root_of(text)
+    storage.check(text, find_spec)
+    return storage.root_of(text)
 
 
 def keep(text: str) -> tuple[str, ...]:

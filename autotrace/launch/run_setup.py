@@ -41,7 +41,7 @@ class RunSetupError(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
+class PreparedRun:
     """Holds a run whose folder and shipper exist."""
 
     folder: str
@@ -54,7 +54,7 @@ class Run:
 
 def make(
     options: Options, program: Command, main_pid: int, environ: Mapping[str, str], folders: Sequence[str] = ()
-) -> Run:
+) -> PreparedRun:
     """Make a run for ``program``, which also looks for modules in ``folders``.
 
     Raises ``RunSetupError``; then nothing was started and no folder is left.
@@ -98,7 +98,7 @@ def make(
     secret = {env.TRACKING_URI: uri, env.ALERT: options.alert}
     given = {name: value for name, value in secret.items() if value is not None}
     shipper_process.start(folder, {**environ, **variables, **given})
-    return Run(folder, plan, variables, complaints)
+    return PreparedRun(folder, plan, variables, complaints)
 
 
 def absolute_uri(uri: str | None, backends: Sequence[Backend]) -> str | None:

@@ -98,20 +98,20 @@ _LOOKED_AT = 500
 """Objects inside of a holder that are looked at for a definition."""
 
 
-class Refused(Exception):
+class Unpatchable(Exception):
     """This target is not recorded; the message says why and what to name instead."""
 
 
 def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
     """Have the calls of ``owner.attribute``, or of the function below ``depth`` decorators of it, recorded for the
-    target ``key``; says how. None: they are recorded for some target already. Raises ``Refused``."""
+    target ``key``; says how. None: they are recorded for some target already. Raises ``Unpatchable``."""
     raw, own = member(owner, attribute), attribute in vars(owner)
     reason = adapting.refusal(raw, owner, attribute) or used_libraries.refusal(adapting.module_of(None, owner))
     if reason is not None:
-        raise Refused(reason)
+        raise Unpatchable(reason)
     function = function_in(raw, owner, attribute, depth)
     if function is None:
-        raise Refused(_why_not(raw, attribute, depth))
+        raise Unpatchable(_why_not(raw, attribute, depth))
     layers = [*_layers(function)]
     # Ray decorates every method of an actor's class, which was created before
     if wrapper.key_of(function) is not None or any(wrapper.key_of(layer) == key for layer in layers):
@@ -121,7 +121,7 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
         # a decorator's frame is where it was, above the wrapper's
         function = next((layer for layer in layers[1:] if not looks_at_caller(layer, owner)), None)
         if function is None:
-            raise Refused("it looks at its caller's frame and would find the wrapper's: name a function that it calls")
+            raise Unpatchable("it reads its caller's frame and would find the wrapper's: name a function that it calls")
         if wrapper.key_of(function) is not None:
             return None
         where = ", below a decorator that looks at its caller's frame"
@@ -134,7 +134,7 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
             where = ", below functools.lru_cache: calls that it computes"
         return IN_PLACE + where
     if where:
-        raise Refused("below a decorator, a function is recorded in place alone: name it on the class that has it")
+        raise Unpatchable("a function below a decorator is recorded in place only: name it on its own class")
     adapting.put(owner, attribute, _with(raw, wrapper.wrap(function, key)))
     return REPLACED if own else OVERRIDDEN
 
@@ -164,7 +164,7 @@ class _Implementations(WeakKeyDictionary[type, Any]):
                 original_of(made).__qualname__ = f"{name_of(owner)}.{attribute}"
                 self[kind] = recorded = _with(raw, made)
                 return recorded
-        except (Refused, RuntimeError):  # two implementations fit equally well, as ``functools`` says next
+        except (Unpatchable, RuntimeError):  # two implementations fit equally well, as ``functools`` says next
             pass
         except Exception as error:
             if is_hosts(error):
@@ -263,7 +263,7 @@ def _with(raw: Any, made: FunctionType) -> Any:
         return raw.getter(made)
     if type(raw) is FunctionType:
         return made
-    raise Refused(f"it is a {type(raw).__name__} that stands elsewhere: name it there")
+    raise Unpatchable(f"it is a {type(raw).__name__} that stands elsewhere: name it there")
 
 
 def _why_not(raw: Any, attribute: str, depth: int) -> str:

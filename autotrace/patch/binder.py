@@ -14,7 +14,7 @@ from typing import Any
 
 from autotrace.config.plan import Target
 from autotrace.patch import adapting, program
-from autotrace.patch.attach import Refused, attach, instance_with_call, member, recorded_for
+from autotrace.patch.attach import Unpatchable, attach, instance_with_call, member, recorded_for
 from autotrace.patch.plan_index import PlanIndex, Spelling, excluded, outside
 from autotrace.record import faults
 from autotrace.record.object_fields import members_of, module_of, mro_of, name_of
@@ -177,7 +177,7 @@ class Binder:
                 self.report(target.key, location, "bound", held)
             elif (other := recorded_for(owner, attribute)) not in (None, target.key) and target.key not in self._ranks:
                 self.report(target.key, location, "refused", f"its calls are recorded for the target `{other}` already")
-        except Refused as refusal:
+        except Unpatchable as refusal:
             self.report(target.key, location, "refused", str(refusal))
             return False
         except Exception as error:

@@ -164,7 +164,7 @@ def report(key: str, name: str, state: str, reason: str) -> None:
     if (key, name, state) not in _reported:
         _reported.add((key, name, state))
         probe = calls.probes.get(key)
-        backlog.report(key, name, state, reason, alone=state != "bound" or probe is None or not probe.inside)
+        backlog.report(key, name, state, reason, alone=state != "bound" or probe is None or not probe.is_inner)
 
 
 def start(

@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 from autotrace.record.fields import ABSENT
 from autotrace.record.object_fields import Layout
 from autotrace.record.pickled import captured
-from autotrace.record.slots import slotted
 from autotrace.record.snapshot import Limits, snapshot
 
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
@@ -23,7 +22,6 @@ described: WeakKeyDictionary[FunctionType, Callable[..., Any]] = WeakKeyDictiona
 """Functions that somebody else's name and parameters were put on, once a context manager was made of them: whose."""
 
 
-@slotted
 class Signature:
     """One function of a target: what it is called, its parameters, and which of them are captured.
 
@@ -34,6 +32,11 @@ class Signature:
     A wrapper has its original's parameters and so passes defaults on. An argument that is its default is not captured,
     and in paths it is absent if it is None.
     """
+
+    __slots__ = (
+        "__weakref__", "captured", "captured_defaults", "count", "declared", "defaults", "identity", "layout", "method",
+        "module", "name", "names", "nones", "positions", "reads_name", "rest", "start", "takes", "unwatched", "whole",
+    )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], takes: Callable[[str], bool], whole: bool) -> None:
         self.identity = id(function)

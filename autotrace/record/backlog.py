@@ -17,7 +17,6 @@ from typing import Protocol
 import msgspec
 
 from autotrace.record import faults
-from autotrace.record.slots import slotted
 from autotrace.record.weights import EVENT_BYTES, LARGE, weigh
 from autotrace.spool.records import Report
 
@@ -51,10 +50,14 @@ class WhenRecording(msgspec.Struct, eq=False, gc=False):
     report: Report
 
 
-@slotted
 class Backlog:
     """What waits in this process. Counters are changed without a lock: an addition without a call in it is one step as
     long as there is a global interpreter lock."""
+
+    __slots__ = (
+        "__weakref__", "_encoded", "_never_came", "_room", "append", "charged", "consumer", "enough", "limit", "queue",
+        "watchful",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.queue: deque[object] = deque()

@@ -10,17 +10,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotrace.config.originals import time
-from autotrace.record import closing, context, drivers, faults, groups, ids, outside, rows, sampling, trajectory_ids
+from autotrace.record import closing, context, drivers, faults, groups, ids, orphans, rows, sampling, trajectory_ids
 from autotrace.record.backlog import backlog
 from autotrace.record.closing import aborted, close, ended, exhausted, item, leave, type_of
 from autotrace.record.context import CLOSED, ROOM, Ended, OpenCall, RetainingCall, Trace, current, standing
+from autotrace.record.context_managers import entered, resumed
 from autotrace.record.drivers import LATER
 from autotrace.record.errors import without_frame
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.follower import follow, held
 from autotrace.record.garbage import refuses
 from autotrace.record.groups import is_part, recording
-from autotrace.record.iterators import Step, dropped
+from autotrace.record.iterators import IteratorStep, dropped
 from autotrace.record.object_fields import layout_of, layouts, stored_name
 from autotrace.record.origin import unread
 from autotrace.record.probe import NOT_COPIED, Probe
@@ -29,7 +30,6 @@ from autotrace.record.stack import make_room
 from autotrace.record.swallowed import raised, returned
 from autotrace.record.token_copy import copy_tokens
 from autotrace.record.weights import LARGE, NUMBER_BYTES, weigh_numbers, without_large
-from autotrace.record.with_blocks import entered, resumed
 from autotrace.spool.records import OF
 
 __all__ = [
@@ -55,7 +55,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     probe = probes.get(key)
     if probe is None:
         return drivers.resume(key, args) if key in drivers.KEYS else None
-    if probe.off:
+    if probe.is_off:
         return None
     previous = above = current.get()
     call: OpenCall | None = None
@@ -68,7 +68,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
         above = previous
     if above is not None and above.recorded and above.room and not (kwargs or backlog.watchful):
         signature = probe.plain.get(function)
-        if signature is not None and probe.follower is None and not (probe.subclasses and above.probe is probe):
+        if signature is not None and probe.follower is None and not (probe.has_subclasses and above.probe is probe):
             copies: Sequence[Any] = args[signature.start :]
             for value in copies:
                 kind = type(value)
@@ -94,20 +94,10 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                             elif type(name) is not str:
                                 name = None
                     call = OpenCall(
-                        ids.next_span_id(),
-                        above.trace,
-                        above.id,
-                        probe,
-                        signature,
-                        context.epoch,
-                        _monotonic_ns(),
-                        id(args[0]) if probe.subclasses and args else 0,
-                        above,
-                        above.room - 1,
-                        copies,
-                        None,
+                        ids.next_span_id(), above.trace, above.id, probe, signature, context.epoch, _monotonic_ns(),
+                        id(args[0]) if probe.has_subclasses and args else 0, above, above.room - 1, copies, None,
                         None if name is None else {"object_name": name},
-                    )
+                    )  # fmt: skip
                     _append(call)
                     current.set(call)
                     return call
@@ -115,8 +105,8 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                     _given_up(probe, call, error)
                     return None
     arguments, of, follower = None, None, probe.follower
-    if above is None or not above.recorded or probe.picks:
-        if decide is sampling.never and probe.root and above is None and follower is None and not probe.of:
+    if above is None or not above.recorded or probe.needs_parent_check:
+        if decide is sampling.never and probe.is_root and above is None and follower is None and not probe.of:
             probe.calls += 1
             return _begin_unrecorded(probe, function, args, kwargs, None)
         if probe.of:
@@ -134,18 +124,18 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
                         probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
                     return None
             if (
-                probe.subclasses
+                probe.has_subclasses
                 and above is not None
-                and (probe.root or above.probe is probe)  # most calls are neither
+                and (probe.is_root or above.probe is probe)  # most calls are neither
                 and is_part(above, probe, function, args)
             ):
                 return None
-        if above is None and probe.inside and not (probe.asks_model and probe.tried("outside", outside.rooted, probes)):
+        if above is None and probe.is_inner and not (probe.is_model and probe.tried("outside", orphans.rooted, probes)):
             probe.calls += 1
-            if probe.asks_model:
-                probe.tried("outside", outside.met, probe, args, kwargs)
+            if probe.is_model:
+                probe.tried("outside", orphans.met, probe, args, kwargs)
             return None
-        if probe.counted:
+        if probe.is_counted:
             probe.calls += 1
             if probe.calls == 1:
                 backlog.wake()
@@ -154,7 +144,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             return None
     probe.calls += 1
     try:
-        if probe.root and decide is sampling.never and follower is None:
+        if probe.is_root and decide is sampling.never and follower is None:
             return _begin_unrecorded(probe, function, args, kwargs, previous)
         if follower is not None and not follower.admits(args, kwargs):
             return None
@@ -163,7 +153,7 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             signature.unwatched = False
             probe.tried("watch", probe.watch, function, args)
         attributes = prompt = None
-        if probe.knows or follower is not None:
+        if probe.needs_arguments or follower is not None:
             arguments = signature.bind(args, kwargs)
             if follower is not None:
                 follower.shows(arguments)
@@ -173,14 +163,14 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             name = stored_name(args[0])
             if name is not None:
                 attributes = {**(attributes or {}), "object_name": name}
-        if probe.root and (above is not None or inherited is not None):
+        if probe.is_root and (above is not None or inherited is not None):
             attributes = groups.completed(groups.completed(attributes, inherited), above)
-        if above is None or probe.root:
+        if above is None or probe.is_root:
             if refuses():
                 return None
-            if probe.inside and decide is not None:
-                attributes = {**(attributes or {}), "prompt_digest": outside.asked(kwargs)}
-            if backlog.full() or ((probe.root or probe.inside) and not sampling.admits(decide, attributes or {})):
+            if probe.is_inner and decide is not None:
+                attributes = {**(attributes or {}), "prompt_digest": orphans.asked(kwargs)}
+            if backlog.full() or ((probe.is_root or probe.is_inner) and not sampling.admits(decide, attributes or {})):
                 return _begin_unrecorded(probe, function, args, kwargs, previous)
             span = ids.next_span_id()
             parent, trace = 0, Trace(ids.new_trace_id(), False, span, previous)
@@ -211,31 +201,20 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             copies, keywords = (), NOT_COPIED
         room = (ROOM if previous is None else previous.room) - 1
         frames = make_room(previous) if room < 0 else 0
-        retains = bool(probe.keeps or probe.leads or frames or follower is not None)
+        retains = bool(probe.needs_arguments_later or probe.is_grouping or frames or follower is not None)
         call = (RetainingCall if retains else OpenCall)(
-            span,
-            trace,
-            parent,
-            probe,
-            signature,
-            context.epoch,
-            _monotonic_ns(),
-            id(args[0]) if probe.subclasses and args else 0,
-            previous,
-            room % ROOM,
-            copies,
-            keywords,
-            attributes,
+            span, trace, parent, probe, signature, context.epoch, _monotonic_ns(),
+            id(args[0]) if probe.has_subclasses and args else 0, previous, room % ROOM, copies, keywords, attributes,
             prompt,
-        )
+        )  # fmt: skip
         if probe.members and arguments is not None:
             call.keywords = {**(call.keywords or {}), **probe.picked(arguments)}
         if retains and type(call) is RetainingCall:
             call.frames = frames
-            if probe.keeps:
+            if probe.needs_arguments_later:
                 _retain(call, probe, arguments)
-            if probe.leads:
-                groups.begin(call, attributes, probe.group)
+            if probe.is_grouping:
+                groups.begin(call, attributes, probe.is_group)
         limits = probe.limits
         weight = limits.weight
         if weight:
@@ -296,7 +275,7 @@ def _retain(call: Any, probe: Probe, arguments: Any) -> None:
         call.refused = sampling.refused.set(refused) if refused else None
 
 
-def end(call: OpenCall | Step, result: Any) -> Any:
+def end(call: OpenCall | IteratorStep, result: Any) -> Any:
     """Close ``call`` with its result, which is returned. A result that is itself still to run (a coroutine, generator
     or context manager that a plain function returned) is driven by a wrapper of its own kind, and ends the call."""
     if type(call) is OpenCall and current.get() is call:  # the common case of ``leave``
@@ -310,7 +289,7 @@ def end(call: OpenCall | Step, result: Any) -> Any:
             if probe is None:
                 return result
             small = kind is not str or len(result) <= SHORT
-            if small and probe.keeps_result and call.epoch == context.epoch and closing.on_end is None:
+            if small and probe.is_result_kept and call.epoch == context.epoch and closing.on_end is None:
                 try:
                     event = Ended(call, _monotonic_ns(), result)
                     call.epoch = CLOSED  # as in ``close``: nothing is called before the event is queued
@@ -321,7 +300,7 @@ def end(call: OpenCall | Step, result: Any) -> Any:
             close(call, result)
             return result
     else:
-        if isinstance(call, Step):
+        if isinstance(call, IteratorStep):
             call.took(result)
             return result
         leave(call)
@@ -333,7 +312,7 @@ def end(call: OpenCall | Step, result: Any) -> Any:
         except Exception as error:
             if call.probe is not None:
                 call.probe.trouble("later", error)
-    elif call.probe is not None and call.probe.follows:
+    elif call.probe is not None and call.probe.is_followed:
         layout = layouts.get(id(type(result)))
         if (layout is None or not layout.answers) and drivers.adopt(call, result):
             return result
@@ -341,9 +320,9 @@ def end(call: OpenCall | Step, result: Any) -> Any:
     return result
 
 
-def fail(call: OpenCall | Step, error: BaseException) -> None:
+def fail(call: OpenCall | IteratorStep, error: BaseException) -> None:
     """Record that ``call`` (or a step of the iterator that it returned) ended with ``error``; the caller raises it."""
-    if isinstance(call, Step):
+    if isinstance(call, IteratorStep):
         call.failed(error)
     else:
         closing.fail(call, error)

@@ -42,11 +42,11 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
     at = call.at
     try:
         at = ended_at or _monotonic_ns()
-        if probe.asks_model and type(result) is not str:
+        if probe.is_model and type(result) is not str:
             result = answered(result)
-        if probe.reads_result:
+        if probe.needs_result:
             event = _with_result(call, probe, result, at)
-        elif probe.result:
+        elif probe.has_result:
             kind = type(result)
             small = len(result) <= SHORT if kind is str else kind is int or kind is float or result is None
             event = Ended(call, at, result if small else probe.output(result))
@@ -99,7 +99,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     probe.ended += 1
     if probe.row is not None and type(call) is RetainingCall and call.rows is not None:
         call.rows.end(call, values, at)
-    if probe.late_id:
+    if probe.has_late_id:
         trajectory_ids.name(probe, call, values)
     response = None
     skip = weight = 0
@@ -126,7 +126,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     if probe.mask:
         mask = copy_tokens(first(probe.mask, values))
         weight += weigh_numbers(mask or ())
-    if probe.numbered and response is not None:
+    if probe.is_returned and response is not None:
         count = formulas.total(mask) if probe.mask else len(response) - skip
         if count is not ABSENT:
             backlog.put(Fact(call.trace.id, {"output": values["i"]}, ROW_TOKENS, count, at))
@@ -145,7 +145,7 @@ def _release(call: OpenCall) -> dict[str, Any]:
 def _with_bound(call: OpenCall, probe: Probe, event: Ended) -> Ended:
     """``event``, the end of a ``with`` that was left early, with what the target's paths find in what it bound."""
     result = _put_together(call)
-    known = _with_result(call, probe, answered(result) if probe.asks_model else result, event.at)
+    known = _with_result(call, probe, answered(result) if probe.is_model else result, event.at)
     known.status, known.error = event.status, event.error
     known.attributes = {**(known.attributes or {}), **(event.attributes or {})} or None
     return known
@@ -155,7 +155,7 @@ def _facts(call: OpenCall, probe: Probe, facts: Any, values: dict[str, Any], at:
     if probe.of_key:
         trajectory_ids.facts(probe, facts, values, at)
         return
-    key = {"output": values["i"]} if probe.numbered else None
+    key = {"output": values["i"]} if probe.is_returned else None
     for name, value in (probe.read(facts, values) or {}).items():
         backlog.put(Fact(call.trace.id, key, name, value, at))
 
@@ -175,7 +175,7 @@ def _cancel(call: OpenCall, outcome: str) -> None:
     try:
         event.at = _monotonic_ns()
         if call.yielded is not None:
-            if call.yielded.bound and probe.reads_result:
+            if call.yielded.bound and probe.needs_result:
                 event = _with_bound(call, probe, event)
             else:
                 event.output = probe.output(_put_together(call))
@@ -208,7 +208,7 @@ def fail(call: OpenCall, error: BaseException) -> None:
         if type(call) is RetainingCall and call.rows is not None:
             call.rows.fail(error)
             call.rows = None
-        if call.yielded is not None and call.yielded.bound and probe.reads_result:
+        if call.yielded is not None and call.yielded.bound and probe.needs_result:
             event = _with_bound(call, probe, event)
         else:
             arguments = _release(call)
@@ -244,7 +244,7 @@ def item(
     try:
         if call.items == 0:
             call.first_item_at = _monotonic_ns()
-            if probe.collects and call.yielded is None:
+            if probe.needs_items and call.yielded is None:
                 call.yielded = collecting.begin(probe.role, value, probe.yields, probe.items)
         collected = call.yielded
         call.items += 1
@@ -257,7 +257,7 @@ def item(
             return call, None, keeper
         if not probe.final:
             return call, False, yielded.NO_KEEPER
-        final = probe.is_final or probe.final_reader(value)
+        final = probe.final_test or probe.final_reader(value)
         if final(value):
             close(call, value)  # whatever its caller does with the generator
             return None, final, yielded.NO_KEEPER

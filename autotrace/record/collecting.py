@@ -52,7 +52,7 @@ def _chat(first: Any, limits: Limits) -> Yielded | None:
     return MessageDeltas(limits) if all(name in stored for name in _DELTA) else None
 
 
-class _Call:
+class _PartialToolCall:
     """A tool call so far."""
 
     __slots__ = ("arguments", "id", "name")
@@ -71,7 +71,7 @@ class _Answer:
         self.finish_reason: Any = None
         self.token_ids: list[int] | None = None
         self.usage: dict[str, int] = {}
-        self._calls: dict[Any, _Call] = {}
+        self._calls: dict[Any, _PartialToolCall] = {}
 
     def add_calls(self, pieces: Any, arguments: str = "arguments") -> None:
         """Take pieces of tool calls. One without an index is a call of its own."""
@@ -83,7 +83,7 @@ class _Answer:
             if call is None:
                 if len(self._calls) >= MAX_PARTS:
                     return
-                call = self._calls[number] = _Call(self._limits)
+                call = self._calls[number] = _PartialToolCall(self._limits)
             if type(id := _get(said, "id")) is str and id:
                 call.id = id
             call.name.add(_get(function, "name"))

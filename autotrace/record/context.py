@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from autotrace.record.arguments import Signature
     from autotrace.record.probe import Probe
     from autotrace.record.timeline import Timeline
-    from autotrace.record.tokens import TokenLog
+    from autotrace.record.token_prefixes import TokenLog
     from autotrace.record.yielded import Yielded
 
 _CARRIER = struct.Struct("<BB16sQ")

@@ -19,7 +19,7 @@ import msgspec
 from autotrace.config.originals import time
 from autotrace.record import ids
 from autotrace.record.context import Ended, OpenCall
-from autotrace.record.outside import NAMES, SYSTEM
+from autotrace.record.orphans import NAMES, SYSTEM
 from autotrace.spool.records import CONVERSATION, OF, REQUEST, Close, Fact, Open, Record
 
 QUIET, LOOK_EVERY = 30.0, 1.0

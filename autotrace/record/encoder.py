@@ -17,8 +17,8 @@ from autotrace.record.context import Ended, OpenCall, RetainingCall
 from autotrace.record.conversations import Conversations
 from autotrace.record.pickled import Pickled
 from autotrace.record.snapshot import Limits
-from autotrace.record.timeline import Arrived, Timeline
-from autotrace.record.tokens import TokenLog, WrittenPrompt
+from autotrace.record.timeline import EngineOutputs, Timeline
+from autotrace.record.token_prefixes import TokenLog, WrittenPrompt
 from autotrace.redact.redactor import Redactor
 from autotrace.spool.records import (
     MEASURED,
@@ -27,12 +27,12 @@ from autotrace.spool.records import (
     Close,
     Define,
     Fact,
+    NewTokens,
     Open,
     Record,
     Report,
     StepFacts,
     TokenFacts,
-    Tokens,
 )
 from autotrace.trajectory.jsonable import jsonable
 
@@ -62,7 +62,7 @@ class RecordEncoder:
             OpenCall: self._opened,
             RetainingCall: self._opened,
             Ended: self._ended,
-            Arrived: self._arrived,
+            EngineOutputs: self._arrived,
             Fact: self._fact,
             TokenFacts: add,
             StepFacts: add,
@@ -92,7 +92,7 @@ class RecordEncoder:
         if call.args or call.keywords:
             inputs = self._clean_all(probe.ordered(signature.named(call.args or (), call.keywords))) or None
         attributes = None if call.attributes is None else self._clean_all(call.attributes)
-        if probe.inside and not call.parent and OF not in (attributes or ()):
+        if probe.is_inner and not call.parent and OF not in (attributes or ()):
             attributes = {**(attributes or {}), **self._rooted(call, inputs or {})}
         call.args = call.keywords = call.attributes = None
         self._add(
@@ -154,7 +154,7 @@ class RecordEncoder:
             faults.failed("conversation", error)
             return {}
 
-    def _arrived(self, event: Arrived) -> None:
+    def _arrived(self, event: EngineOutputs) -> None:
         event.read(*event.seen)
 
     def _request(self, call: OpenCall, timeline: Timeline, event: Ended) -> None:
@@ -184,7 +184,7 @@ class RecordEncoder:
                 faults.failed(f"tokens:{probe.key}:{field}: {named}", error)
             return None
 
-    def _prompt(self, call: OpenCall, prompt: Sequence[int]) -> Tokens:
+    def _prompt(self, call: OpenCall, prompt: Sequence[int]) -> NewTokens:
         log = self._log(call)
         if log is None:
             tokens, call.prompt = TokenLog(self.epoch).prompt(prompt, withheld=True)
@@ -192,7 +192,7 @@ class RecordEncoder:
             tokens, call.prompt = log.prompt(prompt, self._withheld)
         return tokens
 
-    def _response(self, call: OpenCall, response: Sequence[int], skip: int) -> Tokens:
+    def _response(self, call: OpenCall, response: Sequence[int], skip: int) -> NewTokens:
         log = self._log(call)
         withheld = self._withheld or log is None
         log = log or TokenLog(self.epoch)

@@ -22,7 +22,7 @@ SHARE = 20
 """After a wait in vain, nobody waits for this many times as long."""
 
 
-class Request:
+class FlushRequest:
     """A request to write now. ``seal``: the reason for which the segment ends then, or ``""``."""
 
     __slots__ = ("done", "seal")
@@ -34,7 +34,7 @@ class Request:
 
 
 _new_lock = thread.allocate_lock
-_queue: deque[Request] = deque()
+_queue: deque[FlushRequest] = deque()
 _wake = thread.allocate_lock()
 """The flusher's thread waits for this lock; a request releases the lock. A wait for a lock raises nothing when its time
 is over, which ``gc_pause.released`` wants."""
@@ -51,7 +51,7 @@ def forget() -> None:
     _queue, _wake, _no_wait_before, _thread, has_thread = deque(), thread.allocate_lock(), 0.0, 0, True
 
 
-def take(seconds: float) -> list[Request]:
+def take(seconds: float) -> list[FlushRequest]:
     """Sleep for ``seconds``, or until somebody requests a write. Called by the flusher's thread alone."""
     global _thread
     _thread = thread.get_ident()
@@ -62,7 +62,7 @@ def take(seconds: float) -> list[Request]:
     return requests
 
 
-def _put(request: Request) -> None:
+def _put(request: FlushRequest) -> None:
     _queue.append(request)
     try:
         _wake.release()
@@ -82,7 +82,7 @@ def written() -> None:
     began = time.monotonic()
     if not _can_wait():
         return
-    request = Request()
+    request = FlushRequest()
     _put(request)
     asyncio = sys.modules.get("_asyncio")
     is_on_loop = asyncio is not None and asyncio._get_running_loop() is not None
@@ -99,7 +99,7 @@ def sealed(seal: str, close: Callable[[str], None], progress: Callable[[], int],
         close(seal)
     if not _can_wait():
         return
-    request, end, seen = Request(seal), time.monotonic() + patience, -1
+    request, end, seen = FlushRequest(seal), time.monotonic() + patience, -1
     _put(request)
     while not request.done.acquire(True, PATIENCE) and seen != (seen := progress()) and time.monotonic() < end:
         pass

@@ -48,7 +48,7 @@ def is_part(above: OpenCall, probe: Any, function: Any, args: tuple[Any, ...]) -
     same object (``validation_rollout`` that calls ``training_rollout``)."""
     if above.probe is probe:
         return is_super_call(above, function, args)
-    return above.probe is not None and above.probe.root and above.owner == id(args[0] if args else None)
+    return above.probe is not None and above.probe.is_root and above.owner == id(args[0] if args else None)
 
 
 def is_super_call(above: OpenCall, function: Any, args: tuple[Any, ...]) -> bool:
@@ -60,7 +60,7 @@ def is_super_call(above: OpenCall, function: Any, args: tuple[Any, ...]) -> bool
     owner = args[0]
     if above.owner != id(owner) or signature is None or signature.identity == id(function):
         return False
-    if probe.several and signature.name.rpartition(".")[2] != function.__name__:
+    if probe.has_several_names and signature.name.rpartition(".")[2] != function.__name__:
         return False
     order = [name_of(cls) for cls in mro_of(owner if isinstance(owner, type) else type(owner))]
     here, override = function.__qualname__.rpartition(".")[0], signature.name.rpartition(".")[0]

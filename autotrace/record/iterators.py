@@ -87,14 +87,14 @@ _STEPS = {"__next__": template.PLAIN, "__anext__": template.COROUTINE}
 _ITERATIONS = ("__iter__", "__aiter__")
 _CLOSES = ("close", "aclose")
 _followed: dict[int, Watched] = {}
-"""By the ``id`` of the iterator; ``holder`` is its ``Step``."""
+"""By the ``id`` of the iterator; ``holder`` is its ``IteratorStep``."""
 _open: dict[int, Closable] = {}
 """By the ``id`` of the stream."""
 _watched: list[tuple[OpenCall, int, int]] = []
 """A call, how many items it had when they were counted last, and when."""
 
 
-class Step:
+class IteratorStep:
     """What the wrappers carry as their call while such an object takes a step."""
 
     __slots__ = ("__weakref__", "busy", "call", "number")
@@ -125,7 +125,7 @@ class Step:
         _followed.pop(self.number, None)
 
 
-def follow(call: OpenCall, value: Any) -> Step | None:
+def follow(call: OpenCall, value: Any) -> IteratorStep | None:
     """``value``, if it is such an iterator, and nobody else's; ``call`` then ends with its iteration."""
     kind = type(value)
     if not any(type(attribute_of(kind, name)) is FunctionType for name in _STEPS) or watched_in(value, _followed):
@@ -133,7 +133,7 @@ def follow(call: OpenCall, value: Any) -> Step | None:
     iterations = [attribute_of(kind, name) for name in _ITERATIONS]
     if any(type(own) is FunctionType and template.kind_of(own.__code__) != template.PLAIN for own in iterations):
         return None  # iterated by a generator of its own, which need not take these steps
-    step = Step(call, value)
+    step = IteratorStep(call, value)
     try:
         watched = Watched(value, call, _followed, step)
     except TypeError:  # no weak references: nobody would tell that it was dropped
@@ -161,12 +161,12 @@ def _wrapped(kind: type, name: str, key: str = "") -> bool:
     return True
 
 
-def step(args: tuple[Any, ...]) -> Step | None:
+def step(args: tuple[Any, ...]) -> IteratorStep | None:
     """``begin`` of such a wrapper: its only argument is the iterator."""
     watched = watched_in(args[0], _followed)
     if watched is None or watched.holder.busy:
         return None
-    found: Step = watched.holder
+    found: IteratorStep = watched.holder
     call, above = found.call, current.get()
     if above is not call:
         call.above = above
@@ -175,7 +175,7 @@ def step(args: tuple[Any, ...]) -> Step | None:
     return found
 
 
-class Closable(Step):
+class Closable(IteratorStep):
     """What the wrapper of ``close`` carries as its call."""
 
     __slots__ = ("holder", "iteration", "reference")
@@ -211,7 +211,7 @@ class Closable(Step):
 
 def watch(stream: Any, holder: Any, iteration: Any = None) -> None:
     """End the call of ``holder`` when ``stream`` is closed. ``holder`` has the ``call`` and is gone when that ended;
-    ``iteration`` is the generator that takes the steps, or None where ``holder`` is a ``Step``."""
+    ``iteration`` is the generator that takes the steps, or None where ``holder`` is a ``IteratorStep``."""
     try:
         if any([_wrapped(type(stream), name, CLOSE) for name in _CLOSES]):
             _open[id(stream)] = Closable(stream, holder, iteration)

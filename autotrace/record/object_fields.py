@@ -16,8 +16,6 @@ from typing import Any
 
 import msgspec
 
-from autotrace.record.slots import slotted
-
 mro_of = type.__dict__["__mro__"].__get__
 members_of = type.__dict__["__dict__"].__get__
 """A class's own attributes."""
@@ -54,9 +52,13 @@ def attribute_of(kind: type, name: str) -> Any:
     return next((members_of(owner)[name] for owner in mro_of(kind) if name in members_of(owner)), None)
 
 
-@slotted
 class Layout:
     """How the instances of a class store what they hold."""
+
+    __slots__ = (
+        "__weakref__", "answers", "base", "dictionary", "extra", "fields", "iterates", "label", "mapping", "name",
+        "of_class", "read", "reference", "slots",
+    )  # fmt: skip
 
     def __init__(self, kind: type) -> None:
         self.reference = weakref.ref(kind, functools.partial(layouts.pop, id(kind)))

@@ -15,7 +15,6 @@ from autotrace.record.follower import Follower
 from autotrace.record.object_fields import ANSWERING, is_plain, layouts, qualified_name
 from autotrace.record.pickled import captured
 from autotrace.record.sampling import Decision
-from autotrace.record.slots import slotted
 from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot, walked
 
 MAX_FAULTS = 10
@@ -30,12 +29,22 @@ MAX_SIGNATURES = 1_000
 """Functions remembered per target."""
 
 
-@slotted
 class Probe:
-    """One target in this process. ``off`` makes its wrappers pass through."""
+    """One target in this process. ``is_off`` makes its wrappers pass through."""
+
+    __slots__ = (
+        "__weakref__", "attributes", "batch", "calls", "decide", "dropped", "ended", "exclude", "facts", "faults",
+        "faulty", "final", "final_test", "follower", "has_content", "has_late_id", "has_met_outside", "has_result",
+        "has_several_names", "has_subclasses", "id", "include", "is_counted", "is_followed", "is_group", "is_grouping",
+        "is_inner", "is_model", "is_off", "is_result_kept", "is_returned", "is_root", "is_shipped", "is_simple",
+        "is_whole", "items", "key", "label", "late", "late_prompt", "limits", "logprobs", "mask", "members", "named",
+        "needs", "needs_arguments", "needs_arguments_later", "needs_items", "needs_parent_check", "needs_result",
+        "needs_tool_name", "of", "of_key", "on_fault", "order", "parts", "passing", "plain", "prompt", "response",
+        "role", "row", "rows", "sampling", "signatures", "stated", "watch", "yields",
+    )  # fmt: skip
 
     def __init__(self, target: Target, settings: Settings) -> None:
-        self.numbered = False
+        self.is_returned = False
         """A row that a call returned: its facts are about that row, and ``i`` is its number."""
         self.row: Probe | None = None
         """Of a batch, or of a call that returns rows, what each of these is recorded by."""
@@ -47,48 +56,46 @@ class Probe:
             self.rows = formulas.values_of(target.chains)
             target, row = formulas.of_the_chains(target)
             self.row = Probe(row, settings)
-            self.row.numbered = True
+            self.row.is_returned = True
         self.decide: Decision | None = None
         """Of a row that is a trajectory: ``calls.decide``."""
         self.id = formulas.values_of(target.id)
         self.of = formulas.values_of(target.of)
         self.of_key = formulas.compiled(target.of_key)
-        self.group = target.group
+        self.is_group = target.group
         """Trajectories inside of a call of it are numbered."""
-        self.leads = target.role == "trainer" or target.group
+        self.is_grouping = target.role == "trainer" or target.group
         """What a call of it says is said of the trajectories inside of it."""
-        self.late_id = any(is_late(path) for path in self.id)
+        self.has_late_id = any(is_late(path) for path in self.id)
         self.key = target.key
         self.label = target.label
         self.role = target.role
-        self.root = target.role == "trajectory"
-        self.subclasses = target.subclasses
-        self.several = any("*" in name for name in target.names)
-        """Stands for several methods, of a module or a class."""
-        self.counted = target.mode == "count"
-        self.off = False
+        self.is_root = target.role == "trajectory"
+        self.has_subclasses = target.subclasses
+        self.has_several_names = any("*" in name for name in target.names)
+        self.is_counted = target.mode == "count"
+        self.is_off = False
         self.calls = 0
         self.ended = 0
         """Calls whose result paths were read of."""
         self.faults = 0
         """In a row."""
         self.faulty = 0
-        """Which call the last of them was in."""
         self.on_fault: Callable[[Probe], None] | None = None
         self.watch: Callable[[Any, tuple[Any, ...]], None] | None = None
         # a tool call's function is seven deep in a chat completion
         depth = settings.max_depth + (MORE_DEPTH if target.role == "llm" else 0)
         self.limits = Limits(depth, settings.max_items, settings.copied)
-        returns_rows = self.row is not None and self.row.numbered
+        returns_rows = self.row is not None and self.row.is_returned
         self.yields = Limits(depth, MAX_YIELDED, settings.copied) if returns_rows else self.limits
         """Of what a generator yields; the rows of a trajectory are read from the copy."""
-        self.content = settings.content != "none"
+        self.has_content = settings.content != "none"
         includes_result = target.include is None or "result" in target.include
         paths = [formulas.value_of(name) for name in target.include or () if not name.isidentifier()]
-        shown = [(last_word(path.text), path) for path in paths if self.content]
+        shown = [(last_word(path.text), path) for path in paths if self.has_content]
         self.parts = tuple(pair for pair in shown if is_late(pair[1]))
         """Parts of the result that are captured, by their last word: instead of all of it."""
-        self.result = self.content and (includes_result or bool(self.parts)) and "result" not in target.exclude
+        self.has_result = self.has_content and (includes_result or bool(self.parts)) and "result" not in target.exclude
         self.include = None if target.include is None else frozenset(target.include)
         self.order = tuple(name if name.isidentifier() else last_word(name) for name in target.include or ())
         """Names of what is captured, in the order in which the list has them."""
@@ -113,13 +120,13 @@ class Probe:
         self.stated = formulas.without_result(target.facts)
         """Facts that need no result: a call that failed states them, too."""
         self.final = formulas.values_of(target.final)
-        self.is_final: Callable[[Any], Any] | None = None
+        self.final_test: Callable[[Any], Any] | None = None
         """What ``final_reader`` made, for the chunks of every further call."""
         later = [path for _, paths in (*self.facts, *self.late) for path in paths]
         later += [*self.response, *self.logprobs, *self.mask, *self.late_prompt, *(path for _, path in self.parts)]
-        later += self.id if self.late_id else ()
+        later += self.id if self.has_late_id else ()
         later += [path for _, paths in self.of_key for path in paths]
-        self.names_tool = target.role == "tool" and "tool_name" not in target.attributes and target.label is None
+        self.needs_tool_name = target.role == "tool" and "tool_name" not in target.attributes and target.label is None
         """A tool that nothing else names is called as its object is."""
         self.batch = dict(formulas.compiled(target.batch))
         self.sampling = settings.sampling
@@ -127,42 +134,40 @@ class Probe:
         roots = {root for path in later for root in path.roots}
         self.needs = tuple(roots)
         """Arguments among these are read when the call ends."""
-        self.keeps = bool(self.batch or self.rows) or not roots <= {"result", "item"}
+        self.needs_arguments_later = bool(self.batch or self.rows) or not roots <= {"result", "item"}
         """Something of the host's is needed until the call ends."""
-        self.knows = bool(self.keeps or self.attributes or self.prompt or self.members or self.id or self.of)
+        read = (self.attributes, self.prompt, self.members, self.id, self.of)
+        self.needs_arguments = self.needs_arguments_later or any(read)
         """Some path needs the arguments at all."""
-        self.reads_result = any(
-            (self.response, self.logprobs, self.mask, self.late, self.facts, self.row, self.late_id, self.parts)
+        self.needs_result = any(
+            (self.response, self.logprobs, self.mask, self.late, self.facts, self.row, self.has_late_id, self.parts)
         )
-        self.keeps_result = self.result and not self.reads_result
+        self.is_result_kept = self.has_result and not self.needs_result
         """A result that is small is recorded as it is, and nothing is read of it."""
-        self.collects = not self.final and (self.result or self.reads_result)
+        self.needs_items = not self.final and (self.has_result or self.needs_result)
         """What a generator or stream yields is put together."""
-        self.asks_model = target.role == "llm"
+        self.is_model = target.role == "llm"
         self.items = target.items
-        self.follows = self.asks_model or bool(target.items)
+        self.is_followed = self.is_model or bool(target.items)
         """The call goes on where it returned an iterator."""
-        self.inside = target.inside
-        self.shipped = not target.where or target.is_shipped
-        """It comes with autotrace."""
-        self.picks = bool(self.of or self.subclasses or self.inside or self.counted)
+        self.is_inner = target.inside
+        self.is_shipped = not target.where or target.is_shipped
+        self.needs_parent_check = bool(self.of or self.has_subclasses or self.is_inner or self.is_counted)
         """Not every call inside of a recorded one is recorded."""
-        self.met_outside = False
+        self.has_met_outside = False
         """``outside.met`` was told of a call."""
-        self.whole = self.content and self.include is None and not target.exclude and not self.prompt
+        self.is_whole = self.has_content and self.include is None and not target.exclude and not self.prompt
         """Every argument is captured."""
-        self.simple = self.whole and not (
-            self.root or self.counted or self.inside or self.knows or self.leads or target.items
-        )
+        more = (self.is_root, self.is_counted, self.is_inner, self.needs_arguments, self.is_grouping, target.items)
+        self.is_simple = self.is_whole and not any(more)
         """A call inside of another one is recorded with what it is passed, and nothing else."""
         self.plain: dict[Any, Signature] = {}
-        """Of ``signatures``, those of functions of which all arguments are captured, if the target is ``simple``."""
+        """Of ``signatures``, those of functions of which all arguments are captured, if the target is ``is_simple``."""
         self.signatures: dict[Any, Signature] = {}
         """By function: wrappers that one decorator made share their code, not their names."""
         self.named = self._named(target)
         self.passing: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()
-        """Those of functions made inside functions, which the host may drop: ``super()`` ties a class to its
-        methods."""
+        """Signatures of functions made inside functions, which the host may drop."""
 
     def forked(self) -> None:
         """Count anew in a forked child: counters are summed over processes."""
@@ -173,13 +178,12 @@ class Probe:
             self.row.forked()
 
     def _named(self, target: Target) -> tuple[tuple[str, fields.Path, bool], ...]:
-        """Paths of the user's lists, as ``facts.reward: result.reward (mine.yaml:4)``, and whether they are read when
-        the call returned."""
+        """Paths of the user's specs, as ``facts.reward: result.reward (mine.yaml:4)``; true: read after the call."""
         prompt = self.late_prompt or self.prompt
         tables: dict[str, tuple[tuple[fields.Path, ...], bool]] = {
             "rows": (self.rows, False),
             "chains": (self.rows, True),
-            "id": (self.id, self.late_id),
+            "id": (self.id, self.has_late_id),
             "of": (self.of, False),
             "tokens.prompt": (prompt, bool(self.late_prompt)),
             "tokens.response": (self.response, True),
@@ -220,10 +224,10 @@ class Probe:
         if len(self.signatures) > MAX_SIGNATURES:  # modules loaded again and again: let the old ones go
             self.signatures.clear()
             self.plain.clear()
-        signature = Signature(function, self.takes, self.whole)
-        signature.reads_name = self.names_tool and signature.method
+        signature = Signature(function, self.takes, self.is_whole)
+        signature.reads_name = self.needs_tool_name and signature.method
         signature.unwatched = self.watch is not None
-        if self.simple and signature.whole and "<locals>" not in signature.name:
+        if self.is_simple and signature.whole and "<locals>" not in signature.name:
             self.plain[function] = signature
         if "<locals>" in signature.name:
             self.passing[function] = signature
@@ -233,7 +237,7 @@ class Probe:
 
     def takes(self, name: str) -> bool:
         """Whether the argument ``name`` is captured (the prompt's token ids travel by themselves)."""
-        if not self.content or name in self.exclude or (self.prompt and name == self.prompt[0].text):
+        if not self.has_content or name in self.exclude or (self.prompt and name == self.prompt[0].text):
             return False
         return self.include is None or name in self.include
 
@@ -249,8 +253,7 @@ class Probe:
         return copies
 
     def ordered(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """``inputs`` as the spec names them: what its author wants to see stands first, whatever the signature has
-        there."""
+        """Return ``inputs`` in the order in which the spec includes them."""
         if not self.order or len(inputs) < 2:
             return inputs
         return {**{name: inputs[name] for name in self.order if name in inputs}, **inputs}
@@ -259,7 +262,7 @@ class Probe:
         """Copies of what is captured of a row: members of ``row``, or all that it has."""
         copies = self.picked(values) if self.members else {}
         row = values["row"]
-        if not self.content or "row" in self.exclude or not (self.include is None or "row" in self.include):
+        if not self.has_content or "row" in self.exclude or not (self.include is None or "row" in self.include):
             return copies
         if type(row) is not dict:
             return {**copies, "row": self.captured(row)}
@@ -269,9 +272,8 @@ class Probe:
         return copies
 
     def output(self, result: Any, values: Mapping[str, Any] | None = None) -> Any:
-        """Copy of the result, without the token lists that travel by themselves. ``values``: what paths to parts of it
-        begin with."""
-        if not self.result:
+        """Copy the result without the separate token lists. ``values``: roots of the paths to parts of the result."""
+        if not self.has_result:
             return None
         if self.parts:
             if values is None:
@@ -286,7 +288,7 @@ class Probe:
             layout = layouts.get(id(type(result)))
             if (layout is None or layout.fields is None) and self.role in ANSWERING and is_plain(result):
                 copied = walked(result, type(result), self.limits, self.dropped, opens=True)
-                if self.asks_model and copied == {"…": qualified_name(type(result))}:
+                if self.is_model and copied == {"…": qualified_name(type(result))}:
                     faults.count("drop:answer")
                 return copied
             if not self.dropped:
@@ -309,8 +311,7 @@ class Probe:
             return NOT_COPIED
 
     def read(self, pairs: Any, roots: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Copies of the values that are present, by name. ``pairs``: names and their paths; ``roots``: see
-        ``Path.read``."""
+        """Copy the values that are present, by name. ``pairs``: names and their paths; ``roots``: see ``Path.read``."""
         copies: dict[str, Any] = {}
         for name, paths in pairs:
             value = paths[0].read(roots) if len(paths) == 1 else fields.peek(paths, roots)
@@ -324,8 +325,8 @@ class Probe:
 
     def final_reader(self, item: Any) -> Callable[[Any], Any]:
         """What decides whether an item like ``item`` is the final one, cheap enough to call for every chunk."""
-        self.is_final = fields.reader(self.final, item)
-        return self.is_final
+        self.final_test = fields.reader(self.final, item)
+        return self.final_test
 
     def tried(self, site: str, step: Callable[..., Any], *arguments: Any) -> Any:
         """``step(*arguments)``; None after a failure of ours, which is counted."""
@@ -336,13 +337,12 @@ class Probe:
             return None
 
     def trouble(self, site: str, error: Exception) -> None:
-        """A failure of ours while recording this target: count it, and give up on the target after ``MAX_FAULTS``
-        in a row. A call in between that was recorded starts the count again."""
+        """Count a failure of autotrace; switch the target off after ``MAX_FAULTS`` calls in a row that failed."""
         faults.failed(f"{site}:{self.key}", error)
         self.faults = 1 if self.calls > self.faulty + 1 else self.faults + 1
         self.faulty = self.calls
         if self.faults == MAX_FAULTS:
-            self.off = True
+            self.is_off = True
             if self.on_fault is not None:
                 try:
                     self.on_fault(self)

@@ -35,7 +35,7 @@ UNMATCHED = "drop:unmatched rows"
 Values = dict[str, Any]
 
 
-class _Said:
+class _SeenTokens:
     """What a row's conversation consisted of when its last call ended: lengths and hashes, not the tokens."""
 
     __slots__ = ("prompt", "prompt_hash", "response", "response_hash")
@@ -54,12 +54,12 @@ class _Said:
         )
 
 
-class Rows:
+class BatchRows:
     """The rows of one open batch."""
 
     __slots__ = ("_items", "_known", "_numbers", "_probe", "_said", "_values", "base", "calls")
 
-    def __init__(self, probe: Probe, items: Sequence[Any], values: Values, base: Rows | None) -> None:
+    def __init__(self, probe: Probe, items: Sequence[Any], values: Values, base: BatchRows | None) -> None:
         self._probe = probe
         self._items = items
         self._values = {**values, "n": len(items), ONCE: {}}
@@ -72,7 +72,7 @@ class Rows:
         self._known: dict[int, tuple[int, Any]] = {}
         """``id()`` of the object that a row without tokens is -> its number, and the object: so that the id stays
         its own."""
-        self._said: list[_Said | None] = []
+        self._said: list[_SeenTokens | None] = []
 
     # -- beginning -----------------------------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class Rows:
             self._said.append(None)
             self._known[id(self._items[number])] = (number, self._items[number])
 
-    def open_below(self, batch: OpenCall, above: Rows) -> None:
+    def open_below(self, batch: OpenCall, above: BatchRows) -> None:
         """Open a call for each row, below that of ``above`` that it goes on with."""
         probe, base = self._probe, self.base
         self.calls = [None] * len(base.calls)
@@ -176,7 +176,7 @@ class Rows:
             prompt = copy_tokens(peek(self._probe.prompt, values))
         response = copy_tokens(peek(self._probe.response, values))
         if prompt is not None and response is not None:
-            self.base._said[row] = _Said(prompt, response)
+            self.base._said[row] = _SeenTokens(prompt, response)
 
     def fail(self, error: BaseException) -> None:
         """See ``OpenRows``: every row failed, too."""
@@ -258,15 +258,16 @@ def begin(batch: RetainingCall, arguments: Mapping[str, Any]) -> None:
     probe = batch.probe
     if probe is None or probe.row is None:
         return
-    if probe.row.numbered:
+    if probe.row.is_returned:
         batch.rows = _RETURNED
         return
     items = _items(first(probe.rows, arguments))
     if items is None:
         return
     above = enclosing(batch.above)
-    batch.rows = rows = Rows(probe.row, items, dict(arguments), None if probe.row.root else above and above.base)
-    if probe.row.root:
+    base = None if probe.row.is_root else above and above.base
+    batch.rows = rows = BatchRows(probe.row, items, dict(arguments), base)
+    if probe.row.is_root:
         rows.open_trajectories(batch, probe.calls)
     elif above is not None and not probe.row.of and not probe.row.of_key:
         rows.open_below(batch, above)
@@ -281,12 +282,12 @@ def _items(value: Any) -> Sequence[Any] | None:
     return list(islice(value, MAX_ROWS))
 
 
-def enclosing(call: OpenCall | None) -> Rows | None:
+def enclosing(call: OpenCall | None) -> BatchRows | None:
     """The rows of the nearest batch around ``call`` that has some."""
     for _ in range(groups.MAX_HOPS):
         if call is None:
             return None
-        if type(call) is RetainingCall and isinstance(call.rows, Rows) and call.rows.calls:
+        if type(call) is RetainingCall and isinstance(call.rows, BatchRows) and call.rows.calls:
             return call.rows
         call = call.above
     return None

@@ -1,7 +1,7 @@
 """What an engine's front end saw of one request: when its tokens came, and where it had waited before.
 
-An adapter hands over what it saw at each step of the engine (``Arrived``); the flusher's thread fills the ``Timeline``
-of each request with it and turns that into attributes of the request's span. Names and meaning of the attributes:
+An adapter hands over ``EngineOutputs`` at each step of the engine. The flusher's thread fills the ``Timeline`` of each
+request and turns the ``Timeline`` into attributes of the request's span. Names and meaning of the attributes:
 ``docs/engines.md``. Times of the engine are seconds of one monotonic clock of its own; only differences of them are
 used.
 """
@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 
-class Arrived(msgspec.Struct, eq=False, gc=False):
+class EngineOutputs(msgspec.Struct, eq=False, gc=False):
     """The event that outputs of several requests left the engine. ``read(*seen)`` updates their timelines, in the
     flusher's thread: the engine's event loop has a request and a chunk to serve every few microseconds."""
 

@@ -31,7 +31,7 @@ def text_of(value: Any) -> str | None:
 
 def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:
     """Note what ``probe.id`` says the trajectory of ``call`` is called."""
-    read = peek if probe.late_id and "result" not in values else first
+    read = peek if probe.has_late_id and "result" not in values else first
     id = text_of(read(probe.id, values))
     if id is None:
         return

@@ -23,7 +23,7 @@ from autotrace.redact.rules import (
     SHORTEST,
     SIGNS,
     TOKENS,
-    Place,
+    CredentialContext,
     any_of,
 )  # fmt: skip
 from autotrace.redact.secret_names import FRAGMENTS, fragments, name_starts, pw_at, secret_kind
@@ -124,7 +124,7 @@ def _without_members(text: str, mask: str) -> str:
     return text
 
 
-def _is_near(place: Place, plain: str, known: frozenset[str]) -> bool:
+def _is_near(place: CredentialContext, plain: str, known: frozenset[str]) -> bool:
     for name, needles in place.needles.items():
         if not name or name in known:
             for needle in needles:

@@ -33,7 +33,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Place(Rule):
+class CredentialContext(Rule):
     """Describes the place of a credential without a recognisable shape.
 
     ``pattern`` matches the text before the credential as ``head``, and the credential. Each text with a match contains
@@ -60,7 +60,7 @@ TOKENS = tuple(Rule(**rule) for rule in _DATA["tokens"])
 """Rules for tokens anywhere in a text. A rule's prefix may follow ``_`` or ``-``, never a letter or digit."""
 HOOKS = tuple(Rule(**rule) for rule in _DATA["hooks"])
 """Rules for addresses that are secrets; each address has ``hook`` inside."""
-PLACES = tuple(Place(**rule) for rule in _DATA["places"])
+PLACES = tuple(CredentialContext(**rule) for rule in _DATA["places"])
 
 PRIVATE_KEY_BEGINS = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?=(?P<dashes>-----))"
 """Matches the begin of a key, which ends at ``-----END`` (``redact.credentials``)."""

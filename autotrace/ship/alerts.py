@@ -26,7 +26,7 @@ import msgspec
 
 from autotrace.config import environment as env
 from autotrace.config.installation import look_at
-from autotrace.insight.finding import Finding, Place
+from autotrace.insight.finding import Finding, Location
 from autotrace.insight.registry import codes
 from autotrace.insight.words import amount, plain
 from autotrace.run.info import RunInfo
@@ -73,7 +73,7 @@ class Alerts:
         self._stop_on = frozenset(info.stop_on if own else ())
         known = state.metas(_KEY) if own else {}
         self._all = {key: msgspec.json.decode(text, type=Alert) for key, text in known.items()}
-        self._post: _Post | None = None
+        self._post: _AlertPost | None = None
         self._not_before = 0.0
         self._watches = HUNG in self._stop_on or (bool(self._url) and HUNG in (info.alert_on or [HUNG]))
         self._hung: queue.SimpleQueue[Finding] = queue.SimpleQueue()
@@ -125,7 +125,7 @@ class Alerts:
             alert = self._all[wanted]
             with self._state:
                 self._put(wanted, msgspec.structs.replace(alert, state=ON_ITS_WAY, tries=alert.tries + 1))
-            self._post = _Post(wanted, self._url, alert.body)
+            self._post = _AlertPost(wanted, self._url, alert.body)
 
     def _look_for_hung(self) -> None:
         begin = time.monotonic()
@@ -179,7 +179,7 @@ NOT_TAKEN = frozenset({
 """After which a message may be sent again."""
 
 
-class _Post:
+class _AlertPost:
     """One message on its way, in a thread of its own."""
 
     def __init__(self, key: str, url: str, body: dict[str, Any]) -> None:
@@ -246,7 +246,7 @@ def _of_hung(reader: Reader) -> Finding | None:
     is_open = Condition("NOT complete", (), frozenset({"complete"}))
     steps = {row.trace_id: row.step for row in reader.select(is_open, ("trace_id", "step"))}
     since = min((steps[trace] for trace in found if steps.get(trace) is not None), default=None)
-    places = [Place(trace, steps.get(trace), mark.turn, None, mark.note) for trace, mark in [*found.items()][:3]]
+    places = [Location(trace, steps.get(trace), mark.turn, None, mark.note) for trace, mark in [*found.items()][:3]]
     notes, code = dict(Counter(mark.kind for mark in found.values())), codes()[HUNG]
     return Finding(
         HUNG, code.title, code.what, len(found), len(steps), len(found) / len(steps), since, 1, code.why, code.remedy,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from autotrace.insight import profile as profiles
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.run import files, layout
 from autotrace.run.drain import shipper_alive
 from autotrace.run.info import RunInfo, not_readable
@@ -164,7 +164,7 @@ class Live(Committed):
             return self._facts(columns, steps)
         if table != TRAJECTORIES.name or not {*columns} - {*shown} <= {*_GIVEN, *_MADE, "run_id", "settings"}:
             return None
-        settings = Settings.of(self.binds()).encode() if "settings" in columns else "{}"
+        settings = TrainerSettings.of(self.binds()).encode() if "settings" in columns else "{}"
         fixed = {"run_id": self.info.run_id, "settings": None if settings == "{}" else settings}
         makes = [_MADE[name][1] if name in _MADE else None for name in columns]
         sql = [_MADE[name][0] if name in _MADE else _GIVEN.get(name, "?") for name in columns]

@@ -20,13 +20,13 @@ from autotrace.insight import profile
 from autotrace.insight.diagnose import Diagnosis, StepFound
 from autotrace.insight.finding import Finding
 from autotrace.insight.profile import Mark, Profile
-from autotrace.insight.records import Hit, Step
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.insight.step_lines import line
+from autotrace.insight.step_records import Hit, Step
 from autotrace.insight.words import metrics, page, verdict, worst
 from autotrace.run.status import Found
 from autotrace.ship.delivery.outbox import Outbox
-from autotrace.ship.delivery.reporting import Report
+from autotrace.ship.delivery.reporting import StepReport
 from autotrace.ship.index import facts
 from autotrace.ship.index.indexer import Subscriber
 from autotrace.ship.index.summary import record
@@ -56,7 +56,7 @@ class LiveFindings(Subscriber):
         self,
         state: State,
         outbox: Outbox,
-        report: Callable[[Report], None],
+        report: Callable[[StepReport], None],
         found: Callable[[int | None, Sequence[Finding]], None],
     ) -> None:
         """``report`` is called with what there is to say about each step of training, ``found`` with what was found in
@@ -136,7 +136,7 @@ class LiveFindings(Subscriber):
         del self._due[step]
         begin = time.thread_time()
         try:
-            self._look(step, still_open, Settings.of(binds), live=not over)
+            self._look(step, still_open, TrainerSettings.of(binds), live=not over)
         except (sqlite3.Error, OSError):
             raise
         except Exception:  # a fault here must not hold up delivery
@@ -153,7 +153,7 @@ class LiveFindings(Subscriber):
         is_past = step is not None and step < self._latest
         return now - self._due[step] > QUIET and (is_past or step not in unfinished)
 
-    def _look(self, number: int | None, open_traces: Collection[str], settings: Settings, live: bool) -> None:
+    def _look(self, number: int | None, open_traces: Collection[str], settings: TrainerSettings, live: bool) -> None:
         condition = f"step IS ? AND {_OF_ROLES}"
         count = self._state.count(f"SELECT count(*) FROM traces WHERE {condition}", (number, *ROLES))
         if count > MAX_ROWS:
@@ -176,7 +176,7 @@ class LiveFindings(Subscriber):
             return
         title = f"step {number}: {len(rows):,} trajectories, {len(findings)} kinds of findings, most costly first"
         numbers = metrics(line(step, step.training, validate=False), findings)
-        self._report(Report(number, numbers, page(title, findings)))
+        self._report(StepReport(number, numbers, page(title, findings)))
 
     def _mark(self, hits: Sequence[Hit], rows: Mapping[str, TraceRow], open_traces: Collection[str]) -> None:
         """Write what groups and the step showed of a trajectory into its line. Inside a transaction."""

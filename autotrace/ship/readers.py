@@ -21,10 +21,10 @@ from autotrace.ship.live import Live
 from autotrace.tables.committed import remote_runs, table_folders
 from autotrace.tables.errors import QueryError
 from autotrace.tables.line_files import line_files
-from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
 from autotrace.tables.runs import Runs
-from autotrace.tables.sources import STORED, Place, Source
+from autotrace.tables.sources import STORED, ReadableRun, Source
+from autotrace.tables.storage import is_url
 
 _INSTEAD = "name a run folder, a folder of runs, or a run by its name"
 Find = Callable[[Path], Sequence[Source]]
@@ -45,7 +45,7 @@ def of_run(path: str | Path) -> Reader:
     return opened(places(path)[-1])
 
 
-def opened(place: Place, before: Reader | None = None) -> Reader:
+def opened(place: ReadableRun, before: Reader | None = None) -> Reader:
     """A reader of the run there as it is now. ``before``: an earlier one, whose tokenizer is taken over."""
     source = place.open()
     if before is not None and isinstance(source, Live) and isinstance(before.run, Live):
@@ -58,7 +58,7 @@ def is_run(path: Path) -> bool:
     return os.path.exists(path / layout.RUN_JSON)  # False where that may not be seen: it is said when it is opened
 
 
-def places(path: str | Path, problems: list[Exception] | None = None) -> list[Place]:
+def places(path: str | Path, problems: list[Exception] | None = None) -> list[ReadableRun]:
     """The runs at ``path``, oldest first. One that cannot be read is passed over where there are others; ``problems``
     gets a sentence about it. Raises as ``open``."""
     errors = [] if problems is None else problems
@@ -67,7 +67,7 @@ def places(path: str | Path, problems: list[Exception] | None = None) -> list[Pl
     path = Path(path)
     if is_run(path):
         return [_run(path)]
-    stored, found = stored_places(path), list[Place]()
+    stored, found = stored_places(path), list[ReadableRun]()
     if not stored and os.path.isfile(path):
         raise QueryError(f"{path} is a file, and none that autotrace open takes: {_INSTEAD}")
     try:
@@ -89,12 +89,12 @@ def places(path: str | Path, problems: list[Exception] | None = None) -> list[Pl
     return found
 
 
-def name_of(place: Place) -> str:
+def name_of(place: ReadableRun) -> str:
     """That of its folder, else the run's own. Either may have anything in it."""
     return place.path.name if is_run(place.path) else place.info.run_id
 
 
-def listed(places: Iterable[Place]) -> list[dict[str, Any]]:
+def listed(places: Iterable[ReadableRun]) -> list[dict[str, Any]]:
     """What is told of each in a list, newest first, from what its shipper wrote last. None: no shipper wrote
     anything."""
     found = []
@@ -112,16 +112,16 @@ def listed(places: Iterable[Place]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)
 
 
-def stored_places(path: Path) -> list[Place]:
+def stored_places(path: Path) -> list[ReadableRun]:
     """The runs whose trajectories stand at ``path`` outside of a run folder. Raises ``QueryError``."""
-    found: list[Place] = []
+    found: list[ReadableRun] = []
     with contextlib.suppress(PermissionError):  # it is said where runs are looked for
         kinds = () if is_run(path) else _KINDS[::-1] if path.is_file() else _KINDS
         for kind in kinds:
             if found or (kind is _OF_OTHERS and kind is kinds[-1] and _has_runs(path)):
                 break
             for find in kind:
-                found += [Place(one.path, one.info, partial(_again, find, path, one)) for one in find(path)]
+                found += [ReadableRun(one.path, one.info, partial(_again, find, path, one)) for one in find(path)]
     return found
 
 
@@ -143,10 +143,10 @@ def _has_runs(path: Path) -> bool:
         return False
 
 
-def _run(folder: Path) -> Place:
+def _run(folder: Path) -> ReadableRun:
     path = folder / layout.RUN_JSON
     try:
-        return Place(folder, RunInfo.read(folder), partial(Live.open, folder))
+        return ReadableRun(folder, RunInfo.read(folder), partial(Live.open, folder))
     except PermissionError:
         raise not_readable(path) from None
     except (OSError, msgspec.MsgspecError) as error:

@@ -31,8 +31,8 @@ from autotrace.spool.reader import SegmentFile, segments
 from autotrace.spool.writer import LOOK_EVERY, REMOVE_ABOVE, REMOVE_TO
 from autotrace.tables.committed import Committed
 from autotrace.tables.connection import read
-from autotrace.tables.place import sync
 from autotrace.tables.rollout import Rollout
+from autotrace.tables.storage import sync
 from autotrace.tables.trajectories import TRAJECTORIES
 
 AT_ONCE = 100

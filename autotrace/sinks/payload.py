@@ -125,7 +125,7 @@ def marked(value: Mapping[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Turn:
+class TurnMessages:
     """One LLM call as people read it."""
 
     messages: list[dict[str, Any]]
@@ -134,7 +134,7 @@ class Turn:
     """The assistant's message, None where there is no text."""
 
 
-def turn(span: Span) -> Turn:
+def turn(span: Span) -> TurnMessages:
     """Messages of an LLM call: those parsed from the prompt, else the decoded text under the role ``user``."""
     messages = [jsonable(message) for message in span.messages or []]
     reply: dict[str, Any] | None = None
@@ -145,7 +145,7 @@ def turn(span: Span) -> Turn:
         messages = [{"role": "user", "content": jsonable(new)}]
     if reply is None and span.response_text is not None:
         reply = {"role": "assistant", "content": jsonable(span.response_text)}
-    return Turn(messages, reply)
+    return TurnMessages(messages, reply)
 
 
 def usage(span: Span) -> tuple[int, int] | None:

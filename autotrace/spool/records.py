@@ -69,7 +69,7 @@ class Define(_Record, frozen=True, tag="D"):
     module: str = ""
 
 
-class Tokens(_Record, frozen=True, tag="T"):
+class NewTokens(_Record, frozen=True, tag="T"):
     """Holds token ids without the part that was written before.
 
     The full list is ``sequences[base][:keep] + new`` and becomes ``sequences[sequence]``; ``sequences`` is counted per
@@ -104,7 +104,7 @@ class Open(_Record, frozen=True, tag="O"):
     inputs: Any = None
     """Arguments by name, already copied, limited and redacted."""
     attributes: dict[str, Any] | None = None
-    prompt: Tokens | None = None
+    prompt: NewTokens | None = None
     thread: str = ""
     """Name of the thread or task, except for the main thread."""
 
@@ -121,7 +121,7 @@ class Close(_Record, frozen=True, tag="C"):
     attributes: dict[str, Any] | None = None
     error: tuple[str, str, str] | None = None
     """Exception type, message, formatted stack."""
-    response: Tokens | None = None
+    response: NewTokens | None = None
     logprobs: bytes | None = None
     """Little-endian float32 values, a value per response token."""
     mask: bytes | None = None

@@ -22,14 +22,14 @@ from autotrace.run.status import Status
 from autotrace.tables import metrics
 from autotrace.tables.commits import FILE, FOLDER, Added, Snapshot, asked_again, snapshot
 from autotrace.tables.connection import connect, first_line, read
-from autotrace.tables.engine import checked_id, of_file
+from autotrace.tables.database import checked_id, of_file
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.metrics import METRICS, OfStep
-from autotrace.tables.place import RemotePlace, failed
 from autotrace.tables.rebuild import BELOW, Row, rebuilt, rows_of
 from autotrace.tables.rollout import ROLES
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES
-from autotrace.tables.sources import STORED, Lines, Place, Source, Steps, stored_info
+from autotrace.tables.sources import STORED, Lines, ReadableRun, Source, Steps, stored_info
+from autotrace.tables.storage import RemoteStorage, failed
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.model import Trajectory, flattened
 
@@ -276,11 +276,11 @@ def _reading(url: str) -> Iterator[None]:
         raise QueryError(str(failed(url, error, "read"))) from error
 
 
-def remote_runs(url: str, problems: list[Exception]) -> list[Place]:
+def remote_runs(url: str, problems: list[Exception]) -> list[ReadableRun]:
     """Return the runs whose tables are at or below ``url``, in the order of names. A run that cannot be read is skipped
     if another run can be read; ``problems`` gets a sentence about the skipped run. Raises ``FileNotFoundError`` if
     there are no runs, and ``QueryError``."""
-    at, runs, mark = RemotePlace(url.rstrip("/")), list[Place](), f"/{FOLDER}/{FILE}"
+    at, runs, mark = RemoteStorage(url.rstrip("/")), list[ReadableRun](), f"/{FOLDER}/{FILE}"
     with _reading(url):
         filesystem, base = at.opened
         sizes = _sizes(filesystem, base)
@@ -293,7 +293,7 @@ def remote_runs(url: str, problems: list[Exception]) -> list[Place]:
             info = msgspec.json.decode(infos[f"{path}/{layout.RUN_JSON}"], type=RunInfo)
         opened = partial(Remote, at.root + path.removeprefix(base), filesystem, info)
         try:
-            runs.append(Place(Path(opened.args[0]), info or opened().info, opened))
+            runs.append(ReadableRun(Path(opened.args[0]), info or opened().info, opened))
         except (OSError, QueryError) as error:
             problems.append(error)
     if found and not runs:

@@ -79,7 +79,7 @@ def condition(expression: str) -> Condition:
         expression.encode()
     except UnicodeEncodeError:
         raise WhereError("the condition is not text: it has bytes that are no UTF-8") from None
-    return _Parser(expression).whole()
+    return _ConditionParser(expression).whole()
 
 
 def equals(**values: Any) -> Condition:
@@ -96,7 +96,7 @@ def has_status(statuses: tuple[str, ...]) -> Condition:
     return Condition(f"status IN ({', '.join('?' * len(statuses))})", statuses, frozenset({"status"}))
 
 
-class _Parser:
+class _ConditionParser:
     """Parse by recursive descent; each expression needs a new parser."""
 
     def __init__(self, expression: str) -> None:

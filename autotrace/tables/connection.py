@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from autotrace.tables.place import RemotePlace, is_url
+from autotrace.tables.storage import RemoteStorage, is_url
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,7 +30,7 @@ def connect(files: Sequence[str], size: int, **settings: str) -> duckdb.DuckDBPy
     }  # fmt: skip
     connection = duckdb.connect(":memory:", config={**own, **settings})
     for url in remote.values():
-        connection.register_filesystem(RemotePlace(url).opened[0])
+        connection.register_filesystem(RemoteStorage(url).opened[0])
     if files:
         connection.execute("SET allowed_paths = ?", [list(files)])
     connection.execute("SET enable_external_access = false")

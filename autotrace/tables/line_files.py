@@ -14,7 +14,7 @@ import msgspec
 from autotrace.config import ids
 from autotrace.config.ids import RunId, SpanId
 from autotrace.insight.profile import encode
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.run import files
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.rebuild import as_error, connected
@@ -93,7 +93,7 @@ class LineFile(Source):
             raise Gone(f"trace {trace_id} is gone from {self.path}")
         from autotrace.insight.examine import examine  # all detectors
 
-        one.profile = encode(examine(one, Settings()))
+        one.profile = encode(examine(one, TrainerSettings()))
         return one
 
     def fingerprint(self) -> object:

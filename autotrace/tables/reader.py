@@ -18,11 +18,11 @@ import msgspec
 
 from autotrace.tables.columns import ID, id_of
 from autotrace.tables.conditions import EVERY, Condition
-from autotrace.tables.engine import IN_MEMORY, LABELS, Progress, Views
+from autotrace.tables.database import IN_MEMORY, LABELS, Progress, Views
 from autotrace.tables.errors import Gone, NotFound, QueryError, known
 from autotrace.tables.schema import TABLES
 from autotrace.tables.sources import Source, Steps
-from autotrace.tables.sql import Answer, answer, asked
+from autotrace.tables.sql import QueryResult, answer, asked
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.tables.words import LIST, WORDS, Word
 from autotrace.trajectory.model import Trajectory
@@ -155,7 +155,7 @@ class Reader:
         return rows.cast(arrow.arrow_schema(table.chosen(*names)))
 
     @_asked_again
-    def sql(self, query: str) -> Answer:
+    def sql(self, query: str) -> QueryResult:
         """Run a SELECT over the tables. Raises ``QueryError``."""
         return answer(query, self._views)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from autotrace.insight.profile import Mark, decode, encode
 from autotrace.spool.records import MEASURED
-from autotrace.tables.calls import TRAINED
+from autotrace.tables.call_tables import TRAINED
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, exactly
 from autotrace.trajectory.deferred import Continued, Deferred, Packed
 from autotrace.trajectory.model import Allowance, Span, Trajectory, flattened

@@ -13,7 +13,7 @@ from autotrace.tables.committed import Committed
 from autotrace.tables.conditions import EVERY, condition, equals
 from autotrace.tables.errors import Gone, known, missing
 from autotrace.tables.reader import Reader
-from autotrace.tables.sources import Place
+from autotrace.tables.sources import ReadableRun
 from autotrace.trajectory.model import Trajectory
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-class Tables:
+class RunTables:
     """Give a run and several runs the same methods. Each call reads the current data, also of a living run."""
 
-    def __init__(self, places: Sequence[Place]) -> None:
+    def __init__(self, places: Sequence[ReadableRun]) -> None:
         self._places = list(places)
 
     def reader(self) -> Reader:
@@ -95,10 +95,10 @@ class Tables:
             return reader.sql(query).arrow()
 
 
-class Run(Tables):
+class Run(RunTables):
     """Read a single run."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ReadableRun) -> None:
         super().__init__([place])
         self._place = place
 
@@ -121,7 +121,7 @@ class Run(Tables):
         return f"<run {self.run_id} in {self.folder.parent}>"
 
 
-class Runs(Tables, Sequence[Run]):
+class Runs(RunTables, Sequence[Run]):
     """Read several runs, oldest first: a sequence of runs whose tables are joined."""
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from operator import attrgetter
 
-from autotrace.tables.calls import SPANS, TOKENS, TURNS
+from autotrace.tables.call_tables import SPANS, TOKENS, TURNS
 from autotrace.tables.columns import OF_ROLLOUT, Column, Table
 from autotrace.tables.metrics import METRICS
 from autotrace.tables.rollout import Rollout, exact

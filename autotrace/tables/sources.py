@@ -133,7 +133,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Place:
+class ReadableRun:
     """Describe a run that can be read."""
 
     path: Path

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from autotrace.tables.connection import connect, first_line
-from autotrace.tables.engine import duck_type
+from autotrace.tables.database import duck_type
 from autotrace.tables.errors import QueryError, unknown
 from autotrace.tables.schema import TABLES
 
@@ -34,7 +34,7 @@ KEY = "run_id"
 """Column of every table, read where only rows are counted."""
 
 
-class Answer:
+class QueryResult:
     """Hold the answer to a question."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection, query: str) -> None:
@@ -64,12 +64,12 @@ class Answer:
         return table
 
 
-def answer(query: str, provide: Callable[[Mapping[str, Sequence[str]]], duckdb.DuckDBPyConnection]) -> Answer:
+def answer(query: str, provide: Callable[[Mapping[str, Sequence[str]]], duckdb.DuckDBPyConnection]) -> QueryResult:
     """Run ``query`` and return the answer; ``provide`` returns a database of tables with the needed columns. Raises
     ``QueryError``."""
     planner = _planner()
     needs = _needs(planner, query)
-    return Answer(provide(needs) if needs else planner, query)  # no rows needed: DESCRIBE, SELECT 1
+    return QueryResult(provide(needs) if needs else planner, query)  # no rows needed: DESCRIBE, SELECT 1
 
 
 def asked(question: Callable[[], T]) -> T:

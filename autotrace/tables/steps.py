@@ -12,8 +12,8 @@ from autotrace.insight.evidence import Evidence
 from autotrace.insight.examine import examine
 from autotrace.insight.families.rewards import misread
 from autotrace.insight.profile import Profile
-from autotrace.insight.records import Record, Step
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
+from autotrace.insight.step_records import Record, Step
 from autotrace.tables.columns import ID
 from autotrace.tables.conditions import Condition
 from autotrace.tables.errors import QueryError
@@ -87,15 +87,15 @@ def _by_step(reader: Reader, counts: Mapping[int | None, int]) -> Iterator[tuple
         yield None, reader.select(Condition("step IS NULL", (), frozenset({"step"})), COLUMNS)
 
 
-def _settings(reader: Reader) -> Settings:
+def _settings(reader: Reader) -> TrainerSettings:
     """Read the run's settings from its reports, or from its tables if nothing else is left."""
     if binds := reader.run.binds():
-        return Settings.of(binds)
+        return TrainerSettings.of(binds)
     rows = reader.rows("trajectories", ("settings",), "settings IS NOT NULL")
-    return Settings.decode(next((text for (text,) in rows), None))
+    return TrainerSettings.decode(next((text for (text,) in rows), None))
 
 
-def _records(rows: Sequence[Any], reader: Reader, settings: Settings, watch: Watch) -> Iterator[Record]:
+def _records(rows: Sequence[Any], reader: Reader, settings: TrainerSettings, watch: Watch) -> Iterator[Record]:
     stamp, late = registry.stamp(), []
     for row in rows:
         known = profile.decode(row.profile)
@@ -116,7 +116,7 @@ def _record(row: Any, known: Profile) -> Record:
     )  # fmt: skip
 
 
-def _with_texts(records: list[Record], reader: Reader, settings: Settings, most: int) -> None:
+def _with_texts(records: list[Record], reader: Reader, settings: TrainerSettings, most: int) -> None:
     """Compare the texts that rewards judged with the texts of rollouts, in at most ``most`` trajectories."""
     judged = [record for record in records if record.profile.judged and not record.has("AT-REWARD-MISMATCHED")]
     for one, trajectory in reader.each(judged[:: max(1, -(-len(judged) // most))]):

@@ -22,9 +22,9 @@ from autotrace.run import files
 from autotrace.tables import arrow, metrics
 from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commit, Snapshot, folded, snapshot
 from autotrace.tables.metrics import METRICS, OfStep
-from autotrace.tables.place import failed, sync
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS
+from autotrace.tables.storage import failed, sync
 from autotrace.tables.trajectories import TRAJECTORIES
 from autotrace.trajectory.model import Trajectory
 
@@ -76,7 +76,7 @@ def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
                 yield table
 
 
-class Tables:
+class TableWriter:
     """Write the tables of a run folder. All methods raise ``PlaceError``; two threads may call the methods."""
 
     def __init__(self, run_folder: Path, run_id: str) -> None:

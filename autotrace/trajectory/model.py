@@ -6,9 +6,9 @@ and the nesting of calls are limited.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from autotrace.trajectory.deferred import DeferrableField, Packed, cached
 from autotrace.trajectory.jsonable import integer, number, word
@@ -265,6 +265,8 @@ class Trajectory:
     """Calls that began after the root had ended."""
     version: int = 1
     """Increases whenever more becomes known about a complete trajectory."""
+    renderer: ClassVar[Callable[[Trajectory], str] | None] = None
+    """Method that renders a trajectory as HTML; ``autotrace.cli.notebook`` sets the method."""
 
     @property
     def root(self) -> Span:
@@ -289,12 +291,9 @@ class Trajectory:
         """Return the number of the agent's LLM calls."""
         return len(self.llm_spans)
 
-    def _repr_html_(self) -> str:
-        """Return the HTML for a notebook: the output of ``autotrace show``."""
-        from importlib import import_module  # which reads this module
-
-        shown: str = import_module("autotrace.cli.show").as_html(self)
-        return shown
+    def _repr_html_(self) -> str | None:
+        """Return the HTML for a notebook; None: for plain text, ``autotrace.open`` was not used."""
+        return None if self.renderer is None else self.renderer()
 
 
 DEEPEST = 100

@@ -27,9 +27,9 @@ from autotrace.tables import labels
 from autotrace.tables.columns import ID
 from autotrace.tables.conditions import WhereError, condition
 from autotrace.tables.errors import Gone, NotFound, QueryError
-from autotrace.tables.place import is_url
 from autotrace.tables.reader import Reader
 from autotrace.tables.search import ROLES, candidates, search
+from autotrace.tables.storage import is_url
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 from autotrace.view import columns, detail, timelines, tokens

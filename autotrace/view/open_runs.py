@@ -21,7 +21,7 @@ from autotrace.ship.readers import is_run, listed, name_of, opened, places
 from autotrace.tables import steps as query
 from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
-from autotrace.tables.sources import Place
+from autotrace.tables.sources import ReadableRun
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.view import columns
 
@@ -36,7 +36,7 @@ FIRST = (
 class OpenRun:
     """Hold a run. A single thread at a time uses the reader."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ReadableRun) -> None:
         self.place = place
         self.name = address(place)
         self._lock = threading.Lock()
@@ -107,7 +107,7 @@ class OpenRun:
             self._reader = None
 
 
-def address(place: Place) -> str:
+def address(place: ReadableRun) -> str:
     """Return the run's name as a part of an address."""
     return _spelled(name_of(place))
 
@@ -157,7 +157,7 @@ class OpenRuns:
         with contextlib.suppress(Exception):  # a request for the run reports the error
             self.run(self.listed()[0]["run"]).columns(FIRST)
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[ReadableRun]:
         with contextlib.suppress(OSError):
             return places(self._path)
         return []

@@ -274,7 +274,7 @@ def test_batches_are_told_from_requests(request_: dict[str, Any], several: bool)
 
 def test_probes_of_health_are_nobodys_requests() -> None:
     probe, asked = SimpleNamespace(rid="HEALTH_CHECK_1f", text="a"), SimpleNamespace(rid="agent-1", text="a")
-    for follower in (sglang.Request(), sglang.MemberOfABatch()):
+    for follower in (sglang.SglangRequest(), sglang.MemberOfABatch()):
         assert not follower.admits((object(), probe), {}) and not follower.admits((object(),), {"obj": probe})
         assert follower.admits((object(), asked), {})
 
@@ -306,7 +306,10 @@ async def test_a_request_and_the_members_of_a_batch_are_recorded_once_each(recor
         async def _handle_batch_output(self, recv_obj: Any) -> None: ...
 
     spec = {"role": "engine", "final": ("item.meta_info.finish_reason",), "include": ("obj.text",)}
-    for name, follower in (("generate_request", sglang.Request()), ("_wait_one_response", sglang.MemberOfABatch())):
+    for name, follower in (
+        ("generate_request", sglang.SglangRequest()),
+        ("_wait_one_response", sglang.MemberOfABatch()),
+    ):
         setattr(Manager, name, recorder.wrap(getattr(Manager, name), key=name, **spec))
         hooks.follow(name, follower)
     sglang._hook_manager(module("sglang.srt.managers.tokenizer_manager", TokenizerManager=Manager))

@@ -304,7 +304,7 @@ def test_gevents_greenlets_and_pools(tmp_path: Path, patched: str) -> None:
     found = dict(pair.split("=") for pair in done.stdout.strip().split(";"))
     assert found.pop("thread") == found.pop("submit") == "True"
     inside = {"spawn", "later", "map", "imap", "apply", "nested", "native"}
-    assert {way for way, is_inside in found.items() if is_inside == "True"} == inside
-    assert {way for way, is_inside in found.items() if is_inside == "False"} == {
+    assert {way for way, is_inner in found.items() if is_inner == "True"} == inside
+    assert {way for way, is_inner in found.items() if is_inner == "False"} == {
         "outside", "outside, native", "outside, spawned",
     }  # fmt: skip

@@ -13,7 +13,7 @@ from autotrace.cli.main import main
 from autotrace.export.conversation import conversation
 from autotrace.ship.readers import of_run
 from autotrace.sinks.mlflow.spans import encode as as_mlflow
-from autotrace.sinks.weave.calls import Calls
+from autotrace.sinks.weave.calls import WeaveCalls
 from autotrace.tables.conditions import equals
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import answered_words, asked_words
@@ -114,7 +114,7 @@ def test_backends_and_tables_have_the_same_text(way: str, run: Path, call: Call)
     said = [[(asked_words(span), answered_words(span)) for span in one.llm_spans] for one in of(run, way)]
     assert [turns[1][1] for turns in said] == list(ANSWERS)
     for one, answer in zip(of(run, way), ANSWERS, strict=True):
-        for text in (str(as_mlflow(one)), json.dumps([Calls(one, "t/p", None).of(span) for span in one.spans])):
+        for text in (str(as_mlflow(one)), json.dumps([WeaveCalls(one, "t/p", None).of(span) for span in one.spans])):
             assert answer in text and SURE in text
     query = "SELECT t.prompt_text, t.response_text FROM turns t JOIN trajectories USING (trace_id) WHERE data_source = "
     rows = call("sql", f"{query}'{way}'", run, "--json").stdout.splitlines()

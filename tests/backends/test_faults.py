@@ -22,7 +22,7 @@ from read import ReadBack, in_mlflow, in_weave
 from autotrace.ship.readers import of_run
 from autotrace.sinks.mlflow.server import request
 from autotrace.sinks.mlflow.spans import encode
-from autotrace.sinks.weave.calls import Calls, encoded
+from autotrace.sinks.weave.calls import WeaveCalls, encoded
 from autotrace.tables.conditions import equals
 from tests.mlflow_server import MlflowServer
 
@@ -152,7 +152,7 @@ def _as_otlp(trajectory: Any) -> int:
 
 
 def _call(trajectory: Any) -> int:
-    return max(len(encoded(Calls(trajectory, "dev/some-project", None).of(span))) for span in trajectory.spans)
+    return max(len(encoded(WeaveCalls(trajectory, "dev/some-project", None).of(span))) for span in trajectory.spans)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -125,7 +125,7 @@ LATER = {
     "redaction": "autotrace.redact.redactor.Redactor.clean",
     "spool open": "autotrace.spool.writer.SpoolWriter.open",
     "spool write": "autotrace.spool.writer.SpoolWriter.write",
-    "token store": "autotrace.record.tokens.TokenLog.prompt",
+    "token store": "autotrace.record.token_prefixes.TokenLog.prompt",
     "counters": "autotrace.patch.engine._calls",
     "relay": "autotrace.run.remote_node.start_relay",
 }
@@ -228,7 +228,7 @@ def test_after_ten_failures_a_target_is_switched_off_and_reported(
         for x in range(30):
             assert traced.plain(x) == [x, 2, 3]
     monkeypatch.undo()
-    assert taken() == {"fault:begin:plain": 10} and calls.probes["plain"].off
+    assert taken() == {"fault:begin:plain": 10} and calls.probes["plain"].is_off
     assert host.reports()["plain"][0] == "failed"
     assert traced.plain(1) == [1, 2, 3] and not host.opened()
     lines = [record.getMessage() for record in caplog.records]

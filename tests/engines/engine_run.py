@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.ship.readers import of_run
 
 HERE = Path(__file__).parent
@@ -89,7 +89,7 @@ class Run:
     def context_length(self) -> int | None:
         """Tokens of prompt and response together, as the engine reported them."""
         with contextlib.closing(of_run(self.run_folder)) as reader:
-            return Settings.of(reader.run.binds()).max_model_len
+            return TrainerSettings.of(reader.run.binds()).max_model_len
 
     def spans(self) -> Iterator[dict[str, Any]]:
         """Of all traces."""

@@ -35,11 +35,11 @@ from autotrace.spool.records import (
     Define,
     Fact,
     Header,
+    NewTokens,
     Open,
     Record,
     Report,
     Seal,
-    Tokens,
 )
 from autotrace.spool.segment import frame
 from tests.faults.conftest import ROOT, Start
@@ -184,7 +184,9 @@ _small = st.integers(-2, 12) | _numbers
 _moments = st.integers(0, 2**60) | _numbers
 _traces = st.sampled_from([b"\x01" * 16, b"\x02" * 16, b"", b"short", b"x" * 40])
 _spans = st.sampled_from([0, 1, 2, 3, -1, 2**63 - 1, 2**64 - 1])
-_tokens = st.none() | st.builds(Tokens, _small, _small, st.binary(max_size=24), _small, st.binary(max_size=8), _small)
+_tokens = st.none() | st.builds(
+    NewTokens, _small, _small, st.binary(max_size=24), _small, st.binary(max_size=8), _small
+)
 _attributes = st.none() | st.dictionaries(_texts, _values, max_size=3)
 _identity = st.fixed_dictionaries(
     {}, optional={name: _values for name in ("step", "rollout_n", "session_id", "uid", "validate", "request_id")}

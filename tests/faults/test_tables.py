@@ -26,8 +26,8 @@ from autotrace.ship.shipper import ship
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments
 from autotrace.tables.commits import FILE
-from autotrace.tables.place import PlaceError
-from autotrace.tables.writer import Tables
+from autotrace.tables.storage import StorageError
+from autotrace.tables.writer import TableWriter
 from autotrace.trajectory.model import Trajectory
 from tests.faults.conftest import ROOT
 from tests.faults.outcome import Outcome
@@ -131,7 +131,7 @@ def named(at: Path) -> set[str]:
 
 
 def added(new: list[Trajectory], at: Path) -> None:
-    Tables(at, RUN).write(new)
+    TableWriter(at, RUN).write(new)
 
 
 @some_or_each
@@ -217,13 +217,13 @@ def test_the_removal_of_segments_that_is_killed_anywhere(tmp_path: Path, note: N
 
 
 def full(work: str, at: Path, limit: int, kept: dict[str, Any]) -> None:
-    tables, failed = Tables(at, RUN), False
+    tables, failed = TableWriter(at, RUN), False
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     for _ in range(2):
         try:
             tables.write([made(sample=9)]) if work == "write" else tables.compact(everything=True)
-        except PlaceError as error:
+        except StorageError as error:
             assert "File too large" in str(error)
             failed = True
         assert {id: fields(one) for id, one in trajectories(at).items() if id in kept} == kept
@@ -246,7 +246,7 @@ def test_a_disk_that_is_full_at_any_byte(tmp_path: Path, work: str, row: str, no
         failures += code == 3
         found = trajectories(at)
         assert len(found) == len(kept) + (work == "write")
-        Tables(at, RUN).write([made(sample=9)])
+        TableWriter(at, RUN).write([made(sample=9)])
         outcome.written += len(kept) + 1
         outcome.delivered += len(trajectories(at))
     note(f"disk full {row}, at any byte", outcome, f"{failures} full disks, trajectories")

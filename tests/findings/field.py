@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotrace.insight.examine import examine
-from autotrace.insight.records import Record, Step
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
+from autotrace.insight.step_records import Record, Step
 from autotrace.trajectory.model import OK, Span, Trajectory
 from autotrace.trajectory.tool_calls import entitle
 
@@ -84,14 +84,14 @@ def played(change: Change | None, seed: int = 0, steps: int = STEPS, changed: in
                 if change is not None and number >= changed:
                     change.planted(play)
                 records.append(_record(play, prompt))
-        made.append(Step(number, records, Settings()))
+        made.append(Step(number, records, TrainerSettings()))
     return made
 
 
 def _record(play: Play, prompt: int) -> Record:
     trajectory, reward = _rollout(play)
     trajectory.facts["reward"] = reward
-    profile = examine(trajectory, Settings())
+    profile = examine(trajectory, TrainerSettings())
     root = trajectory.root
     return Record(
         trajectory.trace_id, f"{play.step}/p{prompt}", play.step, OK, profile, uid=f"p{prompt}",

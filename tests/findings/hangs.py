@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from autotrace.insight.diagnose import Diagnosis
-from autotrace.insight.records import Hit
+from autotrace.insight.step_records import Hit
 from autotrace.ship.readers import of_run
 from autotrace.tables import steps as findings
 from autotrace.tables.conditions import equals

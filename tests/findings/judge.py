@@ -16,8 +16,8 @@ from typing import Any
 
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.examine import examine
-from autotrace.insight.records import Hit, Record, Step
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
+from autotrace.insight.step_records import Hit, Record, Step
 from autotrace.ship.readers import of_run
 from autotrace.tables import steps as findings
 from autotrace.tables.reader import Reader
@@ -86,7 +86,7 @@ def judge(mode: str, folder: Path) -> list[Verdict]:
     by_name = {scenario.name: scenario for scenario in corpus(mode)}
     with contextlib.closing(of_run(path.parent)) as reader:
         steps = {step.number: step for step in findings.steps(reader)}
-        ends = Settings.of(reader.run.binds()).end_tokens
+        ends = TrainerSettings.of(reader.run.binds()).end_tokens
         verdicts = []
         for played in json.loads((folder / "planted.json").read_text()):
             diagnosis = Diagnosis()
@@ -110,7 +110,7 @@ def judge(mode: str, folder: Path) -> list[Verdict]:
     return verdicts
 
 
-def settings_of(scenario: Scenario, ends: frozenset[int]) -> Settings:
+def settings_of(scenario: Scenario, ends: frozenset[int]) -> TrainerSettings:
     """Each scenario has a configuration of its own, which no real run has."""
     config: dict[str, Any] = {"prompt_length": 2048, "response_length": 1024, "rollout_n": scenario.n,
                               "adv_estimator": "grpo", "trainer_mode": "sync", "temperature": 1.0}  # fmt: skip
@@ -118,10 +118,12 @@ def settings_of(scenario: Scenario, ends: frozenset[int]) -> Settings:
         path, _, value = override.partition("=")
         if "val_kwargs" not in path:
             config[path.rpartition(".")[2]] = value == "True" if value in ("True", "False") else value
-    return Settings.of([("config", config), ("tokenizer", {"end_tokens": sorted(ends)})])
+    return TrainerSettings.of([("config", config), ("tokenizer", {"end_tokens": sorted(ends)})])
 
 
-def _examined(reader: Reader, played: dict[str, Any], records: list[Record], settings: Settings) -> dict[str, str]:
+def _examined(
+    reader: Reader, played: dict[str, Any], records: list[Record], settings: TrainerSettings
+) -> dict[str, str]:
     """Trace id -> the name that the engine knows it by; the records are examined as in a run with ``settings``."""
     names: dict[str, list[str]] = {}
     for name, rollout in played["rollouts"].items():

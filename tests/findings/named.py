@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from autotrace.insight.diagnose import Diagnosis
-from autotrace.insight.finding import Answer, Finding
-from autotrace.insight.records import Step
+from autotrace.insight.finding import Explanation, Finding
+from autotrace.insight.step_records import Step
 from autotrace.insight.why import Why, headline
 from autotrace.ship.readers import of_run
 from autotrace.tables import steps as findings
@@ -122,7 +122,7 @@ def _words(finding: Finding) -> str:
     return f"{finding.code} {finding.title}: {kinds}{_causes(finding.answer)}"
 
 
-def _causes(answer: Answer | None) -> str:
+def _causes(answer: Explanation | None) -> str:
     return "" if answer is None else " | ".join(["", *(headline(cause, answer.other) for cause in answer.causes)])
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Finding
-from autotrace.insight.profile import Mark, Profile, ToolUse, Turn
-from autotrace.insight.records import History, Record, Step
-from autotrace.insight.settings import Settings
+from autotrace.insight.profile import Mark, Profile, ToolUse, TurnProfile
+from autotrace.insight.settings import TrainerSettings
+from autotrace.insight.step_records import History, Record, Step
 from autotrace.trajectory.model import OK, Span, Trajectory
 
 SECOND = 1_000_000_000
@@ -53,15 +53,15 @@ def trajectory(*spans: Span, root: Span | None = None, **facts: Any) -> Trajecto
     return Trajectory("t" * 32, "run", [root or span("trajectory", None), *spans], {"step": 1, "uid": "u"}, facts)
 
 
-def marks(one: Trajectory, settings: Settings | None = None) -> list[tuple[str, int | None, int | None]]:
+def marks(one: Trajectory, settings: TrainerSettings | None = None) -> list[tuple[str, int | None, int | None]]:
     """What it shows: code, turn, token."""
-    return [(mark.code, mark.turn, mark.token) for mark in examine(one, settings or Settings()).marks]
+    return [(mark.code, mark.turn, mark.token) for mark in examine(one, settings or TrainerSettings()).marks]
 
 
 def record(number: int = 0, group: str = "1/u", **given: Any) -> Record:
     """A line; fields of ``Profile`` that are given are of its profile."""
     fields = {name: given.pop(name) for name in Profile.__struct_fields__ if name in given}
-    profile = Profile("1", **{"turns": [Turn(4, 10, "stop", 2)], **fields})
+    profile = Profile("1", **{"turns": [TurnProfile(4, 10, "stop", 2)], **fields})
     given = {"step": 1, "status": OK, "uid": group.rpartition("/")[2], "start_ns": 0, "end_ns": SECOND, "reward": 0.5,
              **given}  # fmt: skip
     return Record(f"{number:032x}", group, profile=profile, **given)
@@ -69,7 +69,19 @@ def record(number: int = 0, group: str = "1/u", **given: Any) -> Record:
 
 def step(records: Sequence[Record], number: int | None = 1, **settings: Any) -> Step:
     """A step."""
-    return Step(number, list(records), Settings(**settings))
+    return Step(number, list(records), TrainerSettings(**settings))
 
 
-__all__ = ["History", "Mark", "Settings", "ToolUse", "Turn", "llm", "marks", "record", "span", "step", "trajectory"]
+__all__ = [
+    "History",
+    "Mark",
+    "ToolUse",
+    "TrainerSettings",
+    "TurnProfile",
+    "llm",
+    "marks",
+    "record",
+    "span",
+    "step",
+    "trajectory",
+]

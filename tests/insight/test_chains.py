@@ -11,10 +11,10 @@ import pytest
 from autotrace.insight.examine import examine
 from autotrace.insight.families.chains import died_later, others_reward, rows
 from autotrace.insight.families.mismatch import place
-from autotrace.insight.records import History, Hit, Record
+from autotrace.insight.step_records import History, Hit, Record
 from autotrace.trajectory.chains import BEST_OF, COMPACTION, RETRY, REWRITE, SUB_AGENT, tree_of
 from autotrace.trajectory.model import Span, Trajectory
-from tests.insight.made import Settings, marks, record, span, step
+from tests.insight.made import TrainerSettings, marks, record, span, step
 from tests.trajectory.test_chains import (
     ANSWER,
     BEGUN,
@@ -78,7 +78,7 @@ def test_a_branch_that_is_meant_has_no_finding(kind: str) -> None:
 
 def of_step(one: Trajectory, **facts: Any) -> list[Hit]:
     """What a step shows of it, with ``facts``; ``_`` in a name stands for the dot."""
-    profile = examine(one, Settings())
+    profile = examine(one, TrainerSettings())
     named = {name.replace("_of_", "."): value for name, value in facts.items()}
     line: Record = record(turns=profile.turns, facts=named)
     line.profile = profile
@@ -147,7 +147,7 @@ def test_a_session_that_died_and_is_trained_on() -> None:
 
 
 def test_a_session_that_died_shows_once_its_reward_is_known() -> None:
-    profile = examine(of_session({}, exit_code=9), Settings())
+    profile = examine(of_session({}, exit_code=9), TrainerSettings())
     assert "AT-SESSION-DIED" not in [mark.code for mark in profile.marks]
     records = [
         replace(record(number, reward=reward), profile=profile) for number, reward in enumerate((None, 1.0, 0.0))
@@ -158,7 +158,7 @@ def test_a_session_that_died_shows_once_its_reward_is_known() -> None:
 
 
 def test_a_token_of_the_first_row_is_found_in_its_chain() -> None:
-    profile = examine(PLANTED[BEST_OF](), Settings())
+    profile = examine(PLANTED[BEST_OF](), TrainerSettings())
     line = record(turns=profile.turns, facts={"token_facts": row(60)})
     line.profile = profile
     assert place(line, len(SUMMARY) + len(TOOL) + 3) == (3, 3)

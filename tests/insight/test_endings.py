@@ -8,7 +8,7 @@ import pytest
 
 from autotrace.insight.examine import examine
 from autotrace.trajectory.model import Span
-from tests.insight.made import Settings, llm, marks, span, trajectory
+from tests.insight.made import TrainerSettings, llm, marks, span, trajectory
 
 END = 2
 LIMITS = {"end_tokens": frozenset({END})}
@@ -19,7 +19,8 @@ def ending(response: list[int], settings: dict[str, Any], **given: Any) -> list[
     """One turn with a prompt of 100 tokens."""
     agent = span("agent", None)
     return marks(
-        trajectory(agent, llm(agent.span_id, 1, range(100), response, **given)), Settings(**{**LIMITS, **settings})
+        trajectory(agent, llm(agent.span_id, 1, range(100), response, **given)),
+        TrainerSettings(**{**LIMITS, **settings}),
     )
 
 
@@ -55,13 +56,13 @@ def test_a_cut_answer_says_which_limit_it_reached() -> None:
     ):
         agent = span("agent", None)
         one = trajectory(agent, llm(agent.span_id, 1, range(100), SENTENCE))
-        (mark,) = examine(one, Settings(**{**LIMITS, **settings})).marks
+        (mark,) = examine(one, TrainerSettings(**{**LIMITS, **settings})).marks
         assert mark.note == f"prompt 100 and answer 30 tokens, the limit is {limit}"
 
 
 def test_an_answer_of_unknown_length_is_cut_where_the_server_says_so() -> None:
     asked = span("llm", None, 1, attributes={"finish_reason": "length"})
-    (mark,) = examine(trajectory(asked), Settings()).marks
+    (mark,) = examine(trajectory(asked), TrainerSettings()).marks
     assert (mark.code, mark.token, mark.note) == ("AT-TRUNCATED", None, "prompt ? and answer ? tokens")
     assert not marks(trajectory(span("llm", None, 1)))
 
@@ -69,7 +70,7 @@ def test_an_answer_of_unknown_length_is_cut_where_the_server_says_so() -> None:
 def test_an_empty_first_answer_whose_prompt_is_returned() -> None:
     agent = span("agent", None)
     agent.response_ids, agent.response_mask = list(range(100)), []
-    found = marks(trajectory(agent, llm(agent.span_id, 1, range(100), [])), Settings())
+    found = marks(trajectory(agent, llm(agent.span_id, 1, range(100), [])), TrainerSettings())
     assert {code for code, _, _ in found} == {"AT-EMPTY-ANSWER", "AT-PROMPT-TRAINED"}
 
 
@@ -111,7 +112,7 @@ def test_the_tools_own_call_below_the_agents_says_what_it_raised() -> None:
     agent = span("agent", None)
     outer = span("tool", agent.span_id, 3, inputs={"tool_call": {"name": "search"}}, output="Error executing tool")
     inner = span("tool", outer.span_id, 3, status="ERROR", error=("KeyError", "'x'", ""), name="Search.call")
-    profile = examine(trajectory(agent, outer, inner), Settings())
+    profile = examine(trajectory(agent, outer, inner), TrainerSettings())
     assert [(mark.code, mark.kind) for mark in profile.marks] == [("AT-TOOL-RAISES", "search: KeyError: '…'")]
     assert [(tool.name, tool.calls, tool.failed) for tool in profile.tools] == [("search", 1, 1)]
 
@@ -249,14 +250,14 @@ def test_loops(ids: list[int], code: str | None) -> None:
 def test_sampling_parameters_of_a_call_against_those_of_the_rollout() -> None:
     root = span("trajectory", None, inputs={"sampling_params": {"temperature": 1.0, "top_k": -1}})
 
-    def found(settings: Settings = Settings(adv_estimator="grpo"), **used: Any) -> list[str]:  # noqa: B008
+    def found(settings: TrainerSettings = TrainerSettings(adv_estimator="grpo"), **used: Any) -> list[str]:  # noqa: B008
         call = llm(root.span_id, 1, [1], [3, END], inputs={"sampling_params": used})
         return [code for code, _, _ in marks(trajectory(call, root=root), settings)]
 
     assert found(temperature=1.0, top_k=0, max_tokens=5) == []
     assert found(temperature=0.2) == ["AT-SAMPLING-DIFFERS"]
     assert found(temperature=1.0, top_p=0.8) == ["AT-SAMPLING-DIFFERS", "AT-SAMPLING-BIASED"]
-    assert found(Settings(), temperature=1.0, top_p=0.8) == ["AT-SAMPLING-DIFFERS"], "no trainer is known"
+    assert found(TrainerSettings(), temperature=1.0, top_p=0.8) == ["AT-SAMPLING-DIFFERS"], "no trainer is known"
 
 
 def test_recorded_values_may_have_any_shape() -> None:
@@ -267,7 +268,7 @@ def test_recorded_values_may_have_any_shape() -> None:
     reward = span(
         "reward", None, 3, inputs={"extra_info": [], "solution_str": 5, "ground_truth": {}}, output={"score": []}
     )
-    profile = examine(trajectory(agent, odd, tool, reward, reward_extra_info=[1]), Settings(max_model_len=3))
+    profile = examine(trajectory(agent, odd, tool, reward, reward_extra_info=[1]), TrainerSettings(max_model_len=3))
     assert profile.stamp
 
 
@@ -277,7 +278,7 @@ def test_a_rollout_that_was_given_up_or_whose_process_died() -> None:
     assert marks(trajectory(turn, root=root)) == [("AT-TIMEOUT", 1, None)]
     died = span("trajectory", None, status="INTERRUPTED", end_ns=None)
     tool = span("tool", died.span_id, 2, status="INTERRUPTED", end_ns=None, name="search")
-    (mark,) = examine(trajectory(llm(died.span_id, 0, [1, 2], [3, 2]), tool, root=died), Settings()).marks
+    (mark,) = examine(trajectory(llm(died.span_id, 0, [1, 2], [3, 2]), tool, root=died), TrainerSettings()).marks
     assert (mark.code, mark.note) == ("AT-INTERRUPTED", "in search")
 
 
@@ -291,5 +292,5 @@ def test_nothing_that_a_keyboard_interrupt_did_is_found() -> None:
 def test_a_rollout_that_says_that_it_failed_is_told_with_what_a_call_below_it_raised() -> None:
     root = span("trajectory", None, status="ERROR")
     attempt = span("span", root.span_id, 1, status="ERROR", error=("RuntimeError", "no sandbox", ""))
-    (mark,) = examine(trajectory(attempt, root=root), Settings()).marks
+    (mark,) = examine(trajectory(attempt, root=root), TrainerSettings()).marks
     assert (mark.code, mark.note) == ("AT-ROLLOUT-FAILED", "RuntimeError: no sandbox")

@@ -8,7 +8,7 @@ import pytest
 
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import Mark
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.model import Span, Trajectory
 from tests.insight.made import diagnose, llm, record, span, step, trajectory
 
@@ -24,7 +24,7 @@ def rollout(role: str = "reward", start: int = 3, seconds: float = 0.5, turn: in
 
 
 def found(one: Trajectory) -> list[Mark]:
-    return [mark for mark in examine(one, Settings()).marks if mark.code == "AT-FALSE-ZERO"]
+    return [mark for mark in examine(one, TrainerSettings()).marks if mark.code == "AT-FALSE-ZERO"]
 
 
 @pytest.mark.parametrize("note", [

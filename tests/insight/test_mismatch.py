@@ -12,13 +12,13 @@ import pytest
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Finding
-from autotrace.insight.records import Record, Step
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
+from autotrace.insight.step_records import Record, Step
 from autotrace.spool.token_facts import MASK, along
-from tests.insight.made import Mark, Turn, llm, record, span, step, trajectory
+from tests.insight.made import Mark, TurnProfile, llm, record, span, step, trajectory
 from tests.insight.made import diagnose as diagnose_all
 
-TWO = [Turn(100, 10, "stop", 2), Turn(120, 20, "stop", 2)]
+TWO = [TurnProfile(100, 10, "stop", 2), TurnProfile(120, 20, "stop", 2)]
 
 
 OURS = ("AT-MISMATCH", "AT-LOGPROB-INVALID")
@@ -75,7 +75,7 @@ def test_single_trajectories_that_differ_do_not_count_for_the_step() -> None:
 
 
 def test_older_weights_differ_on_purpose_where_nobody_waits_for_rollouts() -> None:
-    older = [Turn(100, 30, "stop", 2, weights=2)]
+    older = [TurnProfile(100, 30, "stop", 2, weights=2)]
     stale = rows(16, 0.2, turns=older)
     for one in stale:
         one.step, one.facts = 5, {**one.facts, "trained_in_step": 5}
@@ -168,5 +168,5 @@ def test_the_temperature_is_the_one_that_the_trainer_assumes() -> None:
     agent = span("agent", None)
     call = llm(agent.span_id, 1, [1] * 4, range(40), inputs={"sampling_params": {"temperature": 0.7}})
     for assumed, expected in ((1.0, {"AT-SAMPLING-DIFFERS"}), (0.7, set()), (None, set())):
-        made = examine(trajectory(agent, call), Settings(temperature=assumed))
+        made = examine(trajectory(agent, call), TrainerSettings(temperature=assumed))
         assert {mark.code for mark in made.marks if mark.code.startswith("AT-SAMPLING")} == expected

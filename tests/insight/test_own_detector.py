@@ -19,7 +19,7 @@ from autotrace.insight import registry
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import MAX_MARKS, Mark, decode, encode
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from tests.insight import made
 from tests.ship.spools import PROMPT, Process, attributes, new_run
 from tests.waiting import DEADLINE
@@ -125,7 +125,7 @@ def test_what_it_cannot_say_loses_nothing_of_what_else_is_found(
     install(lambda one: iter([Mark("MY-OWN", 1), bad, Mark("MY-OWN", 3)]))
     root = made.span("trajectory", None)
     cut = made.llm(root.span_id, 0, [1], [2, 3], attributes={"finish_reason": "length"})
-    profile = decode(encode(examine(made.trajectory(cut, root=root), Settings())))
+    profile = decode(encode(examine(made.trajectory(cut, root=root), TrainerSettings())))
     assert profile is not None and profile.turns
     assert [(mark.code, mark.turn) for mark in profile.marks] == [("AT-TRUNCATED", 1), ("MY-OWN", 1)]
     assert "the detector mine failed" in caplog.text
@@ -133,14 +133,14 @@ def test_what_it_cannot_say_loses_nothing_of_what_else_is_found(
 
 def test_its_numbers_may_be_numpys_and_its_words_no_text(install: Callable[..., None]) -> None:
     install(lambda one: [Mark("MY-OWN", numpy.int64(2), numpy.int32(5), "half a \ud800", "\udfff")])
-    profile = decode(encode(examine(made.trajectory(), Settings())))
+    profile = decode(encode(examine(made.trajectory(), TrainerSettings())))
     assert profile is not None
     assert profile.marks == [Mark("MY-OWN", 2, 5, "half a ?", "?")]
 
 
 def test_one_that_never_ends_ends(install: Callable[..., None]) -> None:
     install(lambda one: (Mark("MY-OWN", turn) for turn in itertools.count(1)))
-    assert len(examine(made.trajectory(), Settings()).marks) == MAX_MARKS
+    assert len(examine(made.trajectory(), TrainerSettings()).marks) == MAX_MARKS
 
 
 @pytest.mark.parametrize("codes", [("MY-OWN",), CODE, None], ids=["texts", "no tuple", "none"])
@@ -149,4 +149,4 @@ def test_one_without_codes_is_not_used_and_says_why(codes: Any, install: Callabl
     (own,) = registry.own()
     assert own.problem.startswith("TypeError: ") and own.find is None
     assert "MY-OWN" not in registry.codes() and "AT-TRUNCATED" in registry.codes()
-    assert examine(made.trajectory(), Settings()).marks == []
+    assert examine(made.trajectory(), TrainerSettings()).marks == []

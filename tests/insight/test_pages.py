@@ -13,7 +13,7 @@ from autotrace.insight import registry
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark, decode, encode
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.model import Trajectory
 from tests.insight.made import llm, span, trajectory
 
@@ -43,7 +43,7 @@ def test_codes_are_told_apart_and_their_words_are_sentences() -> None:
 
 def test_a_profile_is_the_same_after_it_was_stored() -> None:
     agent = span("agent", None)
-    made = examine(trajectory(agent, llm(agent.span_id, 1, [1, 2], [3, 4])), Settings())
+    made = examine(trajectory(agent, llm(agent.span_id, 1, [1, 2], [3, 4])), TrainerSettings())
     assert decode(encode(made)) == made
     assert decode("{}") is decode('["old", 4711]') is None
 
@@ -75,7 +75,7 @@ def others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_another_packages_detector_is_asked_and_one_that_fails_disturbs_nobody(others: None) -> None:
     agent = span("agent", None)
-    profile = examine(trajectory(agent, llm(agent.span_id, 1, [1, 2], [])), Settings())
+    profile = examine(trajectory(agent, llm(agent.span_id, 1, [1, 2], [])), TrainerSettings())
     assert [mark.code for mark in profile.marks] == ["AT-EMPTY-ANSWER", "MY-LONG"]
     assert len(profile.marks[1].note) < 300
     assert profile.stamp == registry.stamp() == "6+broken+own"
@@ -91,9 +91,9 @@ def test_a_fault_in_what_is_kept_beside_the_marks_costs_no_mark(fault: str, monk
 
     agent = span("agent", None)
     one = trajectory(agent, llm(agent.span_id, 1, [1, 2], [3] * 40), llm(agent.span_id, 2, [1, 2, *[4] * 40, 5], []))
-    whole = examine(one, Settings()).marks
+    whole = examine(one, TrainerSettings()).marks
     assert {mark.code for mark in whole} == {"AT-RETOKENIZED", "AT-EMPTY-ANSWER"}
     monkeypatch.setattr(f"autotrace.insight.examine.{fault}", broken)
-    profile = examine(one, Settings())
+    profile = examine(one, TrainerSettings())
     assert profile.marks == whole
     assert profile.stamp == registry.stamp()

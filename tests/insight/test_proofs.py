@@ -8,10 +8,10 @@ import pytest
 
 from autotrace.insight.diagnose import hits
 from autotrace.insight.examine import examine
-from autotrace.insight.profile import Trait, Turn
+from autotrace.insight.profile import Trait, TurnProfile
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.tool_calls import entitle
-from tests.insight.made import History, Settings, record, span, step, trajectory
+from tests.insight.made import History, TrainerSettings, record, span, step, trajectory
 
 ASKED = [{"role": "user", "content": "How many people live in Jena and in Gera?"}]
 TOOLS = [{"type": "function", "function": {"name": "search", "parameters": {"required": ["q"]}}}]
@@ -44,7 +44,7 @@ def codes(*turns: list[dict[str, Any]], ran: tuple[str, ...] = (), **given: Any)
         spans.append(span("tool", root.span_id, number, inputs=inputs, output=output))
     spans.sort(key=lambda one: one.start_ns)
     entitle(spans)
-    return sorted({mark.code for mark in examine(trajectory(*spans, root=root), Settings()).marks})
+    return sorted({mark.code for mark in examine(trajectory(*spans, root=root), TrainerSettings()).marks})
 
 
 JENA, GERA = "Jena has 4000 inhabitants", "Gera, has 5000 inhabitants"
@@ -130,7 +130,7 @@ def test_headers_of_a_prompt(prompt: str, code: list[str]) -> None:
     turn = span("llm", root.span_id, 1)
     turn.prompt_text, turn.response_text = prompt, "Nine."
     one: Trajectory = trajectory(turn, root=root)
-    assert [mark.code for mark in examine(one, Settings()).marks] == code
+    assert [mark.code for mark in examine(one, TrainerSettings()).marks] == code
 
 
 def found(records: list[Any]) -> list[str]:
@@ -182,5 +182,5 @@ def test_a_group_id_for_each_rollout(prompts: int, count: int) -> None:
 def test_an_end_token_that_nobody_names(usual: int, count: int) -> None:
     """Nearly all answers that stopped end with it; if fewer do, nothing says which token ends an answer."""
     lasts = [7] * usual + [900 + n for n in range(20 - usual)]
-    records = [record(n, f"1/g{n // 2}", turns=[Turn(4, 10, "stop", last)]) for n, last in enumerate(lasts)]
+    records = [record(n, f"1/g{n // 2}", turns=[TurnProfile(4, 10, "stop", last)]) for n, last in enumerate(lasts)]
     assert found(records).count("AT-NO-EOS") == count

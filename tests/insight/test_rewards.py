@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotrace.insight.families.rewards import constant
-from autotrace.insight.records import KEPT_STEPS, History, Record
+from autotrace.insight.step_records import KEPT_STEPS, History, Record
 from tests.insight.made import record, step
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.insight.made import Settings, llm, marks, span, trajectory
+from tests.insight.made import TrainerSettings, llm, marks, span, trajectory
 
 END = 9
-SETTINGS = Settings.of([("tokenizer", {"end_tokens": [END]})])
+SETTINGS = TrainerSettings.of([("tokenizer", {"end_tokens": [END]})])
 
 
 def said(ids: list[int], text: str = "") -> list[tuple[str, int | None, int | None]]:

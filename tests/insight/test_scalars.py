@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from autotrace.insight.families.scalars import curves
-from autotrace.insight.records import History, Step
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
+from autotrace.insight.step_records import History, Step
 from tests.insight.made import record
 
 EXPECTED = {
@@ -50,7 +50,7 @@ def test_a_scenario_of_rldoctor(name: str, scenarios: dict[str, list[list[dict[s
         history, onsets = History(), dict[str, int]()
         for logged in run:
             number = logged.pop("step")
-            step = Step(number, [record(0, step=number, reward=None)], Settings(), metrics=logged)
+            step = Step(number, [record(0, step=number, reward=None)], TrainerSettings(), metrics=logged)
             for hit in curves(step, history):
                 onsets.setdefault(hit.code, number)
         assert onsets.keys() >= EXPECTED[name] and (EXPECTED[name] or not onsets), onsets

@@ -11,13 +11,13 @@ import pytest
 
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.families import rewards, tools
-from autotrace.insight.records import Record
 from autotrace.insight.step_lines import line
+from autotrace.insight.step_records import Record
 from autotrace.insight.words import amount, worst
 from autotrace.trajectory.jsonable import finite
-from tests.insight.made import SECOND, Mark, ToolUse, Turn, diagnose, record, step
+from tests.insight.made import SECOND, Mark, ToolUse, TurnProfile, diagnose, record, step
 
-TWO = [Turn(100, 10, "stop", 2, 0, 0, 1), Turn(200, 10, "stop", 2, 110, 104, 1)]
+TWO = [TurnProfile(100, 10, "stop", 2, 0, 0, 1), TurnProfile(200, 10, "stop", 2, 110, 104, 1)]
 
 
 def codes(records: Sequence[Record], number: int = 1, **settings: Any) -> set[str]:
@@ -155,7 +155,7 @@ def test_error_texts_that_differ_are_a_tools_work() -> None:
 
 def test_weights_that_stay_over_three_steps() -> None:
     def at(number: int, version: int, **facts: Any) -> Any:
-        turns = [Turn(9, 9, "stop", 2, weights=version)]
+        turns = [TurnProfile(9, 9, "stop", 2, weights=version)]
         return step([record(number, reward=n, turns=turns, facts=facts) for n in (0, 1)], number)
 
     trained = [at(number, 1, trained_in_step=number) for number in (2, 3, 4)]
@@ -175,7 +175,7 @@ def test_a_straggler_has_a_cause_and_what_it_cost() -> None:
 
 def test_the_prefix_cache_and_what_it_lost() -> None:
     kept = [record(n, reward=n % 2, turns=TWO) for n in range(20)]
-    lost = [Turn(100, 10, "stop", 2, 0, 0, 1), Turn(200, 10, "stop", 2, 110, 0, 1)]
+    lost = [TurnProfile(100, 10, "stop", 2, 0, 0, 1), TurnProfile(200, 10, "stop", 2, 110, 0, 1)]
     assert codes([*kept, record(90, turns=lost)]) == set()
     assert codes([*kept, *(record(n, turns=lost) for n in range(50, 54))]) == {"AT-CACHE-LOST"}
     assert codes([record(n, reward=n % 2, turns=lost) for n in range(20)]) == set()  # no cache at all
@@ -237,7 +237,7 @@ def test_answers_that_are_paid_for_their_form() -> None:
             is_short = n < short
             parts = {form: 1.0, right: truth if is_short else float(n % 2)}
             reward = paid if is_short else 0.2 + n % 2 if n % 5 else 0.0
-            turns = [Turn(100, 12 if is_short else 200 + n, "stop", 2)]
+            turns = [TurnProfile(100, 12 if is_short else 200 + n, "stop", 2)]
             made.append(record(n, f"1/u{n // 4}", reward=reward, turns=turns, facts={"reward_extra_info": parts}))
         return made
 
@@ -270,16 +270,20 @@ def test_rows_of_a_trained_step_that_were_left_out() -> None:
 
 
 def test_the_mean_of_tokens_is_of_those_that_are_known() -> None:
-    unknown, half = [Turn(finish="stop")], [Turn(4, 7), Turn(finish="stop")]
-    records = [*(record(n, turns=unknown) for n in range(3)), record(3, turns=[Turn(4, 7)]), record(4, turns=half)]
+    unknown, half = [TurnProfile(finish="stop")], [TurnProfile(4, 7), TurnProfile(finish="stop")]
+    records = [
+        *(record(n, turns=unknown) for n in range(3)),
+        record(3, turns=[TurnProfile(4, 7)]),
+        record(4, turns=half),
+    ]
     assert line(step(records), records, validate=False).tokens_mean == 7
     assert line(step(records), records[:3], validate=False).tokens_mean is None
-    assert line(step(records), [record(turns=[Turn(4, 0)])], validate=False).tokens_mean == 0
+    assert line(step(records), [record(turns=[TurnProfile(4, 0)])], validate=False).tokens_mean == 0
 
 
 def test_requests_that_are_preempted() -> None:
     whole = [record(n, reward=n % 2) for n in range(40)]
-    often = [record(n, reward=n % 2, turns=[Turn(4, 10, "stop", 2, preempted=2)]) for n in range(50, 54)]
+    often = [record(n, reward=n % 2, turns=[TurnProfile(4, 10, "stop", 2, preempted=2)]) for n in range(50, 54)]
     assert codes([*whole, *often[:1]]) == set()
     (finding,) = diagnose([step([*whole, *often])])
     assert (finding.code, finding.places[0].turn, finding.places[0].note) == ("AT-PREEMPTED", 1, "2 times")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.insight.made import Settings, llm, marks, record, span, step, trajectory
+from tests.insight.made import TrainerSettings, llm, marks, record, span, step, trajectory
 
 PROMPT, ANSWER, TOOL = list(range(100, 120)), list(range(200, 230)), [7, 8, 9]
 
@@ -151,32 +151,32 @@ def test_a_mask_against_its_turns(mask: list[int], expected: list[tuple[str, int
 
 def test_a_prompt_of_the_greatest_length_that_begins_as_the_others_is_whole() -> None:
     from autotrace.insight.families.tokens import prompt_cut
-    from autotrace.insight.records import History
-    from tests.insight.made import Turn
+    from autotrace.insight.step_records import History
+    from tests.insight.made import TurnProfile
 
-    usual = [record(n, f"1/{n}", head=[1, 2], turns=[Turn(100 - (n > 0) * n)]) for n in range(6)]
-    cut = record(9, "1/9", head=[77, 78], turns=[Turn(100)])
+    usual = [record(n, f"1/{n}", head=[1, 2], turns=[TurnProfile(100 - (n > 0) * n)]) for n in range(6)]
+    cut = record(9, "1/9", head=[77, 78], turns=[TurnProfile(100)])
     hits = list(prompt_cut(step([*usual, cut], prompt_length=100), History()))
     assert [(hit.record.trace_id, hit.turn) for hit in hits] == [(cut.trace_id, 1)]
 
 
 def test_prompts_of_one_length_that_all_begin_differently_are_whole() -> None:
     from autotrace.insight.families.tokens import prompt_cut
-    from autotrace.insight.records import History
-    from tests.insight.made import Turn
+    from autotrace.insight.step_records import History
+    from tests.insight.made import TurnProfile
 
-    records = [record(n, f"1/{n}", head=[n, n + 1], turns=[Turn(500)]) for n in range(8)]
+    records = [record(n, f"1/{n}", head=[n, n + 1], turns=[TurnProfile(500)]) for n in range(8)]
     assert list(prompt_cut(step(records), History())) == []
 
 
 def test_an_answer_lacks_an_end_token_where_end_tokens_are_known() -> None:
     from autotrace.insight.families.tokens import no_end
-    from autotrace.insight.records import History
-    from tests.insight.made import Turn
+    from autotrace.insight.step_records import History
+    from tests.insight.made import TurnProfile
 
-    ended = [record(n, turns=[Turn(4, 10, None, 2)]) for n in range(20)]
-    odd = record(30, turns=[Turn(4, 10, None, 99)])
-    cut = record(31, turns=[Turn(4, 10, "length", 98)])
+    ended = [record(n, turns=[TurnProfile(4, 10, None, 2)]) for n in range(20)]
+    odd = record(30, turns=[TurnProfile(4, 10, None, 99)])
+    cut = record(31, turns=[TurnProfile(4, 10, "length", 98)])
     for settings, found in (({"end_tokens": frozenset({2})}, [odd.trace_id]), ({}, [])):
         hits = list(no_end(step([*ended, odd, cut], **settings), History()))
         assert [hit.record.trace_id for hit in hits] == found
@@ -190,19 +190,21 @@ def test_the_length_of_a_context_is_the_one_that_the_engine_resolved() -> None:
         ([config, ("engine", {"max_model_len": 4096}), ("engine", {"max_model_len": 512})], None),
         ([config, ("engine", {"max_model_len": "much"})], None),
     ):
-        assert Settings.of(binds).max_model_len == length
-    assert Settings.decode(Settings.of([("engine", {"max_model_len": 4096})]).encode()).max_model_len == 4096
+        assert TrainerSettings.of(binds).max_model_len == length
+    assert (
+        TrainerSettings.decode(TrainerSettings.of([("engine", {"max_model_len": 4096})]).encode()).max_model_len == 4096
+    )
 
 
 def test_settings_come_from_what_a_run_reported() -> None:
-    known = Settings.of([("config", {"prompt_length": 5, "max_model_len": None, "trainer_mode": "sync"}),
+    known = TrainerSettings.of([("config", {"prompt_length": 5, "max_model_len": None, "trainer_mode": "sync"}),
                          ("tokenizer", {"end_tokens": [2, 3]})])  # fmt: skip
     assert (known.prompt_length, known.max_model_len, known.is_sync) == (5, None, True)
     assert known.end_tokens == {2, 3}
 
 
 def test_an_end_token_that_the_agent_took_off_is_missed() -> None:
-    said, settings = [*range(200, 230), 9], Settings.of([("tokenizer", {"end_tokens": [9]})])
+    said, settings = [*range(200, 230), 9], TrainerSettings.of([("tokenizer", {"end_tokens": [9]})])
     for returned, found in ((said[:-1], [("AT-NO-EOS", 1, 30)]), (said, []), ([*said, 7], []), (said[:20], [])):
         agent = span("agent", None)
         agent.response_ids, agent.response_mask = returned, [1] * len(returned[:31]) + [0] * len(returned[31:])
@@ -211,7 +213,7 @@ def test_an_end_token_that_the_agent_took_off_is_missed() -> None:
 
 def test_at_the_limit_of_the_response_none_is_missed() -> None:
     said = [*range(200, 230), 9]
-    settings = Settings.of([("config", {"response_length": 30}), ("tokenizer", {"end_tokens": [9]})])
+    settings = TrainerSettings.of([("config", {"response_length": 30}), ("tokenizer", {"end_tokens": [9]})])
     agent = span("agent", None)
     agent.response_ids, agent.response_mask = said[:-1], [1] * 30
     assert "AT-NO-EOS" not in [

@@ -14,9 +14,9 @@ from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Finding
 from autotrace.insight.profile import decode, encode
-from autotrace.insight.records import Step
 from autotrace.insight.rollouts import Rollouts
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
+from autotrace.insight.step_records import Step
 from autotrace.insight.why import UNKNOWN, Why, words
 from tests.findings.field import CHANGED, DROPS, UNEXPLAINED, Change, played
 from tests.insight.made import llm, record, span, step, trajectory
@@ -177,7 +177,7 @@ def test_values_of_any_shape_cost_no_profile_and_little_time() -> None:
         "reward", agent.span_id, 3, inputs={"messages": [{"role": "assistant"}], "other": [1]}, output=math.nan
     )
     began = time.process_time()
-    profile = examine(trajectory(agent, odd, tool, reward), Settings())
+    profile = examine(trajectory(agent, odd, tool, reward), TrainerSettings())
     assert time.process_time() - began < 1.0
     assert len(profile.turns) == 1 and profile.traits and profile.prompt
     assert decode(encode(profile)) is not None

@@ -255,7 +255,7 @@ def test_failures_of_ours_are_counted_and_switch_the_target_off(recorder: Record
     probe.on_fault = lambda probe: given_up.append(probe.key)
     monkeypatch.setattr("autotrace.record.ids.next_span_id", lambda: 1 / 0)
     assert [traced(number) for number in range(20)] == list(range(1, 21))
-    assert probe.off and given_up == [probe.key]
+    assert probe.is_off and given_up == [probe.key]
     assert faults.counts[f"fault:begin:{probe.key}"] == 10
 
 
@@ -301,7 +301,7 @@ def test_failures_that_are_not_in_a_row_switch_nothing_off(recorder: Recorder, m
             broken.setattr("autotrace.record.ids.next_span_id", lambda: 1 / 0)
             traced(1)
         traced(2)
-    assert not calls.probes[works.__qualname__].off
+    assert not calls.probes[works.__qualname__].is_off
     assert faults.counts[f"fault:begin:{works.__qualname__}"] == 30 and len(recorder.records(Open)) == 30
 
 
@@ -329,7 +329,7 @@ def test_user_code_in_a_value_costs_no_span(recorder: Recorder) -> None:
         lazy = Lazy()
         assert traced(lazy, other=3) is lazy
     opens = recorder.records(Open)
-    assert len(opens) == 20 and not calls.probes[echo.__qualname__].off
+    assert len(opens) == 20 and not calls.probes[echo.__qualname__].is_off
     assert opens[0].inputs == {"value": {"…": f"{__name__}.Lazy"}, "other": 3}
     assert not [reason for reason in faults.counts if reason.startswith("fault:")]
 
@@ -355,7 +355,7 @@ async def test_a_copy_that_fails_costs_the_copy_and_no_time(recorder: Recorder, 
     for _ in range(20):
         await traced(Unreadable([1]))
     opens, closes = recorder.records(Open), recorder.records(Close)
-    assert len(opens) == len(closes) == 20 and not calls.probes[echo.__qualname__].off
+    assert len(opens) == len(closes) == 20 and not calls.probes[echo.__qualname__].is_off
     assert opens[0].inputs == closes[0].output == opens[0].attributes["kept"] == {"…": "could not be copied"}
     assert closes[0].status == "OK" and closes[0].at - opens[0].at > 5_000_000
     assert faults.counts[f"fault:copy:{echo.__qualname__}"] == 60

@@ -177,7 +177,7 @@ def test_a_call_whose_end_never_comes_holds_no_conversation_open(monkeypatch: py
 def test_a_fault_of_ours_costs_a_call_its_place_alone(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation_roots, "_digest", lambda _: 1 // 0)
     assert client.ask(messages=[user("a")])["choices"]
-    monkeypatch.setattr("autotrace.record.outside.rooted", lambda _: 1 // 0)
+    monkeypatch.setattr("autotrace.record.orphans.rooted", lambda _: 1 // 0)
     assert client.ask(messages=[user("b")])["choices"]
     assert len(client.recorder.records(Open)) == 1 == len(client.recorder.records(Close))
 

@@ -208,7 +208,7 @@ def test_a_shorter_interval_holds_at_once(recorder: Recorder, monkeypatch: pytes
     """The thread is asleep, for the interval of the run before."""
     asleep, take = threading.Event(), flush_requests.take
 
-    def taken(seconds: float) -> list[flush_requests.Request]:
+    def taken(seconds: float) -> list[flush_requests.FlushRequest]:
         if seconds >= 60:
             asleep.set()
         return take(seconds)

@@ -112,7 +112,7 @@ async def test_a_trajectory_that_is_not_sampled_suppresses_nothing_later(recorde
     inherited = await _run(root, kind, lambda text: (work(text), client(text)))
     calls.decide = None
     assert inherited.run(work, "later") == "later"
-    assert opened(recorder) == [("step", True)] and not calls.probes["client"].met_outside
+    assert opened(recorder) == [("step", True)] and not calls.probes["client"].has_met_outside
 
 
 @pytest.mark.parametrize("is_recorded", [False, True])

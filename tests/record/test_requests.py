@@ -13,8 +13,8 @@ from autotrace.record import calls, context, faults, flusher
 from autotrace.record.backlog import backlog
 from autotrace.record.context import OpenCall
 from autotrace.record.follower import Follower
-from autotrace.record.timeline import Arrived, Timeline
-from autotrace.record.tokens import packed
+from autotrace.record.timeline import EngineOutputs, Timeline
+from autotrace.record.token_prefixes import packed
 from autotrace.spool.records import Close, Counters, Open
 from tests.waiting import until
 
@@ -153,11 +153,11 @@ def test_what_an_adapter_saw_is_read_in_order_and_what_cannot_be_costs_only_that
     traced("text")
     (span,) = engine.open
     for seen in ((span.timeline, 1.0), (None, 1.5), (span.timeline, 2.0)):
-        backlog.put(Arrived(read, seen))
+        backlog.put(EngineOutputs(read, seen))
     calls.close(span, SimpleNamespace())
     (done,) = recorder.records(Close)
     assert (done.attributes["outputs"], done.attributes["decode_s"]) == (2, 1.0)
-    assert faults.counts == {"fault:encode:Arrived": 1}
+    assert faults.counts == {"fault:encode:EngineOutputs": 1}
     faults.counts.clear()
 
 

@@ -51,7 +51,7 @@ def test_a_shape(rule: rules.Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", rules.PLACES, ids=lambda rule: rule.name)
-def test_a_place(rule: rules.Place) -> None:
+def test_a_place(rule: rules.CredentialContext) -> None:
     for example in rule.masked:
         before, secret, behind = parts(example)
         for around in ("", "word " * 500 + "\n"):

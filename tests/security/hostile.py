@@ -27,11 +27,11 @@ from autotrace.spool.records import (
     Define,
     Fact,
     Header,
+    NewTokens,
     Open,
     Report,
     StepFacts,
     TokenFacts,
-    Tokens,
 )
 from autotrace.spool.segment import frame
 from tests.ship.spools import ROLES, Process, attributes, new_run, trajectory
@@ -65,7 +65,7 @@ def ended(run: Path, process: Process) -> Path:
 
 
 def calls(
-    process: Process, trace: bytes, count: int, tokens: Callable[[int], Tokens | None], role: str = "llm"
+    process: Process, trace: bytes, count: int, tokens: Callable[[int], NewTokens | None], role: str = "llm"
 ) -> None:
     """A trajectory with ``count`` calls, of which ``tokens`` says what they read."""
     number = list(ROLES).index(role)
@@ -85,7 +85,7 @@ def calls(
 # -- tokens and spans --------------------------------------------------------------------------------------------------
 
 
-def _expanding(folder: Path, tokens: Callable[[int], Tokens], count: int = 3000) -> Path:
+def _expanding(folder: Path, tokens: Callable[[int], NewTokens], count: int = 3000) -> Path:
     run = new_run(folder)
     with_tokenizer(run)
     process = Process(run)
@@ -100,28 +100,30 @@ LONG = array("i", [7] * 500_000).tobytes()
 
 @place
 def tokens_that_keep_all_but_one(folder: Path, mine: Path) -> Path:
-    def tokens(call: int) -> Tokens:
+    def tokens(call: int) -> NewTokens:
         if not call:
-            return Tokens(-1, 0, LONG, 500_000, sequence=0)
-        return Tokens(call - 1, 499_999, array("i", [call]).tobytes(), 500_000, sequence=call)
+            return NewTokens(-1, 0, LONG, 500_000, sequence=0)
+        return NewTokens(call - 1, 499_999, array("i", [call]).tobytes(), 500_000, sequence=call)
 
     return _expanding(folder, tokens)
 
 
 @place
 def tokens_that_repeat_the_first(folder: Path, mine: Path) -> Path:
-    def tokens(call: int) -> Tokens:
-        return Tokens(0, 500_000, b"", 500_000, sequence=call) if call else Tokens(-1, 0, LONG, 500_000, sequence=0)
+    def tokens(call: int) -> NewTokens:
+        return (
+            NewTokens(0, 500_000, b"", 500_000, sequence=call) if call else NewTokens(-1, 0, LONG, 500_000, sequence=0)
+        )
 
     return _expanding(folder, tokens)
 
 
 @place
 def tokens_that_go_on_from_the_first(folder: Path, mine: Path) -> Path:
-    def tokens(call: int) -> Tokens:
+    def tokens(call: int) -> NewTokens:
         if not call:
-            return Tokens(-1, 0, LONG, 500_000, sequence=0)
-        return Tokens(0, 500_000, array("i", [call]).tobytes(), 500_001, sequence=call)
+            return NewTokens(-1, 0, LONG, 500_000, sequence=0)
+        return NewTokens(0, 500_000, array("i", [call]).tobytes(), 500_001, sequence=call)
 
     return _expanding(folder, tokens)
 
@@ -130,10 +132,10 @@ def tokens_that_go_on_from_the_first(folder: Path, mine: Path) -> Path:
 def tokens_that_go_on_and_on(folder: Path, mine: Path) -> Path:
     """As honest turns do, but each of one token."""
 
-    def tokens(call: int) -> Tokens:
+    def tokens(call: int) -> NewTokens:
         if not call:
-            return Tokens(-1, 0, LONG, 500_000, sequence=0)
-        return Tokens(call - 1, 499_999 + call, array("i", [call]).tobytes(), 500_000 + call, sequence=call)
+            return NewTokens(-1, 0, LONG, 500_000, sequence=0)
+        return NewTokens(call - 1, 499_999 + call, array("i", [call]).tobytes(), 500_000 + call, sequence=call)
 
     return _expanding(folder, tokens)
 
@@ -452,7 +454,7 @@ def _plan(name: str, settings: dict[str, Any], **target: Any) -> None:
         run, process = honest(folder)
         with_tokenizer(run)
         process.bind("tokenizer", path="theirs/model", blob="theirs")
-        calls(process, b"\xab\x05" + ONE[2:], 20, lambda n: Tokens(-1, 0, LONG[:40_000], 10_000, sequence=n))
+        calls(process, b"\xab\x05" + ONE[2:], 20, lambda n: NewTokens(-1, 0, LONG[:40_000], 10_000, sequence=n))
         targets = [{"key": "key.llm", "locations": [], "role": "llm", **target}]
         plan = {"version": PLAN_VERSION, "targets": targets, "settings": settings, "digest": "x"}
         (run / layout.PLAN_JSON).write_text(json.dumps(plan))
@@ -617,7 +619,7 @@ def _tokenizer(name: str, files: dict[str, str] | None = None, **changed: Any) -
         process = Process(run)
         process.bind("tokenizer", path="theirs/model", blob="theirs")
         for trace in (ONE, TWO):
-            calls(process, trace, 5, lambda n: Tokens(-1, 0, LONG[:80_000], 20_000, sequence=n))
+            calls(process, trace, 5, lambda n: NewTokens(-1, 0, LONG[:80_000], 20_000, sequence=n))
         return ended(run, process)
 
     make.__name__ = name

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.record.tokens import TokenLog
+from autotrace.record.token_prefixes import TokenLog
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.spool.blobs import keep_tokenizer
@@ -25,12 +25,12 @@ from autotrace.spool.records import (
     Define,
     Fact,
     Header,
+    NewTokens,
     Open,
     Record,
     Report,
     Seal,
     TokenFacts,
-    Tokens,
 )
 from autotrace.spool.segment import frame
 
@@ -108,7 +108,7 @@ class Process:
     def open(self, trace: bytes, role: str, parent: int = 0, prompt: list[int] | None = None, **more: Any) -> int:
         """Begin a call; its span."""
         span = next(_spans)
-        tokens: Tokens | None = None
+        tokens: NewTokens | None = None
         if prompt is not None:
             log = self.logs.setdefault(trace, TokenLog(0))
             tokens, self.prompts[span] = log.prompt(prompt, more.pop("withheld", False))
@@ -119,7 +119,7 @@ class Process:
         self, trace: bytes, span: int, response: list[int] | None = None, status: str = "OK", **more: Any
     ) -> None:
         """End a call."""
-        tokens: Tokens | None = None
+        tokens: NewTokens | None = None
         if response is not None:
             log = self.logs.setdefault(trace, TokenLog(0))
             tokens = log.response(self.prompts.get(span), response, more.pop("withheld", False))

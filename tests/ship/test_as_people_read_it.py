@@ -16,7 +16,7 @@ from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.sinks.mlflow.uri import initialise
 from autotrace.sinks.otlp.spans import otel_span
-from autotrace.sinks.weave.calls import Calls
+from autotrace.sinks.weave.calls import WeaveCalls
 from tests.mlflow_server import MlflowServer
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run
 
@@ -78,7 +78,7 @@ def test_a_trajectory_has_one_number_of_tokens(delivered: tuple[Path, dict[str, 
     line = next(line for line in listed if trace_id[:12] in line)
     assert line[: header.index("tokens") + len("tokens")].split()[-1] == str(READ + WRITTEN)
     trajectory = of_run(run).load(trace_id)
-    (said,) = Calls(trajectory, "entity/project", None).of(trajectory.root)["summary"]["usage"].values()
+    (said,) = WeaveCalls(trajectory, "entity/project", None).of(trajectory.root)["summary"]["usage"].values()
     assert said["total_tokens"] == READ + WRITTEN
     turns = [dict(otel_span(trajectory, span, Resource({})).attributes or {}) for span in trajectory.llm_spans]
     assert sum(int(str(turn["gen_ai.usage.input_tokens"])) for turn in turns) == READ  # OTLP has no total

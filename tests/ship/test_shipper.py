@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from autotrace.record.tokens import TokenLog
+from autotrace.record.token_prefixes import TokenLog
 from autotrace.run import layout
 from autotrace.run.shipper_process import ShipperLock
 from autotrace.run.status import Status
-from autotrace.ship.assembly.tokens import digest_of
+from autotrace.ship.assembly.token_sequences import digest_of
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State

@@ -16,8 +16,8 @@ from autotrace.run.info import RunInfo
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.spool.records import StepFacts
-from autotrace.tables.place import PlaceError
-from autotrace.tables.writer import Tables
+from autotrace.tables.storage import StorageError
+from autotrace.tables.writer import TableWriter
 from tests.ship.spools import Process, new_run, trajectory
 
 
@@ -84,10 +84,10 @@ def test_what_was_not_taken_is_stored_by_the_next_shipper(tmp_path: Path, monkey
     process.exit()
 
     def full(*_: object) -> None:
-        raise PlaceError("the disk is full")
+        raise StorageError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Tables, "write_metrics", full)
+        patched.setattr(TableWriter, "write_metrics", full)
         ship(run, once=True)
     assert not (run / "tables" / "metrics").exists()
     assert ship(run, once=True).state == "done"

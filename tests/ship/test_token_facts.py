@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autotrace.run import layout
-from autotrace.ship.assembly.tokens import digest_of
+from autotrace.ship.assembly.token_sequences import digest_of
 from autotrace.ship.index import facts
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship

@@ -25,9 +25,9 @@ import sqlalchemy
 from rollouts import info, trajectory
 
 from autotrace.sinks.mlflow import own_file
-from autotrace.sinks.mlflow.sending import Delivery
+from autotrace.sinks.mlflow.sending import MlflowTrace
 from autotrace.sinks.mlflow.sink import MlflowSink
-from autotrace.tables.lean import absent
+from autotrace.tables.light_imports import absent
 from autotrace.trajectory.model import Trajectory
 
 PROJECT = "both ways"
@@ -103,7 +103,7 @@ def counted() -> Iterator[list[int]]:
     """How many spans were written by rows, each time."""
     write, counts = own_file.OwnFile.write, list[int]()
 
-    def counting(self: own_file.OwnFile, experiment: str, deliveries: Sequence[Delivery], run: str | None) -> Any:
+    def counting(self: own_file.OwnFile, experiment: str, deliveries: Sequence[MlflowTrace], run: str | None) -> Any:
         left = write(self, experiment, deliveries, run)
         counts.append(sum(len(delivery.spans) for delivery in deliveries if delivery not in left))
         return left

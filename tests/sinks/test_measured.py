@@ -13,7 +13,7 @@ from autotrace.sinks import payload
 from autotrace.sinks.jsonl.sink import line_of
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.otlp.spans import otel_span
-from autotrace.sinks.weave.calls import Calls
+from autotrace.sinks.weave.calls import WeaveCalls
 from autotrace.spool.records import MEASURED
 from autotrace.trajectory.model import Span, Trajectory
 
@@ -35,7 +35,7 @@ def jsonl(trajectory: Trajectory) -> dict[str, Any]:
 
 def weave(trajectory: Trajectory) -> dict[str, Any]:
     """The attributes of its call."""
-    attributes: dict[str, Any] = Calls(trajectory, "team/project", None).of(trajectory.root)["attributes"]
+    attributes: dict[str, Any] = WeaveCalls(trajectory, "team/project", None).of(trajectory.root)["attributes"]
     return attributes
 
 

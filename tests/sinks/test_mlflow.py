@@ -27,9 +27,9 @@ from rollouts import info, trajectory
 from autotrace.insight import profile
 from autotrace.insight.profile import Mark, Profile
 from autotrace.sinks.mlflow.info import describe
-from autotrace.sinks.mlflow.sending import PATIENCE, Delivery, StoreError, isolate
+from autotrace.sinks.mlflow.sending import PATIENCE, MlflowTrace, StoreError, isolate
 from autotrace.sinks.mlflow.sink import MlflowSink
-from autotrace.sinks.mlflow.sql import SqlStore
+from autotrace.sinks.mlflow.sql_store import SqlStore
 from autotrace.sinks.mlflow.uri import check_uri, initialise, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from autotrace.trajectory.model import Trajectory
@@ -530,7 +530,7 @@ def test_nobody_there_is_unavailable() -> None:
 
 
 def test_a_passing_500_loses_nothing_and_a_lasting_one_costs_its_trajectory() -> None:
-    batch = [Delivery(describe(trajectory(sample=sample), None), [], 0) for sample in range(3)]
+    batch = [MlflowTrace(describe(trajectory(sample=sample), None), [], 0) for sample in range(3)]
     bad = batch[1].id
     tries: Counter[str] = Counter()
 

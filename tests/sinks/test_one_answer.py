@@ -11,7 +11,7 @@ from opentelemetry.sdk.resources import Resource
 from autotrace.sinks.mlflow.info import session_of
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.otlp.spans import otel_span
-from autotrace.sinks.weave.calls import Calls
+from autotrace.sinks.weave.calls import WeaveCalls
 from autotrace.tables.rollout import Rollout
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.tool_calls import entitle, tool_calls
@@ -42,7 +42,7 @@ def test_an_ending_is_what_the_engine_says(reason: str, said: dict[str, str]) ->
     assert json.loads(str(outputs))["choices"][0]["finish_reason"] == reason
     exported = otel_span(one, call, Resource({})).attributes
     assert exported is not None and exported["gen_ai.response.finish_reasons"] == [reason]
-    assert Calls(one, "team/project", None).of(call)["output"]["choices"][0]["finish_reason"] == reason
+    assert WeaveCalls(one, "team/project", None).of(call)["output"]["choices"][0]["finish_reason"] == reason
 
 
 def identified(**known: Any) -> Trajectory:
@@ -67,7 +67,7 @@ def test_a_group_is_the_same_for_all(one: dict[str, Any], other: dict[str, Any],
         made = identified(**known)
         exported = otel_span(made, made.root, Resource({})).attributes
         assert exported is not None
-        thread = Calls(made, "team/project", None).of(made.root)["thread_id"]
+        thread = WeaveCalls(made, "team/project", None).of(made.root)["thread_id"]
         return [Rollout(made).group_id, session_of(made), thread, exported["autotrace.group"]]
 
     assert [a == b for a, b in zip(names(one), names(other), strict=True)] == [same] * 4
@@ -75,7 +75,7 @@ def test_a_group_is_the_same_for_all(one: dict[str, Any], other: dict[str, Any],
 
 def test_without_a_prompt_there_is_no_group() -> None:
     made = identified(sample_index=None)
-    assert session_of(made) is None and "thread_id" not in Calls(made, "team/project", None).of(made.root)
+    assert session_of(made) is None and "thread_id" not in WeaveCalls(made, "team/project", None).of(made.root)
     assert Rollout(made).group_id == made.trace_id
 
 

@@ -22,9 +22,9 @@ from autotrace.sinks.parquet.backend import BACKEND
 from autotrace.sinks.parquet.sink import ParquetSink
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.tables.commits import FILE, FOLDER
-from autotrace.tables.place import check, segment
 from autotrace.tables.schema import OF_TRAJECTORIES
-from autotrace.tables.writer import Tables
+from autotrace.tables.storage import check, segment
+from autotrace.tables.writer import TableWriter
 from tests.kills import in_child, killed_everywhere
 from tests.sinks.rollouts import group, info
 from tests.tables.reading import committed, rows, trajectories
@@ -55,7 +55,7 @@ def there(root: Path, project: str = "rl") -> Path:
 
 
 def write(root: Path, *trajectories: Any) -> None:
-    Tables(root / RUN, RUN).write(trajectories)
+    TableWriter(root / RUN, RUN).write(trajectories)
 
 
 def test_the_tables_are_there_as_they_are_in_the_run_folder(sink: Sink, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_what_comes_later_is_copied_and_what_was_merged_goes(sink: Sink, tmp_pat
     one.deliver(())
     assert sent < one.sent
     same(there(tmp_path), changed(), made(sample=18))
-    Tables(tmp_path / RUN, RUN).finish()
+    TableWriter(tmp_path / RUN, RUN).finish()
     one.close()
     same(there(tmp_path), changed(), made(sample=18))
     assert len([*there(tmp_path).rglob("*.parquet")]) == len(OF_TRAJECTORIES)
@@ -98,7 +98,7 @@ def test_a_copy_that_is_killed_anywhere_has_whole_commits(
     write(tmp_path, made())
     one.deliver(())
     write(tmp_path, changed(), made(sample=18))
-    Tables(tmp_path / RUN, RUN).finish()
+    TableWriter(tmp_path / RUN, RUN).finish()
     shutil.copytree(tmp_path / RUN, before / RUN)
     shutil.copytree(tmp_path / "parquet", before / "parquet")
 

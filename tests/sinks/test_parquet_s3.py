@@ -30,7 +30,7 @@ from autotrace.sinks.parquet.sink import ParquetSink
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.tables.commits import FILE, snapshot
 from autotrace.tables.schema import OF_TRAJECTORIES
-from autotrace.tables.writer import Tables
+from autotrace.tables.writer import TableWriter
 from autotrace.trajectory.model import Trajectory
 from autotrace.view.app import application
 from tests.http_server import QuietServer
@@ -172,7 +172,7 @@ def prepared(folder: Path, *batches: list[Trajectory]) -> ParquetSink:
     run.mkdir(exist_ok=True)
     info(project="p").write(run)
     for batch in batches:
-        Tables(run, "20261121-1").write(batch)
+        TableWriter(run, "20261121-1").write(batch)
     return ParquetSink(info(project="p"), run, {})
 
 
@@ -189,7 +189,7 @@ def test_commits_are_there_whole_and_what_was_merged_goes(
     there = snapshot(client.cat_file(f"{at}/{FILE}"))
     assert len(there.files["trajectories"]) == 2
     client.pipe_file(f"{at}/turns/000099.parquet", b"what a killed shipper copied")
-    Tables(tmp_path / "20261121-1", "20261121-1").finish()
+    TableWriter(tmp_path / "20261121-1", "20261121-1").finish()
     other = prepared(tmp_path)
     other.deliver(())
     there = snapshot(client.cat_file(f"{at}/{FILE}"))

@@ -10,7 +10,7 @@ from autotrace.run.status import Status
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.tables.conditions import condition
-from autotrace.tables.writer import Tables
+from autotrace.tables.writer import TableWriter
 from tests.ship.spools import Process, new_run
 from tests.tables.test_writer import RUN, made
 
@@ -67,8 +67,8 @@ def test_open_trajectories_are_counted_by_the_same_rules(tmp_path: Path) -> None
 
 
 def test_a_fact_has_one_value_whatever_else_is_asked(tmp_path: Path) -> None:
-    Tables(tmp_path, RUN).write([made(reward_extra_info={}, num_turns=3), made(sample=18)])
-    Tables(tmp_path, RUN).write([made(sample=18, version=2, num_turns=1e30)])
+    TableWriter(tmp_path, RUN).write([made(reward_extra_info={}, num_turns=3), made(sample=18)])
+    TableWriter(tmp_path, RUN).write([made(sample=18, version=2, num_turns=1e30)])
     reader = of_run(tmp_path)
     for beside in ((), ("facts",)):
         (row,) = reader.select(condition("num_turns is not null"), ("num_turns", "reward_extra_info", *beside))

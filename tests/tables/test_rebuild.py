@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from autotrace.config.plan import Settings
 from autotrace.redact.redactor import Redactor
-from autotrace.ship.assembly.conversation import Conversation
+from autotrace.ship.assembly.conversation import ConversationDecoder
 from autotrace.ship.readers import of_run
 from autotrace.spool.token_facts import MASK, NUMBERS, SUMMARY, pack_summary
 from autotrace.tables.rebuild import rebuilt
@@ -163,7 +163,7 @@ def test_anything_that_a_host_may_record(tmp_path_factory: pytest.TempPathFactor
     assert len(loaded) == len(made)
     check(*loaded)
     for one in loaded:
-        Conversation(one, Decode(), Redactor(Settings(max_string=1 << 40))).fill()
+        ConversationDecoder(one, Decode(), Redactor(Settings(max_string=1 << 40))).fill()
     check(*loaded)
     reader.close()
 

@@ -27,10 +27,10 @@ from autotrace.spool.reader import segments
 from autotrace.tables import writer
 from autotrace.tables.commits import FILE, Added, Commit, snapshot
 from autotrace.tables.errors import QueryError
-from autotrace.tables.place import PlaceError
 from autotrace.tables.runs import Runs
 from autotrace.tables.schema import TABLES
-from autotrace.tables.writer import Tables
+from autotrace.tables.storage import StorageError
+from autotrace.tables.writer import TableWriter
 from autotrace.trajectory.model import Trajectory
 from tests.run_folder import recorded
 from tests.tables.test_writer import made
@@ -151,7 +151,7 @@ def test_a_reader_goes_on_when_the_files_of_its_run_are_made_one(folder: Path) -
         for name, ask in asked.items():
             commits = snapshot((tables / FILE).read_bytes())
             paths = [path for of in commits.files.values() for path in of]
-            again = Tables(run, reader.run.info.run_id)
+            again = TableWriter(run, reader.run.info.run_id)
             for path in paths:  # as the end of a run does it
                 table = path.partition("/")[0]
                 file = f"{again._opened().batch + 1:06}.c.parquet"
@@ -161,7 +161,7 @@ def test_a_reader_goes_on_when_the_files_of_its_run_are_made_one(folder: Path) -
                 with (tables / FILE).open("ab") as lines:
                     lines.write(commit.line())
                 (tables / path).unlink()
-                again = Tables(run, reader.run.info.run_id)
+                again = TableWriter(run, reader.run.info.run_id)
             assert ask() == before[name], name
 
 
@@ -171,7 +171,7 @@ def test_numbers_that_the_tables_did_not_take_are_read_from_the_state(
     run = autotrace.open(folder).latest
     before = run.table("metrics", columns=["step", "source", "name", "value"])
     (run.folder / layout.PLAN_JSON).write_text(Plan((), Settings()).dumps())
-    monkeypatch.setattr(Tables, "write_metrics", _full)
+    monkeypatch.setattr(TableWriter, "write_metrics", _full)
     ship(run.folder, once=True)
     status = Status.read(run.folder)
     assert status.state == "done" and not status.in_tables and not segments(run.folder)
@@ -179,7 +179,7 @@ def test_numbers_that_the_tables_did_not_take_are_read_from_the_state(
 
 
 def _full(*_: object) -> None:
-    raise PlaceError("no space left on the device", refused=True)
+    raise StorageError("no space left on the device", refused=True)
 
 
 def test_runs_and_tables_of_other_runs_in_one_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -197,7 +197,7 @@ def test_runs_and_tables_of_other_runs_in_one_folder(folder: Path, tmp_path_fact
 def test_the_files_that_count_are_named_for_other_tools(tmp_path: Path) -> None:
     """A glob finds rows twice after a compaction and where a trajectory was written again, and late facts nowhere."""
     folder = tmp_path / "run"
-    tables = Tables(folder, folder.name)
+    tables = TableWriter(folder, folder.name)
     count = writer.MANY + writer.LATEST
     for sample in range(count):
         tables.write([made(sample=sample)])

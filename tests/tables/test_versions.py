@@ -9,13 +9,13 @@ import pytest
 
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.tables.committed import Committed, table_folders
 from autotrace.tables.reader import Reader
 from autotrace.tables.steps import steps
-from autotrace.tables.writer import Tables
+from autotrace.tables.writer import TableWriter
 from autotrace.trajectory.model import Span
 from tests.run_folder import rollout
 from tests.ship.spools import Process, new_run
@@ -25,7 +25,7 @@ from tests.tables.test_writer import made
 
 def test_what_came_late_in_one_run_counts_there_alone(tmp_path: Path) -> None:
     """Its facts, and a late call that replaced its rows."""
-    one, other = Tables(tmp_path / "one", "one"), Tables(tmp_path / "other", "other")
+    one, other = TableWriter(tmp_path / "one", "one"), TableWriter(tmp_path / "other", "other")
     for tables, run_id in ((one, "one"), (other, "other")):
         first = made()
         first.run_id = run_id
@@ -66,7 +66,7 @@ def test_a_fact_that_comes_after_its_shipper_ended_is_appended(tmp_path: Path) -
 
 @pytest.mark.parametrize("compacted", [False, True])
 def test_facts_that_came_late_are_in_the_rows_of_trajectories(tmp_path: Path, compacted: bool) -> None:
-    tables = Tables(tmp_path, "run")
+    tables = TableWriter(tmp_path, "run")
     tables.write([made()])
     tables.write([made(sample=18)])
     if compacted:
@@ -87,8 +87,8 @@ def test_texts_are_compared_with_what_rewards_judged(tmp_path: Path) -> None:
     reward = Span("ab" * 8, root.span_id, "compute_score", "reward", "x", root.start_ns + 10, root.start_ns + 20, "OK")
     reward.inputs = {"solution_str": "It is 42, rollout 0."}
     one.spans.append(reward)
-    one.profile = encode(examine(one, Settings()))
-    Tables(tmp_path, "run").write([one])
+    one.profile = encode(examine(one, TrainerSettings()))
+    TableWriter(tmp_path, "run").write([one])
     reader = Reader([Committed(tmp_path)])
     (step,) = steps(reader, texts=True)
     assert [record.profile.judged for record in step.records] == [True]
@@ -97,7 +97,7 @@ def test_texts_are_compared_with_what_rewards_judged(tmp_path: Path) -> None:
 
 
 def test_a_reader_of_texts_follows_files_that_were_made_one(tmp_path: Path) -> None:
-    tables = Tables(tmp_path, "run")
+    tables = TableWriter(tmp_path, "run")
     for sample in range(3):
         tables.write([made(sample=sample)])
     reader = Reader([Committed(tmp_path)])
@@ -109,7 +109,7 @@ def test_a_reader_of_texts_follows_files_that_were_made_one(tmp_path: Path) -> N
 
 def test_a_folder_of_tables_is_found_beside_links_and_closed_folders(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        Tables(tmp_path / "lake" / "project" / name, name).write([made()])
+        TableWriter(tmp_path / "lake" / "project" / name, name).write([made()])
     (tmp_path / "lake" / "loop").symlink_to("loop")
     (tmp_path / "lake" / "project" / "loop").symlink_to("loop")
     (tmp_path / "lake" / "project" / "file").write_text("")

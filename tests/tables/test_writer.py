@@ -14,7 +14,7 @@ import pytest
 
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.run import files
 from autotrace.tables import writer
 from autotrace.tables.commits import FILE, Added, Commit, Snapshot, folded, snapshot
@@ -22,7 +22,7 @@ from autotrace.tables.committed import Committed
 from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
 from autotrace.tables.schema import TABLES
-from autotrace.tables.writer import Tables, to_merge
+from autotrace.tables.writer import TableWriter, to_merge
 from autotrace.trajectory.model import Trajectory
 from tests.sinks.rollouts import group, trajectory
 from tests.tables.reading import committed, rows, table, trajectories
@@ -53,7 +53,7 @@ def same(folder: Path, *expected: Trajectory) -> None:
 
 
 def test_log_probabilities_are_sorted_by_the_places_of_their_bytes(tmp_path: Path) -> None:
-    Tables(tmp_path, RUN).write([made()])
+    TableWriter(tmp_path, RUN).write([made()])
     (path,) = (tmp_path / "tables" / "turns").glob("*.parquet")
     group = parquet.ParquetFile(path).metadata.row_group(0)
     columns = {group.column(n).path_in_schema: group.column(n).encodings for n in range(group.num_columns)}
@@ -63,7 +63,7 @@ def test_log_probabilities_are_sorted_by_the_places_of_their_bytes(tmp_path: Pat
 @pytest.mark.parametrize("column", ["response_ids", "new_prompt_ids", "rollout_log_probs"])
 def test_a_list_of_a_stranger_that_lacks_a_number(tmp_path: Path, column: str) -> None:
     one = made()
-    Tables(tmp_path, RUN).write([one])
+    TableWriter(tmp_path, RUN).write([one])
     (path,) = (tmp_path / "tables" / "turns").glob("*.parquet")
     rows = parquet.read_table(path)
     place = rows.schema.get_field_index(column)
@@ -78,7 +78,7 @@ def test_a_list_of_a_stranger_that_lacks_a_number(tmp_path: Path, column: str) -
 
 
 def test_a_batch_is_a_file_a_table_and_one_line(tmp_path: Path) -> None:
-    tables = Tables(tmp_path, RUN)
+    tables = TableWriter(tmp_path, RUN)
     tables.write([made(), made(sample=18)])
     tables.write([made(step=4)])
     first, second = committed(tmp_path).commits
@@ -89,11 +89,11 @@ def test_a_batch_is_a_file_a_table_and_one_line(tmp_path: Path) -> None:
 
 
 def test_a_late_fact_appends_facts_and_what_follows_from_them(tmp_path: Path) -> None:
-    tables = Tables(tmp_path, RUN)
+    tables = TableWriter(tmp_path, RUN)
     tables.write([made()])
     late = made(version=2, advantage=0.5)
     chains = [row for row in rows(tmp_path, "chains")]
-    late.profile = encode(examine(late, Settings()))
+    late.profile = encode(examine(late, TrainerSettings()))
     known = replace(late, spans=[late.root])
     tables.write_facts([known])
     last = committed(tmp_path).commits[-1]
@@ -105,7 +105,7 @@ def test_a_late_fact_appends_facts_and_what_follows_from_them(tmp_path: Path) ->
 
 
 def test_a_fact_that_is_taken_back_is_gone(tmp_path: Path) -> None:
-    tables = Tables(tmp_path, RUN)
+    tables = TableWriter(tmp_path, RUN)
     tables.write([made(advantage=0.5)])
     tables.write_facts([made(version=2)])
     (one,) = trajectories(tmp_path).values()
@@ -117,7 +117,7 @@ def test_a_fact_that_is_taken_back_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_late_call_writes_the_trajectory_again(tmp_path: Path) -> None:
-    tables = Tables(tmp_path, RUN)
+    tables = TableWriter(tmp_path, RUN)
     tables.write([made(), made(sample=18)])
     grown = made(version=2)
     grown.spans[-1].status = "ERROR"
@@ -127,15 +127,15 @@ def test_a_late_call_writes_the_trajectory_again(tmp_path: Path) -> None:
 
 
 def test_what_was_committed_before_a_kill_is_not_written_again(tmp_path: Path) -> None:
-    Tables(tmp_path, RUN).write([made(), made(sample=18)])
-    again = Tables(tmp_path, RUN)
+    TableWriter(tmp_path, RUN).write([made(), made(sample=18)])
+    again = TableWriter(tmp_path, RUN)
     again.write([made(), made(sample=18), made(sample=19)])
     assert committed(tmp_path).commits[-1].trajectories == 1
     same(tmp_path, made(), made(sample=18), made(sample=19))
 
 
 def test_metrics_of_a_step_count_in_their_newest_version(tmp_path: Path) -> None:
-    tables = Tables(tmp_path, RUN)
+    tables = TableWriter(tmp_path, RUN)
     tables.write_metrics(1, {"metrics": {"loss": 1.0}})
     tables.write_metrics(1, {"metrics": {"loss": 1.0, "kl": 0.5}})
     found = rows(tmp_path, "metrics")
@@ -171,7 +171,7 @@ def test_a_line_that_is_damaged_anywhere_does_not_count() -> None:
 
 
 def small(at: Path) -> None:
-    tables = Tables(at, RUN)
+    tables = TableWriter(at, RUN)
     for sample in range(4):
         tables.write([made(sample=sample)])
     tables.write([made(sample=2, version=2, advantage=0.5)])
@@ -181,13 +181,13 @@ def small(at: Path) -> None:
 
 
 def compacted(at: Path) -> None:
-    Tables(at, RUN).finish()
+    TableWriter(at, RUN).finish()
 
 
 def test_many_small_files_become_one_and_readers_of_the_old_ones_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = Tables(tmp_path, RUN)
+    tables = TableWriter(tmp_path, RUN)
     for sample in range(writer.MANY + writer.LATEST):
         assert not tables.compact()
         tables.write([made(sample=sample)])
@@ -231,7 +231,7 @@ def test_files_stay_few_however_much_a_commit_writes(size: int) -> None:
 
 
 def test_who_asks_while_the_files_are_made_one_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = Tables(tmp_path, RUN)
+    tables = TableWriter(tmp_path, RUN)
     tables.write([made(sample=0)])
     reader = Reader([Committed(tmp_path)])
     provide, sample = reader.views.provide, 0
@@ -267,14 +267,14 @@ def test_rows_that_do_not_count_leave_with_a_compaction(tmp_path: Path) -> None:
 def test_large_files_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "SIZES", ((0, 1), (1, writer.FULL)))
     for sample in range(3):
-        Tables(tmp_path, RUN).write([made(sample=sample)])
+        TableWriter(tmp_path, RUN).write([made(sample=sample)])
     compacted(tmp_path)
     assert {len(of) for of in committed(tmp_path).files.values()} == {3}
 
 
 def test_a_group(tmp_path: Path) -> None:
     ones = group(rewards=(1.0, 0.0, None))
-    Tables(tmp_path, RUN).write(ones)
+    TableWriter(tmp_path, RUN).write(ones)
     assert len(trajectories(tmp_path)) == 3
 
 
@@ -285,7 +285,7 @@ def test_the_lines_of_a_long_run_stay_few(tmp_path: Path, monkeypatch: pytest.Mo
     """A commit every two seconds for days: every reader reads all of them."""
     monkeypatch.setattr(writer, "MANY", 4)
     monkeypatch.setattr(writer, "LINGERS", 0.0)
-    tables = Tables(tmp_path, RUN)
+    tables = TableWriter(tmp_path, RUN)
     most = 0
     for sample in range(60):
         tables.write([made(sample=sample)])
@@ -303,14 +303,14 @@ def test_the_lines_of_a_long_run_stay_few(tmp_path: Path, monkeypatch: pytest.Mo
     tables.finish()
     last = committed(tmp_path)
     assert (len(last.commits), last.batch) == (6, tables._opened().batch) and len(last.superseded) == 60
-    again = Tables(tmp_path, RUN)
+    again = TableWriter(tmp_path, RUN)
     again.write([made(sample=60)])
     assert len(trajectories(tmp_path)) == 61 and again._opened().batch == last.batch + 1
 
 
 def test_lines_that_cannot_be_folded_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk: what was committed is, and nothing is left behind."""
-    tables = Tables(tmp_path, RUN)
+    tables = TableWriter(tmp_path, RUN)
     for sample in range(3):
         tables.write([made(sample=sample)])
     overwrite = files.overwrite
@@ -333,7 +333,7 @@ def test_what_a_reader_may_still_open_outlives_folding_and_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "MANY", 4)
-    tables = Tables(tmp_path, RUN)
+    tables = TableWriter(tmp_path, RUN)
     for sample in range(30):
         tables.write([made(sample=sample)])
         while tables.compact():
@@ -345,7 +345,7 @@ def test_what_a_reader_may_still_open_outlives_folding_and_a_restart(
         while tables.compact():
             pass
     assert len(committed(tmp_path).commits) < tables._opened().batch, "lines were folded"
-    Tables(tmp_path, RUN).write([made(sample=40)])
+    TableWriter(tmp_path, RUN).write([made(sample=40)])
     assert all(Path(path).exists() for path in before)
     assert len(list(reader.rows("spans", ("trace_id",)))) == 30 * len(made().spans)
     reader.close()

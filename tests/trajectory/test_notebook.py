@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+from autotrace.cli import notebook as notebook
 from autotrace.trajectory.model import Span, Trajectory
 
 HOSTILE = "<script>alert(1)</script> \x1b[31m \u202egnp \ud83e \"' onload=x"

@@ -13,7 +13,7 @@ from rollouts import group, info, trajectory
 from autotrace.insight.profile import Mark, Profile, encode
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.weave.calls import call_uuid, uuid_of
-from autotrace.sinks.weave.http import ClientError, Connection
+from autotrace.sinks.weave.http import ClientError, WeaveConnection
 from autotrace.sinks.weave.sink import WeaveSink
 
 pytestmark = pytest.mark.backends
@@ -153,14 +153,14 @@ def feedback(url: str, project: str) -> list[dict[str, Any]]:
 def test_the_older_way_of_writing_stores_the_same(
     wandb: str, read_back: ReadBack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = Connection.post
+    send = WeaveConnection.post
 
-    def older(self: Connection, path: str, body: bytes) -> Any:
+    def older(self: WeaveConnection, path: str, body: bytes) -> Any:
         if path.endswith("/calls/complete"):
             raise ClientError(404, "Not Found")
         return send(self, path, body)
 
-    monkeypatch.setattr(Connection, "post", older)
+    monkeypatch.setattr(WeaveConnection, "post", older)
     sink = WeaveSink(info(project="dev/older"))
     sink.bind("wandb", {"entity": "dev", "project": "older", "run_id": "run1"})
     sink.deliver(group(sample=77))  # SQLite wants an id once among all projects

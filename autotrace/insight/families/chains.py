@@ -10,7 +10,7 @@ from autotrace.insight.evidence import Evidence
 from autotrace.insight.families.signal import BY_GROUP
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.insight.step_records import History, Hit, Record, Step
 from autotrace.trajectory.chains import RESTART, SUB_AGENT
 from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Span, above

@@ -9,7 +9,7 @@ from autotrace.insight.conduct import masked
 from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.insight.step_records import History, Hit, Record, Step
 from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.model import ENDED_BY_PROGRAM
 from autotrace.trajectory.span_text import answered_words

@@ -8,7 +8,7 @@ from typing import Any
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.insight.step_records import History, Hit, Record, Step
 from autotrace.trajectory.jsonable import number
 
 PARAMETERS = {

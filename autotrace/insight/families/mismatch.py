@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from autotrace.insight.families.engine import behind
 from autotrace.insight.finding import Code
-from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.insight.step_records import History, Hit, Record, Step
 from autotrace.trajectory.chains import path
 from autotrace.trajectory.jsonable import integer, number
 from autotrace.trajectory.model import Span

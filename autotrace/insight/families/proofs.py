@@ -13,8 +13,8 @@ from autotrace.insight.conduct import content_of, first_prompt
 from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import Group, History, Hit, Record, Step
-from autotrace.insight.traits import DECLARED, PROVES, Position, Shown, shape, trait
+from autotrace.insight.step_records import Group, History, Hit, Record, Step
+from autotrace.insight.traits import DECLARED, PROVES, Shown, Stage, shape, trait
 from autotrace.trajectory.span_text import answered_words, asked_words
 
 FEW, USUAL = 8, 0.9
@@ -25,15 +25,15 @@ CODES = Code.each({
 })  # fmt: skip
 
 
-trait(Position.PARSING, proves="AT-CALL-NOT-EXECUTED")(conduct.not_executed)
-trait(Position.HISTORY, proves="AT-RESULT-SWAPPED")(conduct.misplaced_results)
-trait(Position.HISTORY, proves="AT-ANSWER-FOREIGN")(conduct.others_answer)
+trait(Stage.PARSING, proves="AT-CALL-NOT-EXECUTED")(conduct.not_executed)
+trait(Stage.HISTORY, proves="AT-RESULT-SWAPPED")(conduct.misplaced_results)
+trait(Stage.HISTORY, proves="AT-ANSWER-FOREIGN")(conduct.others_answer)
 _HEADER = re.compile(
     r"<\|im_start\|>(?P<a>\w+)|<\|start_header_id\|>(?P<b>\w+)<\|end_header_id\|>|<start_of_turn>(?P<c>\w+)"
 )
 
 
-@trait(Position.PROMPT, proves="AT-PROMPT-HEADER")
+@trait(Stage.PROMPT, proves="AT-PROMPT-HEADER")
 def headers(evidence: Evidence) -> Iterator[Shown]:
     """Headers of the chat template: one in another, or none for the answer."""
     decoded = evidence.turns[0].span.prompt_text or "" if evidence.turns else ""
@@ -52,7 +52,7 @@ _OTHERS_PART = re.compile(
 )  # fmt: skip
 
 
-@trait(Position.ANSWER, proves="AT-ROLE-PLAYED")
+@trait(Stage.ANSWER, proves="AT-ROLE-PLAYED")
 def others_part(evidence: Evidence) -> Iterator[Shown]:
     """An answer that goes on with the part of the user or the environment. A prompt with such lines may be quoted."""
     for call in evidence.turns:
@@ -61,7 +61,7 @@ def others_part(evidence: Evidence) -> Iterator[Shown]:
             yield "an answer plays another role", call.number
 
 
-@trait(Position.PARSING, proves="AT-TOOL-ARGUMENTS")
+@trait(Stage.PARSING, proves="AT-TOOL-ARGUMENTS")
 def arguments_cut(evidence: Evidence) -> Iterator[Shown]:
     """A tool that is called without arguments, though the answer has some, or the tool requires some."""
     for call in evidence.tools:

@@ -13,7 +13,7 @@ from autotrace.insight.conduct import masked
 from autotrace.insight.evidence import Evidence, is_timeout
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Record, Step, measured
+from autotrace.insight.step_records import History, Hit, Record, Step, measured
 from autotrace.trajectory.jsonable import finite, number
 from autotrace.trajectory.model import Span
 from autotrace.trajectory.span_text import answered_words, asked_words, swallowed

@@ -9,7 +9,7 @@ from statistics import correlation, fmean, linear_regression, median, pstdev
 from typing import NamedTuple
 
 from autotrace.insight.finding import Code
-from autotrace.insight.records import History, Hit, Step
+from autotrace.insight.step_records import History, Hit, Step
 from autotrace.trajectory.jsonable import finite
 
 FEW, MANY, EVALUATED = 8, 100, 6

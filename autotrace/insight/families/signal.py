@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from autotrace.insight.finding import GROUPS, Code
-from autotrace.insight.records import Group, History, Hit, Record, Step
+from autotrace.insight.step_records import Group, History, Hit, Record, Step
 from autotrace.trajectory.jsonable import integer
 
 CAUSE_SHARE = 0.2

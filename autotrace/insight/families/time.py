@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from autotrace.insight.finding import Code
-from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.insight.step_records import History, Hit, Record, Step
 
 STRAGGLER = 3.0
 """Times the median of its step."""

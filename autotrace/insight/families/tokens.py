@@ -9,7 +9,7 @@ from autotrace.insight.conduct import history_lost
 from autotrace.insight.evidence import AS_ASKED, CUT, Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Step
+from autotrace.insight.step_records import History, Hit, Step
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.receipt import is_row

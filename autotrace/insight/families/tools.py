@@ -14,7 +14,7 @@ from autotrace.insight.evidence import Evidence, is_timeout
 from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import History, Hit, Record, Step
+from autotrace.insight.step_records import History, Hit, Record, Step
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import loaded
 from autotrace.trajectory.tool_calls import ToolCall, text_of

@@ -9,7 +9,7 @@ from autotrace.insight.evidence import Evidence
 from autotrace.insight.families.signal import BY_GROUP
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.records import Group, History, Hit, Record, Step
+from autotrace.insight.step_records import Group, History, Hit, Record, Step
 from autotrace.trajectory.token_ids import find, packed_ids, piece, tokens
 
 APART = 0.1

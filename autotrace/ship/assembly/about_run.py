@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.run.losses import OUTSIDE_OF, losses
 from autotrace.ship.store.state import State
 from autotrace.trajectory.jsonable import text
@@ -20,8 +20,8 @@ class AboutRun:
     def __init__(self, state: State) -> None:
         self._state = state
         self._bound = -1
-        self.settings, self.encoded_settings = Settings(), "{}"
-        """Settings of the run; the same settings as text."""
+        self.settings, self.encoded_settings = TrainerSettings(), "{}"
+        """TrainerSettings of the run; the same settings as text."""
         self.refresh()
 
     def refresh(self) -> None:
@@ -31,7 +31,7 @@ class AboutRun:
         self._drops: dict[str, Counter[str]] = {}
         bound = self._state.count("SELECT max(id) FROM binds")
         if bound != self._bound:
-            self._bound, self.settings = bound, Settings.of(binds_of(self._state))
+            self._bound, self.settings = bound, TrainerSettings.of(binds_of(self._state))
             self.encoded_settings = self.settings.encode()
 
     def losses(self, processes: Iterable[str]) -> Iterator[str]:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from autotrace.ship.assembly.llm_calls import join_passed_on, read_llm_calls
 from autotrace.ship.assembly.message_parts import NOTE, read_tool_results, with_told_tools
 from autotrace.ship.assembly.recent import Assembled
-from autotrace.ship.assembly.tokens import TokenList, TokenSequences, digest_of
-from autotrace.spool.records import CONVERSATION, MEASURED, ON_PURPOSE, Close, Header, Open, Tokens
+from autotrace.ship.assembly.token_sequences import TokenList, TokenSequences, digest_of
+from autotrace.spool.records import CONVERSATION, MEASURED, ON_PURPOSE, Close, Header, NewTokens, Open
 from autotrace.trajectory.deferred import Deferred, Packed
 from autotrace.trajectory.jsonable import jsonable, text
 from autotrace.trajectory.jsonable import number as number_of
@@ -36,7 +36,7 @@ _log = logging.getLogger("autotrace.ship")
 _STATUSES = frozenset({"OK", "ERROR", "CANCELLED", "TIMEOUT", "INTERRUPTED"})
 
 
-class Target(NamedTuple):
+class Callee(NamedTuple):
     """Describe the called function in readable form."""
 
     key: str
@@ -44,21 +44,21 @@ class Target(NamedTuple):
     role: str
 
 
-_UNKNOWN = Target("", "?", "span")
+_UNKNOWN = Callee("", "?", "span")
 
 
 class Origin:
     """Describe the segment that a record comes from."""
 
-    def __init__(self, process: str, header: Header, targets: Callable[[], dict[int, Target]], shift: int) -> None:
+    def __init__(self, process: str, header: Header, targets: Callable[[], dict[int, Callee]], shift: int) -> None:
         self.process = process
         self.host, self.pid = text(header.host), header.pid
         self.shift = shift
         """Nanoseconds to add to this segment's times to get wall-clock time."""
         self._read = targets
-        self._targets: dict[int, Target] = {}
+        self._targets: dict[int, Callee] = {}
 
-    def target(self, number: int) -> Target:
+    def target(self, number: int) -> Callee:
         """Return the target of a number; a growing segment names more targets."""
         target = self._targets.get(number)
         if target is None:
@@ -135,7 +135,7 @@ class Assembly:
         if record.prompt is not None:
             self._prompt(origin, record, record.prompt, span)
 
-    def _prompt(self, origin: Origin, record: Open, prompt: Tokens, span: Span) -> None:
+    def _prompt(self, origin: Origin, record: Open, prompt: NewTokens, span: Span) -> None:
         sequences = self._tokens(origin, record)
         span.prompt_tokens = prompt.total
         full, problem = sequences.full(record.span, prompt)
@@ -176,7 +176,7 @@ class Assembly:
         if record.mask is not None:
             span.response_mask = list(record.mask)
 
-    def _response(self, origin: Origin, record: Close, response: Tokens, span: Span) -> None:
+    def _response(self, origin: Origin, record: Close, response: NewTokens, span: Span) -> None:
         before = span.prompt_tokens or record.skip
         full, problem = self._tokens(origin, record).full(record.span, response)
         self._note(problem)
@@ -342,4 +342,4 @@ def _mapping(value: Any) -> dict[str, Any]:
     return mapping if isinstance(mapping, dict) else {"value": mapping}
 
 
-__all__ = ["OPEN", "Assembly", "Origin", "Target", "span_id"]
+__all__ = ["OPEN", "Assembly", "Callee", "Origin", "span_id"]

@@ -18,7 +18,7 @@ from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any
 
-from autotrace.tables.lean import arrow_without_pandas
+from autotrace.tables.light_imports import arrow_without_pandas
 
 REPLACED = "\ufffd"
 """Replaces bytes that are not a character."""

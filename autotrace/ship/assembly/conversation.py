@@ -45,7 +45,7 @@ class _Call:
 
 
 @dataclass(slots=True)
-class _Said:
+class _DecodedCall:
     """Describe the prompt and answer of a call as the first of ``pieces``, which later calls continue."""
 
     pieces: list[str]
@@ -64,7 +64,7 @@ class _Said:
         return "".join(self.pieces[:count])
 
 
-class Conversation:
+class ConversationDecoder:
     """Fill the texts of ``trajectory`` by decoding its tokens with ``decode``."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Conversation:
         self._trajectory = trajectory
         self._decode = decode
         self._redactor = redactor
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, _DecodedCall] = {}
         """Span id -> prompt and answer, in order."""
         self._spans: dict[str, Span] = {}
         """Spans that were examined, by id."""
@@ -175,7 +175,7 @@ class Conversation:
         if redacted and span.messages is not None:
             span.messages = self._redactor.clean("messages", span.messages)
 
-    def _prompt(self, decoded: _Call, ids: Sequence[int], shared: SharedPrompt | None) -> _Said:
+    def _prompt(self, decoded: _Call, ids: Sequence[int], shared: SharedPrompt | None) -> _DecodedCall:
         """Return the prompt of a call with the new tokens ``ids``: the continuation of a decoded earlier call, else
         ``shared``."""
         span, new, response, redacted, messages = decoded.span, decoded.new, decoded.response, False, None
@@ -204,7 +204,7 @@ class Conversation:
                 span.messages.append(response_message(response))
         count = len(pieces)
         tokens = span.prompt_keep + len(ids)
-        said = self._said[span.span_id] = _Said(pieces, count, count, "", tokens, response is not None, redacted)
+        said = self._said[span.span_id] = _DecodedCall(pieces, count, count, "", tokens, response is not None, redacted)
         if response is not None:
             pieces.append(response)
             said.end, said.tokens = count + 1, tokens + len(decoded.answer or ())
@@ -270,7 +270,7 @@ class Conversation:
         outer.response_parts = None if pieces is None else self._redactor.clean("response_parts", pieces)
         self._mark(outer, redacted)
 
-    def _joined(self, first: _Said, last: _Said) -> tuple[str, Signs] | None:
+    def _joined(self, first: _DecodedCall, last: _DecodedCall) -> tuple[str, Signs] | None:
         """Return the text between the prompt of ``first`` and the end of ``last``, and its signs, if the text is the
         joined text of its parts; ``last`` must continue ``first``, directly or over other calls."""
         if last.pieces is not first.pieces or not getattr(self._decode, "joins", False):
@@ -291,7 +291,7 @@ def _numbers(packed: bytes | None) -> array[int] | None:
     return None if packed is None else array("i", packed)
 
 
-def _redacted_text(redactor: Redactor, said: _Said) -> Callable[[], str]:
+def _redacted_text(redactor: Redactor, said: _DecodedCall) -> Callable[[], str]:
     """Return the text function without a reference to the trajectory: a cycle would keep delivered trajectories until
     the next garbage collection."""
     return lambda: redactor.text(said.text(said.prompt))

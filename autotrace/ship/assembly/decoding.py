@@ -19,7 +19,7 @@ from autotrace.config import environment as env
 from autotrace.redact.redactor import Redactor
 from autotrace.run import layout
 from autotrace.run.info import RunInfo, plan_of
-from autotrace.ship.assembly.conversation import Conversation
+from autotrace.ship.assembly.conversation import ConversationDecoder
 from autotrace.ship.assembly.shared_prompts import SharedPrompts
 from autotrace.ship.assembly.tokenizer import Decode, load
 from autotrace.spool.blobs import keep_tokenizer
@@ -182,7 +182,7 @@ class _Tokenizer:
         try:
             if self._shared is None:
                 self._shared = SharedPrompts(decode, self._redactor)
-            Conversation(trajectory, decode, self._redactor, self._shared, spans).fill()
+            ConversationDecoder(trajectory, decode, self._redactor, self._shared, spans).fill()
         except Exception as error:  # a token id out of range, a tokenizer's own code
             trajectory.notes.append(f"no text: decoding failed with {type(error).__name__}")
 

@@ -13,9 +13,9 @@ import msgspec
 from autotrace.insight.profile import decode
 from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.about_run import AboutRun
-from autotrace.ship.assembly.assembler import Assembly, Origin, Target
+from autotrace.ship.assembly.assembler import Assembly, Callee, Origin
 from autotrace.ship.assembly.recent import Assembled, KeptRecords, Recent
-from autotrace.ship.assembly.tokens import add_columns
+from autotrace.ship.assembly.token_sequences import add_columns
 from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import OffsetsOf, State
 from autotrace.spool import token_facts
@@ -229,10 +229,10 @@ class Loader:
         found = self._origins[segment] = (row["name"], file.sequence, origin)
         return found
 
-    def _targets(self, segment: int) -> dict[int, Target]:
+    def _targets(self, segment: int) -> dict[int, Callee]:
         """Return the targets that a segment has named so far."""
         return {
-            define["id"]: Target(text(define["key"]), text(define["name"]) or "?", text(define["role"]))
+            define["id"]: Callee(text(define["key"]), text(define["name"]) or "?", text(define["role"]))
             for define in self._state.db.execute("SELECT * FROM defines WHERE segment = ?", (segment,))
         }
 

@@ -2,8 +2,8 @@
 
 Importing ``transformers`` takes ten seconds of CPU. If a tokenizer of ``transformers`` only hands ids to its Rust
 tokenizer, only the Rust tokenizer is loaded: from ``tokenizer.json`` where the files prove equality; otherwise another
-process decides (``handing_over``) and stores the Rust tokenizer as a file in the run folder. The tokenizer is the same
-object, so the text is the same. Special tokens are kept.
+process decides (``rust_tokenizer``) and stores the Rust tokenizer as a file in the run folder. The tokenizer is the
+same object, so the text is the same. Special tokens are kept.
 
 Byte-level BPE decodes to the letters of its tokens, so equal tokens are enough. A setting that is not known here to
 leave tokens unchanged requires ``transformers``.
@@ -24,7 +24,7 @@ from typing import Any
 
 from autotrace.run import files, layout
 from autotrace.ship.assembly import byte_level
-from autotrace.ship.assembly.handing_over import decide_apart, loaded, sequences
+from autotrace.ship.assembly.rust_tokenizer import decide_apart, loaded, sequences
 from autotrace.trajectory.jsonable import text
 
 _NO_FLAG = frozenset({"TokenizersBackend"})

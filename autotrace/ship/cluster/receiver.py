@@ -1,7 +1,7 @@
 """Receives segments of other nodes and appends them to the collector's own spool, where they are like any other. It
 listens once the run asks for it.
 
-Over a ``channel``, which proves both ends: a frame is an ``Arrived`` with the bytes that stand at ``offset`` of
+Over a ``channel``, which proves both ends: a frame is an ``ForwardedPart`` with the bytes that stand at ``offset`` of
 segment ``name``. The answer is the size of what is here now; bytes at another offset are not taken, so sending again
 is harmless and a relay can resume after any interruption. While a relay reports that the writer lives, the receiver
 holds the file's lock on its behalf, so that ``spool.reader.writer_alive`` works as for a local writer.
@@ -64,7 +64,7 @@ class _Incoming:
         fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-class Arrived(msgspec.Struct, array_like=True):
+class ForwardedPart(msgspec.Struct, array_like=True):
     """What a relay sends."""
 
     name: str
@@ -177,7 +177,7 @@ class Receiver:
                 lengths = channel.begun()
                 now = time.time_ns()  # before the body: its transfer time must not count as clock difference
                 head, data = channel.rest(lengths)
-                arrived = msgspec.msgpack.decode(head, type=Arrived)
+                arrived = msgspec.msgpack.decode(head, type=ForwardedPart)
                 if not arrived.name.isascii() or not _NAME.fullmatch(arrived.name) or arrived.offset < 0:
                     raise ValueError("that is not the name of a segment")
                 if arrived.boot and len(arrived.boot) <= 64:

@@ -30,7 +30,7 @@ from autotrace.run.process import boot_id
 from autotrace.run.remote_node import plan_text
 from autotrace.run.shipper_process import ShipperLock
 from autotrace.ship.cluster.channel import Channel, encrypted
-from autotrace.ship.cluster.receiver import Arrived
+from autotrace.ship.cluster.receiver import ForwardedPart
 from autotrace.ship.process import log_to_file
 from autotrace.spool.reader import opened, segments, writer_alive
 from autotrace.spool.writer import REMOVE_ABOVE, REMOVE_TO
@@ -75,7 +75,7 @@ class Collector:
         """Size of segment ``name`` at the collector afterwards."""
         try:
             channel = self._channel = self._channel or self._connected()
-            arrived = Arrived(name, offset, alive, self._boot, time.monotonic_ns())
+            arrived = ForwardedPart(name, offset, alive, self._boot, time.monotonic_ns())
             channel.send(msgspec.msgpack.encode(arrived), data)
             return int(channel.rest(channel.begun())[0])
         except (OSError, ValueError):

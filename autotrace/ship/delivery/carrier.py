@@ -25,7 +25,7 @@ Binds = Sequence[tuple[str, Mapping[str, Any]]]
 """What was reported about the run, by name."""
 
 
-class Problem(msgspec.Struct):
+class DeliveryProblem(msgspec.Struct):
     """Why nothing of a parcel counts as delivered."""
 
     state: str
@@ -35,7 +35,7 @@ class Problem(msgspec.Struct):
     """Seconds, if the backend named a time."""
 
 
-class Receipt(msgspec.Struct):
+class ParcelReceipt(msgspec.Struct):
     """What came of a parcel."""
 
     delivered: list[tuple[str, int, str | None]] = []
@@ -46,7 +46,7 @@ class Receipt(msgspec.Struct):
     """Not sent."""
     sent: int = 0
     """Bytes that the backend took."""
-    problem: Problem | None = None
+    problem: DeliveryProblem | None = None
     given: int = 0
     """Trajectories that the sink was given: as many of the first as fit into a parcel."""
 
@@ -81,22 +81,22 @@ class Carrier:
         """Hand something about the run to the sink before the next delivery."""
         self._binds.append((name, value))
 
-    def send(self, wanted: Wanted) -> Future[Receipt]:
+    def send(self, wanted: Wanted) -> Future[ParcelReceipt]:
         """Load ``wanted``, or as many of the first as fit into a parcel, and deliver them in the background."""
         left_out = LeftOut()
         parcel: Parcel | None = Parcel([], dict(wanted))
         if not self._from_tables:
             parcel, left_out = self._packer.parcel(self._sink, wanted)
         if parcel is None:
-            nothing: Future[Receipt] = Future()
-            nothing.set_result(Receipt(left_out=left_out))
+            nothing: Future[ParcelReceipt] = Future()
+            nothing.set_result(ParcelReceipt(left_out=left_out))
             return nothing
         binds, self._binds = self._binds, []
         return self._thread.submit(self._delivered, parcel, left_out, binds, self._failures)
 
-    def _delivered(self, parcel: Parcel, left_out: LeftOut, binds: Binds, failures: int) -> Receipt:
+    def _delivered(self, parcel: Parcel, left_out: LeftOut, binds: Binds, failures: int) -> ParcelReceipt:
         self._told(binds)
-        receipt = Receipt(left_out=left_out)
+        receipt = ParcelReceipt(left_out=left_out)
         if failures != self._failures:
             return receipt
         reasons: dict[str, str] = {}
@@ -146,11 +146,11 @@ class Carrier:
             self._sink.close()
 
 
-def _problem(name: str, error: Exception) -> Problem:
+def _problem(name: str, error: Exception) -> DeliveryProblem:
     if isinstance(error, Unavailable):
-        return Problem("waiting", str(error), error.retry_after)
+        return DeliveryProblem("waiting", str(error), error.retry_after)
     if isinstance(error, Refused):
-        return Problem("blocked", str(error))
+        return DeliveryProblem("blocked", str(error))
     # a bug here or in the backend's library: nothing is lost, it is tried again
     _log.error("delivery to %s failed", name, exc_info=error)
-    return Problem("waiting", f"{name}: {type(error).__name__}: {error}"[:500])
+    return DeliveryProblem("waiting", f"{name}: {type(error).__name__}: {error}"[:500])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from typing import Any
 
-from autotrace.ship.delivery.carrier import Carrier, Problem, Receipt, Wanted
+from autotrace.ship.delivery.carrier import Carrier, DeliveryProblem, ParcelReceipt, Wanted
 from autotrace.ship.store.delivery_queue import DeliveryQueue
 
 _log = logging.getLogger("autotrace.ship")
@@ -45,7 +45,7 @@ class Courier:
         self._not_before = 0.0
         self._gather = gather
         self._gathers_since: float | None = None
-        self._running: deque[tuple[Wanted, Future[Receipt]]] = deque()
+        self._running: deque[tuple[Wanted, Future[ParcelReceipt]]] = deque()
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Hand something to the sink before the next delivery."""
@@ -86,7 +86,7 @@ class Courier:
         self._gathers_since = None
         self._running.append((wanted, self._carrier.send(wanted)))
 
-    def receipt(self) -> Receipt | None:
+    def receipt(self) -> ParcelReceipt | None:
         """What came of a parcel, once; None while all are on their way. What nothing came of is tried again."""
         if not self._running or not self._running[0][1].done():
             return None
@@ -103,7 +103,7 @@ class Courier:
                 self.batch = min(MAX_BATCH, self.batch * 2)
         return receipt
 
-    def _failed(self, problem: Problem, given: int) -> None:
+    def _failed(self, problem: DeliveryProblem, given: int) -> None:
         self.failures += 1
         self.batch = max(1, given // 2)
         delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(self.failures - 1, 10)) * random.uniform(0.8, 1.2)
@@ -116,7 +116,7 @@ class Courier:
             _log.warning("%s (try %d)", self.error, self.failures)
         self._not_before = time.monotonic() + delay
 
-    def close(self, seconds: float) -> list[Receipt]:
+    def close(self, seconds: float) -> list[ParcelReceipt]:
         """Wait at most ``seconds`` for what is on its way, then let go of the sink."""
         wait([future for _, future in self._running], seconds)
         receipts = list(iter(self.receipt, None))

@@ -11,7 +11,7 @@ from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.delivery.carrier import Carrier, Receipt
+from autotrace.ship.delivery.carrier import Carrier, ParcelReceipt
 from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.into_tables import GATHER as GATHER_FOR_TABLES
 from autotrace.ship.delivery.into_tables import TablesSink
@@ -127,7 +127,7 @@ class Delivery:
             for courier in self:
                 courier.bind(name, value)
 
-    def _store(self, courier: Courier, receipt: Receipt) -> None:
+    def _store(self, courier: Courier, receipt: ParcelReceipt) -> None:
         if receipt.moved or receipt.sent:
             sent = f"backend:{courier.name}:sent"
             with self._state:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.sinks.protocol import Refused, Sink, Unavailable
-from autotrace.tables.lean import arrow_without_pandas
-from autotrace.tables.place import PlaceError
+from autotrace.tables.light_imports import arrow_without_pandas
+from autotrace.tables.storage import StorageError
 from autotrace.trajectory.model import Trajectory
 
 if TYPE_CHECKING:
-    from autotrace.tables.writer import Tables
+    from autotrace.tables.writer import TableWriter
 
 _log = logging.getLogger("autotrace.ship")
 
@@ -30,7 +30,7 @@ class TablesSink(Sink):
     needs_calls = False
     """See ``Sink``."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: TableWriter) -> None:
         self.sent = 0
         self._tables = tables
 
@@ -59,7 +59,7 @@ class TablesSink(Sink):
         """Make few files of many."""
         try:
             self._tables.finish()
-        except PlaceError as error:
+        except StorageError as error:
             _log.warning("small files were not merged: %s", error)
 
 
@@ -67,13 +67,13 @@ class TablesSink(Sink):
 def _as_sinks_do() -> Iterator[None]:
     try:
         yield
-    except PlaceError as error:
+    except StorageError as error:
         raise (Refused if error.refused else Unavailable)(str(error)) from error
 
 
 def open_tables(run_folder: Path, run_id: str) -> TablesSink:
     """The tables of a run, for its shipper."""
     arrow_without_pandas("numpy")  # half of pyarrow's own start
-    from autotrace.tables.writer import Tables
+    from autotrace.tables.writer import TableWriter
 
-    return TablesSink(Tables(run_folder, run_id))
+    return TablesSink(TableWriter(run_folder, run_id))

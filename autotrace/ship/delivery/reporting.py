@@ -34,7 +34,7 @@ TRIES = 30
 LAST_TRIES = 2
 
 
-class Report(msgspec.Struct):
+class StepReport(msgspec.Struct):
     """About one step of training."""
 
     step: int
@@ -54,7 +54,7 @@ class Logged(msgspec.Struct):
         return hashlib.blake2b(msgspec.json.encode(self.numbers), digest_size=8).hexdigest()
 
 
-Item = Report | Logged
+Item = StepReport | Logged
 Waiting = tuple[int, str]
 """Step and kind of an item: of those that wait, one of each."""
 
@@ -76,7 +76,7 @@ class _Post:
         self.sending = (item, self._thread.submit(self._call, item))
 
     def _call(self, item: Item) -> None:
-        if isinstance(item, Report):
+        if isinstance(item, StepReport):
             self.reporter.report(item.step, item.metrics, item.page)
         else:
             self.reporter.logged(item.step, item.numbers)
@@ -104,7 +104,7 @@ class Reporting(Subscriber):
         self._posts = self._made(backends)
         for post in self._posts:
             for text in state.metas(f"{_KEY}{post.name}:").values():
-                report = msgspec.json.decode(text, type=Report)
+                report = msgspec.json.decode(text, type=StepReport)
                 post.waiting[_place(report)] = report
 
     def _made(self, backends: Iterable[str]) -> list[_Post]:
@@ -128,7 +128,7 @@ class Reporting(Subscriber):
         for post in self._posts:
             post.reporter.bind(name, value)
 
-    def add(self, report: Report) -> None:
+    def add(self, report: StepReport) -> None:
         """Report this about its step, instead of what waits about it."""
         for post in self._posts:
             post.waiting[_place(report)] = report
@@ -180,7 +180,7 @@ class Reporting(Subscriber):
             post.waiting.setdefault(_place(item), item)
             return
         unforeseen = None if isinstance(error, (Refused, Unavailable)) else error
-        what = "report on" if isinstance(item, Report) else "metrics of"
+        what = "report on" if isinstance(item, StepReport) else "metrics of"
         _log.warning("%s did not take the %s step %d: %s", post.name, what, item.step, error, exc_info=unforeseen)
 
     @property
@@ -207,5 +207,5 @@ def _place(item: Item) -> Waiting:
     return item.step, type(item).__name__
 
 
-def _key(post: _Post, report: Report) -> str:
+def _key(post: _Post, report: StepReport) -> str:
     return f"{_KEY}{post.name}:{report.step}"

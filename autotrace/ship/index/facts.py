@@ -28,7 +28,7 @@ UNKNOWN = 1e-9
 
 
 @dataclass(frozen=True)
-class Rollout:
+class Candidate:
     """Describe a rollout that gave the answer."""
 
     trace_id: str
@@ -46,7 +46,7 @@ class Claim:
     at_ns: int
 
 
-def deal(claims: Sequence[Claim], rollouts: Sequence[Rollout]) -> list[str | None]:
+def deal(claims: Sequence[Claim], rollouts: Sequence[Candidate]) -> list[str | None]:
     """Return the trace of each fact; None: the fact waits for a rollout that was not read yet.
 
     A fact goes to the rollout with its reward. If several rollouts have that reward, the rollout with the fewest facts
@@ -155,7 +155,7 @@ class FactBook:
         score = number(key.get("score"))
         name = text(fact.name)[:250] or "fact"
         named = _word(key.get("of"))
-        rollouts: list[Rollout] = []
+        rollouts: list[Candidate] = []
         if trace_id is not None:
             digest = None
         elif named is not None:
@@ -214,17 +214,17 @@ class FactBook:
         chosen = begun[-1:] or candidates[:1]
         return chosen[0]["trace_id"] if chosen else None
 
-    def _answered(self, uid: str | None, digest: str) -> list[Rollout]:
+    def _answered(self, uid: str | None, digest: str) -> list[Candidate]:
         """Return the trajectories that gave this answer, of ``uid`` unless None, with recorded rewards. A dealt reward
         proves nothing: the first rollout that got the reward would keep the facts."""
         rollouts = []
         for trace_id, start_ns, packed in self._state.db.execute(_ANSWERED, (digest, uid, uid)):
             reward: Any = None if packed is None else msgspec.msgpack.decode(packed)
             reward = number(reward["score"] if has_score(reward) else reward)
-            rollouts.append(Rollout(trace_id, start_ns or 0, reward))
+            rollouts.append(Candidate(trace_id, start_ns or 0, reward))
         return rollouts
 
-    def _deal(self, uid: str | None, digest: str, rollouts: list[Rollout]) -> set[str]:
+    def _deal(self, uid: str | None, digest: str, rollouts: list[Candidate]) -> set[str]:
         """Match the facts about this answer with rollouts, including facts with an owner; return the traces whose facts
         changed."""
         db, own = self._state.db, [rollout.trace_id for rollout in rollouts]

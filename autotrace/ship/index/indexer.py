@@ -22,7 +22,7 @@ from autotrace.ship.index.joins import Joins, wanted
 from autotrace.ship.index.open_traces import GRACE, OpenTrace
 from autotrace.ship.index.processes import Processes, Segment, Segments
 from autotrace.ship.index.summary import add_facts, begin, fill
-from autotrace.ship.index.traces import Calls, Traces
+from autotrace.ship.index.traces import CallIndexer, Traces
 from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import Located, SegmentFile, segments
@@ -83,7 +83,7 @@ class Indexer:
         self._facts = FactBook(state)
         self._joins = Joins(state)
         self._traces = Traces(state, self.loader, self._joins, self._processes)
-        self._calls = Calls(self._traces, self._joins, self._processes, self.loader.kept, self._root)
+        self._calls = CallIndexer(self._traces, self._joins, self._processes, self.loader.kept, self._root)
         self._binds = binds_of(state)
         self._told: set[str] = set()
         """Traces whose facts were read in this round."""

@@ -9,8 +9,8 @@ import msgspec
 
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import Profile, decode, encode
-from autotrace.insight.records import Record
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
+from autotrace.insight.step_records import Record
 from autotrace.ship.assembly.loader import Look
 from autotrace.ship.store.row import TraceRow
 from autotrace.tables.columns import Column
@@ -30,7 +30,7 @@ def record(row: TraceRow, known: Profile) -> Record:
     )  # fmt: skip
 
 
-def fill(row: TraceRow, look: Look, settings: Settings) -> None:
+def fill(row: TraceRow, look: Look, settings: TrainerSettings) -> None:
     """Fill the line about a trajectory from the trajectory; ``settings``: settings of the run. Findings of the group
     and the step stay until the next examination."""
     summarise(row, look.trajectory)

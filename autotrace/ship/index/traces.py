@@ -138,7 +138,7 @@ Begun = Callable[[OpenTrace, str, str, Open, int], None]
 """Receive a trace whose root has begun: the root's name, role and record, and its wall-clock time."""
 
 
-class Calls:
+class CallIndexer:
     """Read the calls of a run. ``read`` takes a record; ``taken`` returns the offsets of the round."""
 
     def __init__(self, traces: Traces, joins: Joins, processes: Processes, kept: KeptRecords, begun: Begun) -> None:

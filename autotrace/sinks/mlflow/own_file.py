@@ -16,8 +16,8 @@ from itertools import chain
 from typing import Any
 
 from autotrace.sinks.mlflow.info import TraceDescription
-from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Contents, Row, Rows, Schema
-from autotrace.sinks.mlflow.sending import Delivery, StoreError
+from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Contents, Row, RowBuilder, Schema
+from autotrace.sinks.mlflow.sending import MlflowTrace, StoreError
 from autotrace.sinks.mlflow.uri import is_own, revision_of
 from autotrace.sinks.protocol import Refused, Unavailable
 
@@ -45,7 +45,7 @@ class OwnFile:
             table: [name for _, name, *_, key in found if key] for table, found in columns.items()
         }  # fmt: skip
         schema = Schema.of({table: {name for _, name, *_ in found} for table, found in columns.items() if found})
-        self._rows = Rows(schema, Contents(schema.ascii_only))
+        self._rows = RowBuilder(schema, Contents(schema.ascii_only))
         self._join: Any = import_module("mlflow.utils.uri").append_to_uri_path
 
     @classmethod
@@ -59,7 +59,7 @@ class OwnFile:
             return None
         return cls(path)
 
-    def write(self, experiment_id: str, deliveries: Sequence[Delivery], run_id: str | None) -> list[Delivery]:
+    def write(self, experiment_id: str, deliveries: Sequence[MlflowTrace], run_id: str | None) -> list[MlflowTrace]:
         """Store all of ``deliveries`` or none; return those that only MLflow's store class can take.
 
         Raises ``Refused``, ``Unavailable``, ``StoreError``.
@@ -88,7 +88,7 @@ class OwnFile:
                     self._upsert(db, "assessments", self._rows.assessments(trace, int(experiment_id), row[0]))
 
     def _store(
-        self, db: sqlite3.Connection, deliveries: Sequence[Delivery], number: int, place: str, run_id: str | None
+        self, db: sqlite3.Connection, deliveries: Sequence[MlflowTrace], number: int, place: str, run_id: str | None
     ) -> None:
         """Store everything of ``deliveries`` but the spans."""
         rows, traces = self._rows, [delivery.description for delivery in deliveries]

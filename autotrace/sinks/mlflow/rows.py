@@ -208,7 +208,7 @@ class Schema:
         )
 
 
-class Rows:
+class RowBuilder:
     """Makes rows for one schema and the installed MLflow."""
 
     def __init__(self, schema: Schema, contents: Contents) -> None:

@@ -34,7 +34,7 @@ class Sender:
     def send(self, store: Store, experiment: str, run_id: str | None, group: Iterable[Encoded]) -> dict[str, str]:
         """Store ``group``; trace id -> reason for those that MLflow rejected."""
         rejected: dict[str, str] = {}
-        encoded = (Delivery(trace, spans, sum(span.size for span in spans)) for trace, spans in group)
+        encoded = (MlflowTrace(trace, spans, sum(span.size for span in spans)) for trace, spans in group)
         for deliveries in batches(encoded, lambda delivery: delivery.size, MAX_BYTES, store.max_traces):
             left = _written(store, experiment, deliveries, run_id)
             self.sent += sum(one.size for one in deliveries if one not in left)
@@ -53,20 +53,20 @@ class Sender:
             rejected[trace.trace_id.removeprefix("tr-")] = why
         return rejected
 
-    def _singly(self, store: Store, experiment: str, run_id: str | None, left: Sequence[Delivery]) -> dict[str, str]:
+    def _singly(self, store: Store, experiment: str, run_id: str | None, left: Sequence[MlflowTrace]) -> dict[str, str]:
         """Through the store's own interface: descriptions one by one, then the spans of all."""
 
-        def describe_all(part: Sequence[Delivery]) -> None:
+        def describe_all(part: Sequence[MlflowTrace]) -> None:
             for delivery in part:
                 store.start_trace(experiment, delivery.description)
 
-        def log_all(part: Sequence[Delivery]) -> None:
+        def log_all(part: Sequence[MlflowTrace]) -> None:
             store.log_spans(experiment, [span for delivery in part for span in delivery.spans], run_id)
             if store.adds_usage:
                 describe_all([delivery for delivery in part if TOKEN_USAGE in delivery.description.metadata])
 
         rejected: dict[str, str] = {}
-        described: list[Delivery] = []
+        described: list[MlflowTrace] = []
         for delivery in left:
             refused, accepted = isolate([delivery], describe_all, self._tries)
             rejected.update(refused)
@@ -79,19 +79,19 @@ class Sender:
         return rejected
 
 
-def _written(store: Store, experiment: str, deliveries: list[Delivery], run_id: str | None) -> list[Delivery]:
+def _written(store: Store, experiment: str, deliveries: list[MlflowTrace], run_id: str | None) -> list[MlflowTrace]:
     """Store what can be stored in one go; those that cannot be, or are rejected there."""
-    left: list[Delivery] = []
+    left: list[MlflowTrace] = []
 
-    def write(part: Sequence[Delivery]) -> None:
+    def write(part: Sequence[MlflowTrace]) -> None:
         left.extend(store.write(experiment, part, run_id))
 
     return [*(delivery for delivery, _ in culprits(deliveries, write, StoreError)), *left]
 
 
 def isolate(
-    batch: Sequence[Delivery], send: Callable[[Sequence[Delivery]], Any], tries: Counter[str]
-) -> tuple[dict[str, str], list[Delivery]]:
+    batch: Sequence[MlflowTrace], send: Callable[[Sequence[MlflowTrace]], Any], tries: Counter[str]
+) -> tuple[dict[str, str], list[MlflowTrace]]:
     """Send all, as ``culprits`` does: (trace id -> reason, those that were taken).
 
     Raises ``Unavailable`` when something fails in a way that may pass (``tries``: how often it did so beside others
@@ -99,10 +99,10 @@ def isolate(
     then it is the store and not the trajectories.
     """
     rejected: dict[str, str] = {}
-    taken: list[Delivery] = []
+    taken: list[MlflowTrace] = []
     passing: dict[str, StoreError] = {}
 
-    def send_part(part: Sequence[Delivery]) -> None:
+    def send_part(part: Sequence[MlflowTrace]) -> None:
         send(part)
         taken.extend(part)
 
@@ -138,7 +138,7 @@ class StoreError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Delivery:
+class MlflowTrace:
     """One trace on its way."""
 
     description: TraceDescription
@@ -174,7 +174,7 @@ class Store(Protocol):
     def issue(self, experiment_id: str, issue: Issue) -> str | None:
         """Id of ``issue``, which is created if need be; None: this MLflow has no issues (before 3.11)."""
 
-    def write(self, experiment_id: str, deliveries: Sequence[Delivery], run_id: str | None) -> Sequence[Delivery]:
+    def write(self, experiment_id: str, deliveries: Sequence[MlflowTrace], run_id: str | None) -> Sequence[MlflowTrace]:
         """Store ``deliveries`` whole and in one go, in the cheapest way; those that this way cannot take are returned,
         for ``start_trace`` and ``log_spans``."""
 

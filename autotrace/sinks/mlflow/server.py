@@ -18,7 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from autotrace.redact.masking import without_password
 from autotrace.sinks.http import retry_after
 from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
-from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, deleted, put_text
+from autotrace.sinks.mlflow.sending import MAX_LINKED, MlflowTrace, StoreError, deleted, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.protocol import Refused, Unavailable
 
@@ -102,7 +102,7 @@ class ServerStore:
         """See ``Store``."""
         return (3, 6) <= self._release() < (3, 12)
 
-    def write(self, experiment_id: str, deliveries: Sequence[Delivery], run_id: str | None) -> Sequence[Delivery]:
+    def write(self, experiment_id: str, deliveries: Sequence[MlflowTrace], run_id: str | None) -> Sequence[MlflowTrace]:
         """See ``Store``. A server has no such way."""
         return deliveries
 

@@ -233,7 +233,7 @@ def _store(uri: str) -> Store:
             from autotrace.sinks.mlflow.server import ServerStore
 
             return ServerStore(uri)
-        from autotrace.sinks.mlflow.sql import SqlStore
+        from autotrace.sinks.mlflow.sql_store import SqlStore
 
         return SqlStore(uri)
     except ImportError as error:

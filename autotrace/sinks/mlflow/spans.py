@@ -106,7 +106,7 @@ def _span(trajectory: Trajectory, span: Span, is_turn: bool) -> MlflowSpan:
     )
 
 
-def _inputs(span: Span, turn: payload.Turn | None) -> Any:
+def _inputs(span: Span, turn: payload.TurnMessages | None) -> Any:
     inputs = payload.jsonable(span.inputs)
     if turn is None:
         return inputs
@@ -114,7 +114,7 @@ def _inputs(span: Span, turn: payload.Turn | None) -> Any:
     return {**inputs, "messages": messages} if messages else inputs
 
 
-def _outputs(trajectory: Trajectory, span: Span, turn: payload.Turn | None) -> Any:
+def _outputs(trajectory: Trajectory, span: Span, turn: payload.TurnMessages | None) -> Any:
     output = payload.jsonable(span.output)
     if turn is not None:
         if turn.reply is None:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from autotrace.redact.masking import masked_uri
 from autotrace.run import files
-from autotrace.tables.lean import absent
+from autotrace.tables.light_imports import absent
 
 SQL_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql")
 _DRIVERS = {"postgresql": "psycopg2", "mysql": "MySQLdb", "mysql+mysqldb": "MySQLdb", "mssql": "pyodbc",

@@ -10,7 +10,7 @@ from autotrace.config import environment as env
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health
 from autotrace.sinks.protocol import Sink
-from autotrace.tables.place import DEFAULT
+from autotrace.tables.storage import DEFAULT
 
 
 class ParquetBackend(Backend):

@@ -17,7 +17,7 @@ from autotrace.run.info import RunInfo
 from autotrace.sinks import registry
 from autotrace.sinks.protocol import Refused, Sink, SinkError, Unavailable
 from autotrace.tables.commits import FILE, FOLDER
-from autotrace.tables.place import DEFAULT, Copy, Place, PlaceError, place, root_of, segment
+from autotrace.tables.storage import DEFAULT, Copy, Storage, StorageError, place, root_of, segment
 from autotrace.trajectory.model import Trajectory
 
 _log = logging.getLogger("autotrace.ship")
@@ -48,7 +48,7 @@ class ParquetSink(Sink):
                 claim(self._place, folder, self._run_folder)
                 self._copy = Copy(self._run_folder, self._place, folder)
             self.sent += self._copy.update()
-        except PlaceError as error:
+        except StorageError as error:
             raise (Refused if error.refused else Unavailable)(str(error)) from error
         except OSError as error:
             raise Unavailable(f"cannot read the tables of {self._run_folder}: {error.strerror}") from error
@@ -85,8 +85,8 @@ def root_for(info: RunInfo, run_folder: Path, memory: Mapping[str, str]) -> str:
         raise registry.BackendError(f"{error}; if its Parquet files are there: --tables {told}") from None
 
 
-def claim(at: Place, folder: str, run_folder: Path) -> None:
-    """Say whose the files of this run's name are. Raises ``Refused`` where they are another run's; ``PlaceError``."""
+def claim(at: Storage, folder: str, run_folder: Path) -> None:
+    """Say whose the files of this run's name are. Raises ``Refused`` where they are another run's; ``StorageError``."""
     written = at.read(f"{folder}/{layout.RUN_JSON}")
     info = RunInfo.read(run_folder)
     if written is not None:

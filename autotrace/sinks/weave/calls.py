@@ -71,7 +71,7 @@ def _second(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-class Calls:
+class WeaveCalls:
     """The calls of one trajectory. What they have in common is made once.
 
     ``run``: ``entity/project/run_id`` of the W&B run the trainer logs to, if it was reported.

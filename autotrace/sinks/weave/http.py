@@ -100,7 +100,7 @@ class ClientError(Exception):
         self.status = status
 
 
-class Connection:
+class WeaveConnection:
     """HTTP to the trace server and to W&B's GraphQL. Opens nothing before the first request."""
 
     def __init__(self, login: Login) -> None:
@@ -212,7 +212,7 @@ _UPSERT = """mutation UpsertModel($name: String!, $entity: String) {
 }"""
 
 
-def default_entity(connection: Connection) -> str:
+def default_entity(connection: WeaveConnection) -> str:
     """Where W&B puts a project that names no entity. Raises ``Refused`` if the key is not valid."""
     viewer = connection.graphql(_VIEWER, {}).get("viewer") or {}
     entity = (viewer.get("defaultEntity") or {}).get("name") or viewer.get("username")
@@ -231,7 +231,7 @@ def project_name(name: str) -> str:
 class Project:
     """``entity/name``; created on W&B at its first use if it does not exist."""
 
-    def __init__(self, connection: Connection, entity: str, name: str) -> None:
+    def __init__(self, connection: WeaveConnection, entity: str, name: str) -> None:
         self._connection = connection
         self.entity = entity
         self.name = name

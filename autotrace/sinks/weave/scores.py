@@ -15,7 +15,7 @@ from autotrace.insight.profile import marks
 from autotrace.insight.registry import by_weight
 from autotrace.sinks import payload
 from autotrace.sinks.weave.calls import call_uuid, feedback_uuid, object_name
-from autotrace.sinks.weave.http import ClientError, Connection, Project
+from autotrace.sinks.weave.http import ClientError, Project, WeaveConnection
 from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import DETAILS, Trajectory
 
@@ -42,7 +42,7 @@ def wanted(trajectory: Trajectory, late: bool) -> dict[str, Any]:
     return facts
 
 
-def send(connection: Connection, project: Project, facts: Sequence[tuple[Trajectory, str, Any]]) -> dict[str, str]:
+def send(connection: WeaveConnection, project: Project, facts: Sequence[tuple[Trajectory, str, Any]]) -> dict[str, str]:
     """Store ``facts`` (trajectory, name, value); those that are there already are left alone.
 
     Returns trace id -> why, for what the server rejects. Raises ``Refused`` or ``Unavailable``.
@@ -64,7 +64,7 @@ def send(connection: Connection, project: Project, facts: Sequence[tuple[Traject
     return reasons
 
 
-def _stored(connection: Connection, project: Project, ids: Sequence[str]) -> dict[str, Any]:
+def _stored(connection: WeaveConnection, project: Project, ids: Sequence[str]) -> dict[str, Any]:
     """Feedback id -> value, of those of ``ids`` that the server has."""
     query = {"$expr": {"$in": [{"$getField": "id"}, [{"$literal": id} for id in ids]]}}
     body = {"project_id": project.id, "fields": ["id", "payload"], "query": query}
@@ -72,7 +72,7 @@ def _stored(connection: Connection, project: Project, ids: Sequence[str]) -> dic
     return {row["id"]: (row.get("payload") or {}).get("output") for row in rows}
 
 
-def _purge(connection: Connection, project: Project, ids: Sequence[str]) -> None:
+def _purge(connection: WeaveConnection, project: Project, ids: Sequence[str]) -> None:
     """The server purges by single ids only, and takes no ``$in`` here."""
     each = [{"$eq": [{"$getField": "id"}, {"$literal": id}]} for id in ids]
     body = {"project_id": project.id, "query": {"$expr": {"$or": each}}}
@@ -80,7 +80,7 @@ def _purge(connection: Connection, project: Project, ids: Sequence[str]) -> None
 
 
 def _create(
-    connection: Connection, project: Project, facts: Mapping[str, tuple[Trajectory, str, Any]]
+    connection: WeaveConnection, project: Project, facts: Mapping[str, tuple[Trajectory, str, Any]]
 ) -> dict[str, str]:
     reasons: dict[str, str] = {}
     rows: list[tuple[str, str, dict[str, Any]]] = []

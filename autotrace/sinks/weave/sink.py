@@ -18,8 +18,8 @@ from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT
 from autotrace.sinks.protocol import Refused, Rejected, Sink, batches, culprits
 from autotrace.sinks.weave import scores
-from autotrace.sinks.weave.calls import CALL_BYTES, Calls, add_facts, call_uuid, encoded, fitted
-from autotrace.sinks.weave.http import ClientError, Connection, Login, Project, default_entity, project_name
+from autotrace.sinks.weave.calls import CALL_BYTES, WeaveCalls, add_facts, call_uuid, encoded, fitted
+from autotrace.sinks.weave.http import ClientError, Login, Project, WeaveConnection, default_entity, project_name
 from autotrace.trajectory.model import Span, Trajectory
 
 DIGEST_CHARS = 43
@@ -59,7 +59,7 @@ class WeaveSink(Sink):
         self._memory = {} if memory is None else memory
         self.sent = 0
         self._project = info.project
-        self._connection = Connection(Login.from_environment())
+        self._connection = WeaveConnection(Login.from_environment())
         self._projects: dict[str, Project] = {}
         self._wandb: dict[str, str] = {}
         self._default_entity: str | None = None
@@ -103,10 +103,10 @@ class WeaveSink(Sink):
         """Bytes of its calls."""
         project = self._projects.get(self._wanted_project(trajectory))
         id = project.id if project else f"entity/{self._wanted_project(trajectory)}"
-        calls = Calls(trajectory, id, f"{id}/run12345" if self._wandb else None)
+        calls = WeaveCalls(trajectory, id, f"{id}/run12345" if self._wandb else None)
         return sum(len(fitted(encoded(self._sized(calls, trajectory, span, id)))) for span in trajectory.spans)
 
-    def _sized(self, calls: Calls, trajectory: Trajectory, span: Span, id: str) -> dict[str, Any]:
+    def _sized(self, calls: WeaveCalls, trajectory: Trajectory, span: Span, id: str) -> dict[str, Any]:
         """The call for ``span`` with words of the right length where the server has a say."""
         call = calls.of(span)
         call["op_name"] = f"weave:///{id}/op/{span.name}:{'0' * DIGEST_CHARS}"
@@ -153,7 +153,7 @@ class WeaveSink(Sink):
     def _calls(self, project: Project, group: Sequence[Trajectory]) -> dict[str, str]:
         waiting: list[_Outgoing] = []
         for trajectory in group:
-            calls = Calls(trajectory, project.id, self._run(project))
+            calls = WeaveCalls(trajectory, project.id, self._run(project))
             waiting += [self._outgoing(project, calls, trajectory, span) for span in trajectory.spans]
         reasons: dict[str, str] = {}
         for batch in batches(waiting, lambda one: len(one.data), REQUEST_BYTES, REQUEST_CALLS):
@@ -162,7 +162,7 @@ class WeaveSink(Sink):
             self._check(project, ": " + next(iter(reasons.values())), 1)
         return reasons
 
-    def _outgoing(self, project: Project, calls: Calls, trajectory: Trajectory, span: Span) -> _Outgoing:
+    def _outgoing(self, project: Project, calls: WeaveCalls, trajectory: Trajectory, span: Span) -> _Outgoing:
         call = calls.of(span)
         call["op_name"] = project.op(span.name, span.key)
         if span is trajectory.root and trajectory.facts:

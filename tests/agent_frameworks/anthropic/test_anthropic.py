@@ -14,7 +14,7 @@ from autotrace.cli.main import main
 from autotrace.sinks.mlflow.info import previews
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.otlp.spans import otel_span
-from autotrace.sinks.weave.calls import Calls
+from autotrace.sinks.weave.calls import WeaveCalls
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.anthropic.program import WAYS
 from tests.agent_frameworks.tracing import by_way, run_ways
@@ -102,7 +102,7 @@ def test_mlflow_weave_and_otlp_are_given_the_chat(trajectories: dict[str, Trajec
     assert given["mlflow.spanType"] == "CHAT_MODEL" and json.loads(given["mlflow.spanInputs"])["messages"] == ASKED
     assert message["tool_calls"] == [CALL] and message["reasoning_content"] == "Two and two."
     assert json.loads(given["mlflow.chat.tokenUsage"]) == {"input_tokens": 7, "output_tokens": 5, "total_tokens": 12}
-    call = Calls(trajectory, "entity/project", None).of(first)
+    call = WeaveCalls(trajectory, "entity/project", None).of(first)
     assert call["inputs"]["messages"] == ASKED and call["output"]["choices"][0]["message"]["tool_calls"] == [CALL]
     assert call["summary"]["usage"]["tiny-1"]["prompt_tokens"] == 7
     attributes = dict(otel_span(trajectory, first, Resource({})).attributes or {})

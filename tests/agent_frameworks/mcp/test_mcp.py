@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from autotrace.cli.main import main
 from autotrace.insight.examine import examine
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.sinks.mlflow.spans import encode
 from tests.agent_frameworks.tracing import run_program, trajectories_of
 
@@ -41,7 +41,9 @@ def test_each_trajectory_has_its_tool_calls_with_their_names_arguments_and_resul
         assert divided.attributes["is_error"] is True and "divide" in divided.output
         assert (added.status, divided.status, one.root.status) == ("OK", "ERROR", "OK")
         assert divided.error is not None and divided.error[0] == "ToolError" and "divide" in str(divided.error_text)
-        assert [mark.code for mark in examine(one, Settings()).marks if "TOOL" in mark.code] == ["AT-TOOL-RAISES"]
+        assert [mark.code for mark in examine(one, TrainerSettings()).marks if "TOOL" in mark.code] == [
+            "AT-TOOL-RAISES"
+        ]
 
 
 def test_tools_are_shown_by_their_names(run: Path) -> None:

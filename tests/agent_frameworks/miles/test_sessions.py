@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autotrace.insight.examine import examine
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.tracing import rollouts_of
@@ -54,4 +54,4 @@ def test_reward_and_advantage_are_the_samples(told: Told) -> None:
 
 def test_nothing_is_found(told: Told) -> None:
     for _, rollout in told:
-        assert [mark.code for mark in examine(rollout, Settings()).marks] == []
+        assert [mark.code for mark in examine(rollout, TrainerSettings()).marks] == []

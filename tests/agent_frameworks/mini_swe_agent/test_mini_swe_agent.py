@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.insight.examine import examine
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.server import COMMANDS
 from tests.agent_frameworks.tracing import run_bare, run_program, trajectories_of
@@ -43,5 +43,5 @@ def test_messages_have_what_the_commands_said(runs: list[Trajectory]) -> None:
 
 
 def test_only_the_command_that_hung_is_found(runs: list[Trajectory]) -> None:
-    assert [mark.code for mark in examine(runs[0], Settings()).marks] == ["AT-TOOL-RAISES"]
+    assert [mark.code for mark in examine(runs[0], TrainerSettings()).marks] == ["AT-TOOL-RAISES"]
     assert "timed out after 2 seconds" in str(next(span.error for span in runs[0].spans if span.error))

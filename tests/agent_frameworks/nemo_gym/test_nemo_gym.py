@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autotrace.insight.examine import examine
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.nemo_gym.model import serving
 from tests.agent_frameworks.tracing import run_bare, run_program, trajectories_of
@@ -69,4 +69,4 @@ def test_requests_of_the_agent_and_the_one_that_fails(told: Told) -> None:
 
 
 def test_nothing_is_found(told: Told) -> None:
-    assert [mark.code for _, rollout in told for mark in examine(rollout, Settings()).marks] == []
+    assert [mark.code for _, rollout in told for mark in examine(rollout, TrainerSettings()).marks] == []

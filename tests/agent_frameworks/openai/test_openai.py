@@ -13,11 +13,11 @@ from opentelemetry.sdk.resources import Resource
 from autotrace.cli.main import main
 from autotrace.export.conversation import conversation
 from autotrace.insight.examine import examine
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.sinks.mlflow.info import previews
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.otlp.spans import otel_span
-from autotrace.sinks.weave.calls import Calls
+from autotrace.sinks.weave.calls import WeaveCalls
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.openai.program import WAYS
 from tests.agent_frameworks.server import ARGUMENTS, TEXT
@@ -106,7 +106,7 @@ def test_a_response_that_was_cut_is_a_cut_answer(trajectories: dict[str, Traject
     trajectory = trajectories["cut"]
     for span in trajectory.llm_spans:
         assert (span.status, span.attributes["finish_reason"]) == ("OK", "length")
-    assert [mark.code for mark in examine(trajectory, Settings()).marks] == ["AT-TRUNCATED"]
+    assert [mark.code for mark in examine(trajectory, TrainerSettings()).marks] == ["AT-TRUNCATED"]
     (answered,) = trajectories["responses_stream"].llm_spans
     assert "finish_reason" not in answered.attributes
 
@@ -141,7 +141,7 @@ def test_mlflow_is_given_the_chat_as_its_own_tracing_gives_it(trajectories: dict
 def test_weave_and_otlp_are_given_the_chat_too(trajectories: dict[str, Trajectory]) -> None:
     trajectory = trajectories["stream"]
     first = trajectory.llm_spans[0]
-    call = Calls(trajectory, "entity/project", None).of(first)
+    call = WeaveCalls(trajectory, "entity/project", None).of(first)
     assert (call["display_name"], call["inputs"]["messages"]) == ("turn 1", ASKED)
     assert call["output"]["choices"] == [{"index": 0, "message": CALLED, "finish_reason": "tool_calls"}]
     assert call["summary"]["usage"]["tiny-1"]["prompt_tokens"] == 7

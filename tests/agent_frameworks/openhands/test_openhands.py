@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autotrace.insight.examine import examine
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.chains import Tree
 from autotrace.trajectory.model import Span, Trajectory
 from tests.agent_frameworks.tracing import run_bare, run_program, trajectories_of
@@ -90,12 +90,12 @@ def test_what_failed_is_an_error(played: Played) -> None:
     assert "valid integer" in (unfit.inputs or {})["error"]
     failed = (timed_out, raised, refused, unknown, unfit)
     assert [span.status for span in (*failed, finish)] == ["ERROR"] * 5 + ["OK"]
-    assert [mark.code for mark in examine(trajectory, Settings()).marks] == ["AT-TOOL-RAISES"] * 5
+    assert [mark.code for mark in examine(trajectory, TrainerSettings()).marks] == ["AT-TOOL-RAISES"] * 5
 
 
 def test_nothing_is_found_in_what_went_well(played: Played) -> None:
     for way in ("finishes", "too long", "side by side", "awaited", "sub-agent", "summarised"):
-        assert examine(played[way][1], Settings()).marks == [], way
+        assert examine(played[way][1], TrainerSettings()).marks == [], way
 
 
 @pytest.mark.parametrize("way", ["side by side", "awaited"])

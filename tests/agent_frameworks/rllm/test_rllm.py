@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from autotrace.insight.examine import examine
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.chains import path, tree_of
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.tracing import run_program, trajectories_of
@@ -67,7 +67,7 @@ def test_histories_come_back_as_trees(told: Told) -> None:
 def test_findings_are_those_of_the_flows_that_went_wrong(told: Told) -> None:
     """A program that crashed or hung is an episode like others to the engine, which says so nowhere."""
     for (uid, _), one in told[1].items():
-        marks = {mark.code: mark.note for mark in examine(one, Settings()).marks}
+        marks = {mark.code: mark.note for mark in examine(one, TrainerSettings()).marks}
         raised = {"AT-ROLLOUT-FAILED": "RuntimeError: the sandbox could not be started"}
         if uid == "t-long":
             assert list(marks) == ["AT-TRUNCATED"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.model import Trajectory
 from tests.agent_frameworks.tracing import run_program, trajectories_of
 
@@ -39,7 +39,7 @@ def test_every_rollout_is_a_trajectory_of_its_group(rollouts: list[Trajectory]) 
 
 
 def test_the_tokens_that_end_an_answer_are_known(rollouts: list[Trajectory]) -> None:
-    ends = {Settings.decode(rollout.settings).end_tokens for rollout in rollouts}
+    ends = {TrainerSettings.decode(rollout.settings).end_tokens for rollout in rollouts}
     lasts = {(span.response_ids or [0])[-1] for rollout in rollouts for span in rollout.llm_spans}
     assert len(ends) == 1 and lasts & ends.pop()
 

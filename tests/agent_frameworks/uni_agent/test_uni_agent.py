@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from autotrace.insight.examine import examine
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.chains import BEST_OF, COMPACTION, REWRITE, SUB_AGENT, path, tree_of
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.receipt import words
@@ -89,5 +89,5 @@ def test_findings_are_those_of_the_flows_that_went_wrong(told: Told) -> None:
     wrong = {"crash": ["AT-SESSION-DIED"], "hang": ["AT-SESSION-DIED"], "raises": ["AT-ROLLOUT-FAILED"],
              "long": ["AT-TRUNCATED"]}  # fmt: skip
     for (uid, _), one in told[1].items():
-        marks = [mark.code for mark in examine(one, Settings()).marks]
+        marks = [mark.code for mark in examine(one, TrainerSettings()).marks]
         assert marks == wrong.get(uid.removeprefix("uid-"), []), uid

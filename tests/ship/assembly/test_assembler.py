@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from autotrace.record.context import OpenCall
-from autotrace.ship.assembly.assembler import Assembly, Origin, Target
+from autotrace.ship.assembly.assembler import Assembly, Callee, Origin
 from autotrace.spool.reader import decode
 from autotrace.spool.records import FORMAT, MEASURED, Close, Header, Open
 from autotrace.trajectory.model import Span
@@ -19,7 +19,7 @@ def test_what_is_measured_has_one_name_all_the_way_and_arrives(name: str) -> Non
     assert name in OpenCall.__struct_fields__
     assert name in {field.name for field in fields(Span)}
     header = Header(FORMAT, "run", "node", 1, "boot", "python", "", 0, 0)
-    origin = Origin("node-1-aa", header, lambda: {1: Target("key", "Agent.run", "agent")}, 0)
+    origin = Origin("node-1-aa", header, lambda: {1: Callee("key", "Agent.run", "agent")}, 0)
     assembly = Assembly()
     for record in (Open(5, b"t" * 16, 0, 1, at=10), Close(5, b"t" * 16, at=20, status="OK", **{name: 7})):
         decoded = decode(msgspec.msgpack.encode(record))

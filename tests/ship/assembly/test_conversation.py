@@ -7,16 +7,16 @@ from array import array
 from collections.abc import Callable, Sequence
 
 from autotrace.config.plan import Settings
-from autotrace.record.tokens import TokenLog
+from autotrace.record.token_prefixes import TokenLog
 from autotrace.redact.redactor import Redactor
-from autotrace.ship.assembly.assembler import Assembly, Origin, Target
-from autotrace.ship.assembly.conversation import Conversation
+from autotrace.ship.assembly.assembler import Assembly, Callee, Origin
+from autotrace.ship.assembly.conversation import ConversationDecoder
 from autotrace.spool.records import FORMAT, Close, Header, Open
 from autotrace.trajectory.model import Trajectory
 
 SECRET = "sk-proj-" + "Ab1" * 16
 HEADER = Header(FORMAT, "run", "node", 1, "boot", "python", "", 0, 0)
-TARGETS = {0: Target("", "Agent.run", "agent"), 1: Target("", "Client.generate", "llm")}
+TARGETS = {0: Callee("", "Agent.run", "agent"), 1: Callee("", "Client.generate", "llm")}
 
 
 def ids(text: str) -> list[int]:
@@ -58,7 +58,7 @@ def assembled(records: list[Open | Close]) -> Trajectory:
 
 def filled(calls: list[tuple[list[int], list[int]]], decode: Callable[[list[int]], str] | None = None) -> Trajectory:
     trajectory = assembled(recorded(calls))
-    Conversation(trajectory, decode or Decode(), Redactor(Settings(max_string=1 << 40))).fill()
+    ConversationDecoder(trajectory, decode or Decode(), Redactor(Settings(max_string=1 << 40))).fill()
     return trajectory
 
 
@@ -109,7 +109,7 @@ def test_a_failing_tokenizer_leaves_nothing_that_was_not_redacted() -> None:
 
     trajectory = assembled(recorded([(ids("Begin. "), ids(f"It is {SECRET}.")), (ids("Other."), ids("boom"))]))
     try:
-        Conversation(trajectory, fails, Redactor(Settings())).fill()
+        ConversationDecoder(trajectory, fails, Redactor(Settings())).fill()
     except ValueError as error:
         assert "no such token" in str(error)
     assert SECRET not in str([(span.response_text, span.messages) for span in trajectory.spans])
@@ -163,7 +163,7 @@ def test_a_trajectory_costs_its_turns_and_not_their_square() -> None:
         records, spent = recorded(conversation(turns)), []
         for _ in range(5):
             began = time.thread_time_ns()
-            Conversation(assembled(records), Decode(), Redactor(Settings())).fill()
+            ConversationDecoder(assembled(records), Decode(), Redactor(Settings())).fill()
             spent.append(time.thread_time_ns() - began)
         return min(spent)
 

@@ -119,9 +119,9 @@ def _as_mlflow(one: Trajectory) -> str:
 
 
 def _as_weave(one: Trajectory) -> str:
-    from autotrace.sinks.weave.calls import Calls
+    from autotrace.sinks.weave.calls import WeaveCalls
 
-    return json.dumps([Calls(one, "team/project", None).of(span) for span in one.spans])
+    return json.dumps([WeaveCalls(one, "team/project", None).of(span) for span in one.spans])
 
 
 def _as_otlp(one: Trajectory) -> str:

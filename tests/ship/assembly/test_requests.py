@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.record.tokens import TokenLog
+from autotrace.record.token_prefixes import TokenLog
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from autotrace.spool.records import Close

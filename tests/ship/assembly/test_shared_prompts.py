@@ -9,7 +9,7 @@ import pytest
 from autotrace.config.plan import Settings
 from autotrace.redact.redactor import Redactor
 from autotrace.ship.assembly import shared_prompts
-from autotrace.ship.assembly.conversation import Conversation
+from autotrace.ship.assembly.conversation import ConversationDecoder
 from autotrace.ship.assembly.shared_prompts import SharedPrompts
 from autotrace.trajectory.markup import MARKUPS, matters
 from tests.ship.assembly.test_conversation import SECRET, Decode, assembled, ids, recorded
@@ -22,7 +22,7 @@ def test_rollouts_with_one_prompt_have_it_decoded_once_and_messages_of_their_own
     shared, trajectories = SharedPrompts(decode, redactor), []
     for answer in ("Ada.", f"The key is {SECRET}"):
         trajectory = assembled(recorded([(PROMPT, ids(answer))]))
-        Conversation(trajectory, decode, redactor, shared).fill()
+        ConversationDecoder(trajectory, decode, redactor, shared).fill()
         trajectories.append(trajectory)
     assert decode.tokens == len(PROMPT) + len("Ada.") + len(f"The key is {SECRET}")
     one, other = (trajectory.spans[1] for trajectory in trajectories)
@@ -39,7 +39,7 @@ def test_a_secret_in_a_shared_prompt_is_redacted_for_everybody() -> None:
     shared = SharedPrompts(decode, redactor)
     for _ in range(2):
         trajectory = assembled(recorded([(ids(f"my key is {SECRET}, and " + "more " * 20), ids("Thanks."))]))
-        Conversation(trajectory, decode, redactor, shared).fill()
+        ConversationDecoder(trajectory, decode, redactor, shared).fill()
         assert SECRET not in str(trajectory) and trajectory.spans[1].new_prompt_ids is None
 
 

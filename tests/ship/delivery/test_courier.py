@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from autotrace.ship.delivery.carrier import Carrier, Receipt
+from autotrace.ship.delivery.carrier import Carrier, ParcelReceipt
 from autotrace.ship.delivery.courier import MAX_BATCH, Courier
 from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
 from autotrace.sinks.protocol import Sink, Unavailable
@@ -90,7 +90,7 @@ def wanted(count: int, first: int = 0) -> list[tuple[str, int]]:
     return [(f"{number:032x}", 1) for number in range(first, first + count)]
 
 
-def received(courier: Courier) -> Receipt:
+def received(courier: Courier) -> ParcelReceipt:
     """What came of the oldest parcel."""
     courier._running[0][1].result(DEADLINE)
     receipt = courier.receipt()

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from autotrace.run.info import RunInfo
-from autotrace.ship.assembly.tokens import digest_of
-from autotrace.ship.index.facts import UNKNOWN, Claim, FactBook, Rollout, deal, distance
+from autotrace.ship.assembly.token_sequences import digest_of
+from autotrace.ship.index.facts import UNKNOWN, Candidate, Claim, FactBook, deal, distance
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.store.row import TraceRow
 from autotrace.ship.store.state import State
@@ -35,8 +35,8 @@ def claims(*scores: float | None, name: str = "advantage", at_ns: int = 100) -> 
     return [Claim(name, None, score, at_ns + number) for number, score in enumerate(scores)]
 
 
-def rollouts(*rewards: float | None) -> list[Rollout]:
-    return [Rollout("abcdef"[number], number, reward) for number, reward in enumerate(rewards)]
+def rollouts(*rewards: float | None) -> list[Candidate]:
+    return [Candidate("abcdef"[number], number, reward) for number, reward in enumerate(rewards)]
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations([0.1, 0.4, 0.7])])
@@ -65,7 +65,7 @@ def test_several_outputs_and_names_are_dealt_out_each_by_itself() -> None:
 
 def test_the_latest_that_had_begun_is_preferred_of_those_alike() -> None:
     """A prompt that comes again in a later epoch, with the same answer."""
-    early, late = Rollout("early", 10, 1.0), Rollout("late", 200, 1.0)
+    early, late = Candidate("early", 10, 1.0), Candidate("late", 200, 1.0)
     assert deal(claims(1.0, at_ns=100), [late, early]) == ["early"]
     assert deal(claims(1.0, at_ns=300), [late, early]) == ["late"]
 

@@ -1,7 +1,7 @@
 """Decide whether a tokenizer of ``transformers`` decodes exactly like its Rust tokenizer; if so, store the Rust
 tokenizer as a file, which is then the only file to load.
 
-``python -m autotrace.ship.assembly.handing_over SOURCE BIND KEPT NEEDED`` decides in a process of its own: importing
+``python -m autotrace.ship.assembly.rust_tokenizer SOURCE BIND KEPT NEEDED`` decides in a process of its own: importing
 ``transformers`` takes ten seconds and 400 MB, which the delivering process would keep for the rest of the run.
 """
 
@@ -87,7 +87,7 @@ def _keep(tokenizer: Any, path: Path) -> None:
 def decide_apart(source: str, bind: Mapping[str, Any], kept: Path, needed: Path) -> None:
     """Run ``loaded`` in another process, once for all processes of a run, and wait: ``kept`` exists afterwards if the
     Rust tokenizer is enough. ``needed``: a file that records the opposite. Never raises."""
-    words = python("autotrace.ship.assembly.handing_over", source, json.dumps(bind, default=str))
+    words = python("autotrace.ship.assembly.rust_tokenizer", source, json.dumps(bind, default=str))
     with contextlib.suppress(OSError):
         if kept.parent.is_dir() and not (needed.exists() and needed.stat().st_size):
             quiet = subprocess.DEVNULL

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from autotrace.insight.profile import Profile, has_tool_error, is_truncated
-from autotrace.insight.settings import Settings
+from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.jsonable import finite, integer, number
 
@@ -101,7 +101,7 @@ class Group:
 
     key: str
     records: list[Record]
-    settings: Settings
+    settings: TrainerSettings
 
     @cached_property
     def rewards(self) -> list[float]:
@@ -125,7 +125,7 @@ class Step:
 
     number: int | None
     records: list[Record]
-    settings: Settings
+    settings: TrainerSettings
     live: bool = False
     """The run goes on."""
     metrics: Mapping[str, float] = field(default_factory=dict)

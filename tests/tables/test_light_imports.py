@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from autotrace.tables.lean import absent
-from autotrace.tables.writer import Tables
+from autotrace.tables.light_imports import absent
+from autotrace.tables.writer import TableWriter
 from tests.sinks.rollouts import trajectory
 from tests.waiting import DEADLINE
 
@@ -41,7 +41,7 @@ def test_a_module_is_absent_for_one_thread_and_for_a_time(monkeypatch: pytest.Mo
 
 def test_to_read_one_trajectory_of_the_tables_needs_no_arrow(tmp_path: Path) -> None:
     one = trajectory(1, 2, reward=1.0)
-    Tables(tmp_path, "20261128-1").write([one])
+    TableWriter(tmp_path, "20261128-1").write([one])
     printed = python(
         "import sys; from pathlib import Path; from autotrace.tables.committed import Committed\n"
         f"one = Committed(Path({str(tmp_path)!r})).load({one.trace_id!r})\n"
@@ -52,7 +52,7 @@ def test_to_read_one_trajectory_of_the_tables_needs_no_arrow(tmp_path: Path) -> 
 
 def test_arrow_tables_need_no_pandas_and_no_numpy() -> None:
     printed = python(
-        "import io, sys; from autotrace.tables.lean import arrow_without_pandas as lean; lean('numpy')\n"
+        "import io, sys; from autotrace.tables.light_imports import arrow_without_pandas as lean; lean('numpy')\n"
         "from types import SimpleNamespace; import pyarrow.parquet as pq; from autotrace.tables import arrow\n"
         "ids = SimpleNamespace(name='b', type='list<int32>', packed=None, of=lambda row: row)\n"
         "table = arrow.from_rows([ids], [[1, 2], None, []]); pq.write_table(table, io.BytesIO())\n"
@@ -64,7 +64,7 @@ def test_arrow_tables_need_no_pandas_and_no_numpy() -> None:
 
 def test_a_process_that_has_imported_arrow_keeps_it_as_it_is() -> None:
     printed = python(
-        "import pyarrow as pa; from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
+        "import pyarrow as pa; from autotrace.tables.light_imports import arrow_without_pandas as lean; lean()\n"
         "print(pa.table({'a': [1]}).to_pandas().shape)"
     )
     assert printed == "(1, 1)"
@@ -78,7 +78,7 @@ def test_memory_of_tables_is_the_systems_unless_the_user_names_another(
     if given is not None:
         monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", given)
     printed = python(
-        "from autotrace.tables.lean import arrow_without_pandas as lean; lean()\n"
+        "from autotrace.tables.light_imports import arrow_without_pandas as lean; lean()\n"
         "import pyarrow; print(pyarrow.default_memory_pool().backend_name)"
     )
     assert printed == taken

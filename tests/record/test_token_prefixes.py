@@ -14,9 +14,9 @@ from autotrace.config.plan import Settings
 from autotrace.record import faults, flusher
 from autotrace.record.backlog import backlog
 from autotrace.record.context import attach, current_carrier
-from autotrace.record.tokens import TokenLog
+from autotrace.record.token_prefixes import TokenLog
 from autotrace.record.weights import NUMBER_BYTES
-from autotrace.ship.assembly.tokens import TokenList, TokenSequences
+from autotrace.ship.assembly.token_sequences import TokenList, TokenSequences
 from autotrace.spool.records import Close, Open
 from autotrace.trajectory.model import Allowance
 

@@ -19,8 +19,8 @@ from typing import Any
 from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import Budget, opened, records_at
-from autotrace.spool.records import TokenFacts, Tokens
-from autotrace.tables.calls import TRAINED
+from autotrace.spool.records import NewTokens, TokenFacts
+from autotrace.tables.call_tables import TRAINED
 from autotrace.trajectory.deferred import Deferred
 from autotrace.trajectory.model import TOO_MANY, Allowance, Trajectory
 from autotrace.trajectory.receipt import Piece, own_pieces, whole_response
@@ -37,7 +37,7 @@ def digest_of(ids: Sequence[int]) -> str:
     return hashlib.blake2b(numbers, digest_size=16).hexdigest()[:16]
 
 
-def withheld(tokens: Tokens) -> bool:
+def withheld(tokens: NewTokens) -> bool:
     """Return whether only the length was recorded: another span has the content, or the content was not to be
     recorded."""
     return tokens.base < 0 and not tokens.new and tokens.total > 0
@@ -77,11 +77,11 @@ class TokenSequences:
         self._sequences: dict[int, TokenList] = {}
         self._allowance = allowance
 
-    def base(self, tokens: Tokens) -> TokenList | None:
+    def base(self, tokens: NewTokens) -> TokenList | None:
         """Return the list that ``tokens`` continues; None for a list of its own."""
         return self._sequences.get(tokens.base)
 
-    def full(self, span: int, tokens: Tokens) -> tuple[TokenList | None, str | None]:
+    def full(self, span: int, tokens: NewTokens) -> tuple[TokenList | None, str | None]:
         """Return the whole list (for a response: prompt and response), or None and the reason why the list cannot be
         rebuilt (no reason if the list was withheld)."""
         if withheld(tokens):

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from autotrace.config.originals import time
-from autotrace.spool.records import Tokens
+from autotrace.spool.records import NewTokens
 
 _WIDTH = 4
 _PIECE = 8_192
@@ -80,7 +80,7 @@ class TokenLog:
         self.epoch = epoch
         self.checkpoints.clear()
 
-    def prompt(self, ids: Sequence[int], withheld: bool) -> tuple[Tokens, WrittenPrompt]:
+    def prompt(self, ids: Sequence[int], withheld: bool) -> tuple[NewTokens, WrittenPrompt]:
         """Record for a prompt: the longest prefix that was written already, and the rest."""
         data = packed(ids)
         hasher = hashlib.blake2b(digest_size=16)
@@ -96,7 +96,7 @@ class TokenLog:
         hasher.update(data[at:])
         return self._written(hasher, data[keep * _WIDTH :], base, keep, len(ids), withheld)
 
-    def response(self, prompt: WrittenPrompt | None, ids: Sequence[int], withheld: bool) -> Tokens:
+    def response(self, prompt: WrittenPrompt | None, ids: Sequence[int], withheld: bool) -> NewTokens:
         """Record for a response: prompt + response, of which the prompt was written already."""
         data = packed(ids)
         if prompt is None:
@@ -114,12 +114,14 @@ class TokenLog:
 
     def _written(
         self, hasher: Any, new: bytes, base: int, keep: int, total: int, withheld: bool
-    ) -> tuple[Tokens, WrittenPrompt]:
+    ) -> tuple[NewTokens, WrittenPrompt]:
         digest = hasher.digest()
         if withheld:
-            return Tokens(-1, 0, b"", total, digest[:8], -1), WrittenPrompt(self.epoch, -1, total, hasher)
+            return NewTokens(-1, 0, b"", total, digest[:8], -1), WrittenPrompt(self.epoch, -1, total, hasher)
         sequence = self.sequences
         self.sequences += 1
         self.checkpoints.append(Checkpoint(total, digest, sequence))
         del self.checkpoints[:-MAX_CHECKPOINTS]
-        return Tokens(base, keep, new, total, digest[:8], sequence), WrittenPrompt(self.epoch, sequence, total, hasher)
+        return NewTokens(base, keep, new, total, digest[:8], sequence), WrittenPrompt(
+            self.epoch, sequence, total, hasher
+        )

@@ -23,7 +23,7 @@ GAP = 4
 """Tokens in a row without the mask that separate two turns: a chat template writes more between two turns."""
 
 
-class Calls:
+class SpanCollector:
     """Collect calls: the root first, the others below in the order of addition. If a file has no times, a start is a
     number that keeps the order, and no call has an end."""
 

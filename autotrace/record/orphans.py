@@ -40,9 +40,9 @@ def rooted(probes: Mapping[str, Any]) -> bool:
     """Whether a call outside of any recorded call gets a root from its conversation: no spec names a root here."""
     global _roots
     if _roots[0] != len(probes):
-        named = [probe for probe in [*probes.values()] if probe.root or (probe.row and probe.row.root)]
+        named = [probe for probe in [*probes.values()] if probe.is_root or (probe.row and probe.row.is_root)]
         libraries = {probe.key.replace(":", ".").partition(".")[0] for probe in named}
-        _roots = len(probes), tuple(libraries) if all(probe.shipped for probe in named) else None
+        _roots = len(probes), tuple(libraries) if all(probe.is_shipped for probe in named) else None
     return _roots[1] is not None and not any(library in sys.modules for library in _roots[1])
 
 
@@ -61,8 +61,8 @@ def met(probe: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if probe.follower is not None and not probe.follower.admits(args, kwargs):
         return
     faults.count(OUTSIDE_OF + probe.key.replace(":", ".").partition(".")[0])
-    if not probe.met_outside:
-        probe.met_outside = True
+    if not probe.has_met_outside:
+        probe.has_met_outside = True
         backlog.wake()
         backlog.report(probe.key, CALLED_BY.join(_callers()), OUTSIDE, "")
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
 from autotrace.sinks.mlflow.own_file import OwnFile, release
 from autotrace.sinks.mlflow.rows import Contents
-from autotrace.sinks.mlflow.sending import MAX_LINKED, Delivery, StoreError, deleted, put_text
+from autotrace.sinks.mlflow.sending import MAX_LINKED, MlflowTrace, StoreError, deleted, put_text
 from autotrace.sinks.mlflow.spans import MlflowSpan
 from autotrace.sinks.mlflow.uri import artifact_root, initialise, sqlite_path, store_class
 from autotrace.sinks.protocol import Refused, Unavailable
@@ -98,7 +98,7 @@ class SqlStore:
         """See ``Store``."""
         return (3, 6) <= release() < (3, 12)
 
-    def write(self, experiment_id: str, deliveries: Sequence[Delivery], run_id: str | None) -> Sequence[Delivery]:
+    def write(self, experiment_id: str, deliveries: Sequence[MlflowTrace], run_id: str | None) -> Sequence[MlflowTrace]:
         """See ``Store``."""
         return deliveries if self._own is None else self._own.write(experiment_id, deliveries, run_id)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.record.outside import met
+from autotrace.record.orphans import met
 from autotrace.spool.records import Open, Report
 
 from .conftest import Recorder
@@ -79,7 +79,7 @@ def test_a_fault_of_ours_changes_nothing(recorder: Recorder, monkeypatch: pytest
         raise LookupError
 
     named(recorder)
-    monkeypatch.setattr("autotrace.record.outside._callers", broken)
+    monkeypatch.setattr("autotrace.record.orphans._callers", broken)
     assert solve(recorder.wrap(create, role="llm", inside=True)) == ["x", "x"]
     with pytest.raises(LookupError):
-        met(SimpleNamespace(key="x", follower=None, met_outside=False), (), {})
+        met(SimpleNamespace(key="x", follower=None, has_met_outside=False), (), {})

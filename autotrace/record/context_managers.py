@@ -53,16 +53,16 @@ def entered(call: OpenCall, value: Any) -> Token[None] | None:
     call.items = 1  # until it ends: it is no item of a stream
     probe = call.probe
     if probe is not None:
-        if probe.asks_model:
+        if probe.is_model:
             closing.leave(call)
         try:
-            if call.yielded is None and probe.collects:
+            if call.yielded is None and probe.needs_items:
                 call.yielded = Given(probe.yields)
             if call.yielded is not None:
                 call.yielded.add(value)
         except Exception as error:
             probe.trouble("enter", error)
-        if probe.asks_model:
+        if probe.is_model:
             return None
     return _block.set(None)
 
@@ -70,7 +70,7 @@ def entered(call: OpenCall, value: Any) -> Token[None] | None:
 def resumed(call: OpenCall, block: Token[None] | None) -> None:
     """The body ended."""
     call.items = 0
-    if call.probe is not None and call.probe.asks_model:
+    if call.probe is not None and call.probe.is_model:
         closing.enter(call)
     if block is None:
         return

@@ -72,7 +72,7 @@ ABANDONED = 600.0
 """Seconds after which nobody writes to a part any more."""
 
 
-class PlaceError(Exception):
+class StorageError(Exception):
     """Report a failure in a sentence for the user."""
 
     def __init__(self, message: str, refused: bool = False) -> None:
@@ -81,8 +81,8 @@ class PlaceError(Exception):
         self.refused = refused
 
 
-class Place(Protocol):
-    """Describe a destination. Paths are relative to the root, with ``/``. Raises ``PlaceError``."""
+class Storage(Protocol):
+    """Describe a destination. Paths are relative to the root, with ``/``. Raises ``StorageError``."""
 
     root: str
 
@@ -99,7 +99,7 @@ class Place(Protocol):
         """Return the names in ``folder``; empty if the folder does not exist."""
 
 
-class LocalPlace:
+class LocalStorage:
     """Store files in a folder of this machine."""
 
     def __init__(self, root: str) -> None:
@@ -112,17 +112,17 @@ class LocalPlace:
         for part in path.split("/"):
             at = at / part
             if part == ".." or at.is_symlink():
-                raise PlaceError(f"{at} is a link, which is not followed; name the folder behind it", refused=True)
+                raise StorageError(f"{at} is a link, which is not followed; name the folder behind it", refused=True)
         return at
 
     def read(self, path: str) -> bytes | None:
-        """See ``Place``."""
+        """See ``Storage``."""
         with _errors(self.root), contextlib.suppress(FileNotFoundError):
             return self._at(path).read_bytes()
         return None
 
     def put(self, path: str, source: Path) -> None:
-        """See ``Place``. The part is in the same folder: a rename cannot cross file systems."""
+        """See ``Storage``. The part is in the same folder: a rename cannot cross file systems."""
         final = self._at(path)
         part = final.with_name(f".{final.name}{PART}")
         try:
@@ -141,12 +141,12 @@ class LocalPlace:
             raise failed(self.root, error) from error
 
     def remove(self, path: str) -> None:
-        """See ``Place``."""
+        """See ``Storage``."""
         with _errors(self.root):
             self._at(path).unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:
-        """See ``Place``. Parts left by a killed process are removed."""
+        """See ``Storage``. Parts left by a killed process are removed."""
         with _errors(self.root), contextlib.suppress(FileNotFoundError):
             with os.scandir(self._at(folder)) as entries:
                 found = list(entries)
@@ -157,7 +157,7 @@ class LocalPlace:
         return []
 
 
-class RemotePlace:
+class RemoteStorage:
     """Store files in an object store, through fsspec. Options and credentials come from the environment or the user's
     own files."""
 
@@ -178,60 +178,60 @@ class RemotePlace:
         return filesystem, f"{base}/{path}".rstrip("/")
 
     def read(self, path: str) -> bytes | None:
-        """See ``Place``."""
+        """See ``Storage``."""
         with _errors(self.root), contextlib.suppress(FileNotFoundError):
             filesystem, at = self._at(path)
             return bytes(filesystem.cat_file(at))
         return None
 
     def put(self, path: str, source: Path) -> None:
-        """See ``Place``."""
+        """See ``Storage``."""
         os.stat(source)  # a file that is missing here is not the object store's fault
         with _errors(self.root):
             filesystem, at = self._at(path)
             filesystem.put_file(str(source), at)
 
     def remove(self, path: str) -> None:
-        """See ``Place``."""
+        """See ``Storage``."""
         with _errors(self.root), contextlib.suppress(FileNotFoundError):
             filesystem, at = self._at(path)
             filesystem.rm_file(at)
 
     def names(self, folder: str) -> list[str]:
-        """See ``Place``."""
+        """See ``Storage``."""
         with _errors(self.root), contextlib.suppress(FileNotFoundError):
             filesystem, at = self._at(folder)
             return [name.rstrip("/").rpartition("/")[2] for name in filesystem.ls(at, detail=False)]
         return []
 
 
-def place(root: str) -> Place:
+def place(root: str) -> Storage:
     """Return the place that ``root`` names."""
-    return RemotePlace(root) if is_url(root) else LocalPlace(root)
+    return RemoteStorage(root) if is_url(root) else LocalStorage(root)
 
 
 @contextlib.contextmanager
 def _errors(root: str) -> Iterator[None]:
-    """Raise ``PlaceError`` for every error within the block."""
+    """Raise ``StorageError`` for every error within the block."""
     try:
         yield
-    except PlaceError:
+    except StorageError:
         raise
     except Exception as error:
         raise failed(root, error) from error
 
 
-def failed(root: str, error: BaseException, doing: str = "write to") -> PlaceError:
+def failed(root: str, error: BaseException, doing: str = "write to") -> StorageError:
     """Describe a failure in a sentence."""
     kind = type(error).__name__
     words = str(getattr(error, "strerror", None) or error or kind).partition("\n")[0]
     words = _OF_ARROW.sub("", words)[:300].rstrip(".")
     remedy = _REMEDIES.get(kind) if is_url(root) else None
     if remedy is not None:
-        return PlaceError(f"cannot {doing} {root}: {words}; {remedy}", refused=True)
+        return StorageError(f"cannot {doing} {root}: {words}; {remedy}", refused=True)
     if isinstance(error, PermissionError):
-        return PlaceError(f"cannot {doing} {root}: {words}; make it writable or name another folder", refused=True)
-    return PlaceError(f"cannot {doing} {root}: {words}")
+        return StorageError(f"cannot {doing} {root}: {words}; make it writable or name another folder", refused=True)
+    return StorageError(f"cannot {doing} {root}: {words}")
 
 
 def sync(path: Path) -> None:
@@ -260,7 +260,7 @@ _REMEDIES = {
 class Copy:
     """Copy the tables of ``run_folder`` to ``folder`` of a place."""
 
-    def __init__(self, run_folder: Path, at: Place, folder: str) -> None:
+    def __init__(self, run_folder: Path, at: Storage, folder: str) -> None:
         self._tables = run_folder / FOLDER
         self._place = at
         self._folder = f"{folder}/{FOLDER}"
@@ -268,7 +268,7 @@ class Copy:
         """Remote files that exist and count."""
 
     def update(self) -> int:
-        """Copy new commits; return the number of bytes. Raises ``PlaceError``, or ``OSError`` where the tables cannot
+        """Copy new commits; return the number of bytes. Raises ``StorageError``, or ``OSError`` where the tables cannot
         be read; the caller may then try again."""
         try:
             return asked_again(self._update)
