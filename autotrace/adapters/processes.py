@@ -62,11 +62,10 @@ def _leave(*_: Any) -> None:
 
 def _end(pid: Any = 0, number: Any = 0, *_: Any) -> None:
     """Say that another process (or the group of that number) is ended on purpose."""
-    if not (isinstance(pid, int) and isinstance(number, int)):
-        return
-    ended, name = int.__int__(pid), _SIGNALS.get(int.__int__(number))
+    name = _SIGNALS.get(int.__int__(number)) if isinstance(pid, int) and isinstance(number, int) else None
     if name is None:
         return
+    ended = int.__int__(pid)
     if ended in (0, os.getpid(), os.getpgrp()):
         flusher.leave("")
     elif ended > 0:

@@ -47,11 +47,9 @@ class Failure(Exception):
 
 def without_frame(error: BaseException) -> tuple[type, BaseException, Any]:
     """Take the first entry, which is the wrapper's, off the traceback of ``error``. Return the type, the error and the
-    traceback: with these three, Python 3.10 raises the error again (``template``)."""
-    trace = _traceback(error)
-    if trace is not None:
-        trace = trace.tb_next
-        BaseException.with_traceback(error, trace)
+    traceback: with these three, Python 3.10 raises the error again (``template``, ``frames``)."""
+    trace = getattr(_traceback(error), "tb_next", None)
+    BaseException.with_traceback(error, trace)
     return type(error), error, trace
 
 

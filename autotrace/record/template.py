@@ -275,8 +275,7 @@ def _released(code: CodeType) -> CodeType:
         if units[at] == _MINUS and units[at - 2] != _LOAD_FAST:
             units[at : at + 4] = (opcode.opmap["UNPACK_SEQUENCE"], 3, opcode.opmap["RERAISE"], 0)
         elif units[at] == _MINUS:
-            is_wide = units[at - 4] == opcode.EXTENDED_ARG
-            units[at : at + 2] = (_NOTHING, 0) if is_wide else (_DELETE, units[at - 1])
+            units[at : at + 2] = (_NOTHING, 0) if units[at - 4] == opcode.EXTENDED_ARG else (_DELETE, units[at - 1])
     return code.replace(co_code=bytes(units), co_stacksize=code.co_stacksize + 2)
 
 
