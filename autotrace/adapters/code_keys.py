@@ -1,7 +1,8 @@
-"""datasets and dask keep what a function computed under a key made from the function's code. A recorded function has
-the key of its original, so a cache that a bare run filled serves a recorded run, and the other way round.
+"""Give a recorded function the cache key of its original in datasets and dask.
 
-Only the pickles that become such a key are changed: a recorded function that is sent to another process stays recorded.
+Both libraries keep a function's results under a key made from the function's code. With the original's key, a cache
+that a bare run filled serves a recorded run, and the other way round. Only the pickles that become such a key are
+changed: a recorded function that is sent to another process stays recorded.
 
 Read in datasets 5.2, dill 0.4 and dask 2026.8.
 """
@@ -20,11 +21,11 @@ from autotrace.patch import adapting
 from autotrace.patch.wrapper import original_code
 
 _OF_ORIGINAL = "_autotrace_of_original"
-"""An attribute of each function of autotrace that replaces a function of these libraries."""
+"""Attribute that marks each of autotrace's replacements for functions of datasets and dask."""
 
 
 def install() -> None:
-    """Called right after one of the libraries was imported. Idempotent."""
+    """Install the hooks right after one of the libraries was imported. Idempotent."""
     detect, datasets = sys.modules.get("dill.detect"), sys.modules.get("datasets.utils._dill")
     if detect is not None and datasets is not None:
         if not hasattr(detect.nestedglobals, _OF_ORIGINAL):
@@ -38,7 +39,7 @@ def install() -> None:
 
 
 def _reading(function: Callable[..., Any], position: int) -> Callable[..., Any]:
-    """``function``, whose argument at ``position`` is code: of the original where a recorded function has it."""
+    """Wrap ``function`` so that the code argument at ``position`` is the original's code."""
 
     @functools.wraps(function)
     def of_original(*args: Any, **kwargs: Any) -> Any:
@@ -52,7 +53,7 @@ def _reading(function: Callable[..., Any], position: int) -> Callable[..., Any]:
 
 
 def _bare(cloudpickle: ModuleType) -> ModuleType:
-    """A module like ``cloudpickle``, whose ``dumps`` takes recorded functions for their originals."""
+    """Build a module like ``cloudpickle`` whose ``dumps`` treats recorded functions as their originals."""
     pickler: Any = cloudpickle.Pickler
     reduced = _reading(pickler.dispatch_table[CodeType], 0)
     table = {"dispatch_table": ChainMap({CodeType: reduced}, pickler.dispatch_table)}

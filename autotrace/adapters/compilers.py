@@ -1,9 +1,9 @@
-"""numba, triton and jax compile what a Python function says, and compiled code calls no wrapper.
+"""Refuse functions that numba, triton or jax compile, because compiled code calls no wrapper.
 
-What they made of a function is refused. numba reads the code of a function, which may be recorded already (those of the
-program are, from their ``def`` on): it gets the original. triton reads the source, which is the original's.
+numba reads the code of a function, which may be recorded already (functions of the program are recorded from their
+``def``): numba gets the original. triton reads the source, which is the original's.
 
-Read in numba 0.61 to 0.68, triton 3.9 and jax 0.10. What is not as expected is left alone.
+Read in numba 0.61 to 0.68, triton 3.9 and jax 0.10. Anything unexpected is left alone.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from autotrace.record import faults
 from autotrace.record.object_fields import module_of
 
 _COMPILERS = {"numba": "numba", "triton": "triton", "jaxlib": "jax"}
-"""Where the class of a compiled function stands, and the compiler's name."""
+"""Maps the package of a compiled function's class to the compiler's name."""
 
 
 def install() -> None:
-    """Called right after one of them was imported. Idempotent."""
+    """Install the hooks right after a compiler was imported. Idempotent."""
     adapting.add(refusal=compiled)
     bytecode = sys.modules.get("numba.core.bytecode")
     reads = getattr(bytecode, "get_function_object", None)
@@ -31,7 +31,7 @@ def install() -> None:
 
 
 def compiled(value: Any, owner: Any, attribute: str) -> str | None:
-    """Why what ``numba.njit``, ``triton.jit`` or ``jax.jit`` made of a function is not recorded."""
+    """Explain why the result of ``numba.njit``, ``triton.jit`` or ``jax.jit`` is not recorded."""
     compiler = _COMPILERS.get(module_of(type(value)).partition(".")[0])
     return compiler and f"{compiler} compiles it, and compiled code has no wrapper: name a function that calls it"
 

@@ -1,4 +1,4 @@
-"""What the adapters of vLLM and SGLang share: requests of an engine."""
+"""Share the handling of an engine's requests between the adapters of vLLM and SGLang."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from autotrace.record.origin import is_hosts
 from autotrace.record.timeline import EngineOutputs, Timeline, Timelines
 
 BETWEEN = "\n"
-"""Between the ids of requests in ``arrived``."""
+"""Separator of request ids in ``arrived``."""
 
 
 class InsideATrace(Follower):
-    """An entry point that many requests pass through at once (``LLM.generate``): recorded as part of what called it.
+    """Records an entry point for many requests at once (``LLM.generate``) as part of its caller.
 
-    Without a caller that is recorded each request is a trace of its own, and a span around a batch would make one
-    enormous trace of all of them.
+    Without a recorded caller each request is a separate trace; a span around a batch would make a single enormous
+    trace.
     """
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -35,21 +35,21 @@ class InsideATrace(Follower):
 
 
 def id_in_header(request: Any) -> str | None:
-    """What the client called an HTTP request (``x-request-id``), if it did."""
+    """Return the client's name for an HTTP request (``x-request-id``), if any."""
     headers = getattr(request, "headers", None)
     name = None if headers is None else headers.get("x-request-id")
     return name if type(name) is str else None
 
 
 class Handler(Follower):
-    """A handler of HTTP requests. Paths read what the client called the request as ``client.request_id``."""
+    """Follows a handler of HTTP requests. Paths read the client's name of the request as ``client.request_id``."""
 
     def shows(self, arguments: dict[str, Any]) -> None:
         arguments["client"] = {"request_id": id_in_header(arguments.get("raw_request"))}
 
 
 class Streaming(Handler):
-    """A handler that answers with an HTTP response whose body is a stream: its span ends with the stream."""
+    """Follows a handler whose HTTP response has a stream as body: the span ends with the stream."""
 
     def holds(self, call: OpenCall, result: Any) -> bool:
         body = getattr(result, "body_iterator", None)
@@ -60,7 +60,8 @@ class Streaming(Handler):
 
 
 class WeightUpdate(Follower):
-    """New weights for the engine: how many tensors and bytes, if the request lists them. Never a tensor."""
+    """Counts the tensors and bytes of new weights for the engine, if the request lists tensors. Never keeps a
+    tensor."""
 
     def __init__(self, argument: str) -> None:
         self.argument = argument
@@ -71,7 +72,7 @@ class WeightUpdate(Follower):
 
 
 def sizes(request: Any) -> dict[str, int]:
-    """``tensors`` and ``bytes`` of a request to update weights; empty where it does not list them.
+    """Return ``tensors`` and ``bytes`` of a request to update weights; empty if the request does not list tensors.
 
     vLLM (``WeightTransferUpdateRequest.update_info``) and SGLang (``UpdateWeightsFromDistributedReqInput``) list names,
     types and shapes; SGLang's ``UpdateWeightsFromTensorReqInput`` carries pickled tensors, one string for each rank.
@@ -93,16 +94,16 @@ def sizes(request: Any) -> dict[str, int]:
 
 
 def timeline_here() -> Timeline | None:
-    """Of the request that is being handed to the engine by the code running now."""
+    """Return the timeline of the request that the running code hands to the engine."""
     call = context.current.get()
     return call.timeline if isinstance(call, RetainingCall) else None
 
 
 def register(timelines: Timelines, request_id: Any, timeline: Timeline) -> None:
-    """Fill ``timeline`` from now on with what is ``arrived`` for ``request_id``.
+    """Fill ``timeline`` from now on with the outputs that have ``arrived`` for ``request_id``.
 
-    An id in use again (veRL up to 0.6 has one for all turns of a trajectory) changes hands in the order of the queue,
-    where outputs of the request before may still wait.
+    An id in use again (veRL up to 0.6 has a single id for all turns of a trajectory) changes hands in the order of the
+    queue, where outputs of the earlier request may still wait.
     """
     if type(request_id) is not str or BETWEEN in request_id:
         return
@@ -113,10 +114,10 @@ def register(timelines: Timelines, request_id: Any, timeline: Timeline) -> None:
 
 
 def arrived(read: Callable[..., None], timelines: Timelines, request_ids: list[Any], *more: Any) -> None:
-    """Have ``read(timelines, ids, *more)`` called in the flusher's thread, in its turn.
+    """Have ``read(timelines, ids, *more)`` called in the flusher's thread, in order.
 
-    The ids travel as one string: to keep the engine's own objects until they are read there costs the event loop more
-    than all the rest, as their memory is then free only when another core has looked at it.
+    The ids travel as one string. Keeping the engine's own objects until then costs the event loop more than everything
+    else, because another core must look at the objects before their memory is free.
     """
     if backlog.watchful and (not backlog.accepts() or backlog.overloaded()):
         return
@@ -135,7 +136,7 @@ def _split(read: Callable[..., None], timelines: Timelines, ids: str, *more: Any
 
 
 def traceparent(call: OpenCall) -> str:
-    """``call`` as W3C trace context: what an engine's own OpenTelemetry takes as the parent of its spans."""
+    """Format ``call`` as W3C trace context, the parent that an engine's own OpenTelemetry takes."""
     return f"00-{call.trace.id.hex()}-{call.id & 0xFFFFFFFFFFFFFFFF:016x}-01"
 
 
@@ -145,11 +146,12 @@ _BOUND, _LIMITED = "_autotrace_tokenizer", "_autotrace_limits"
 def introduce(
     call: OpenCall, engine: Any, tokenizer: Callable[[Any], tuple[Any, Any, Any]], limit: Callable[[Any], Any]
 ) -> None:
-    """With the first request publish what the shipper needs of an engine.
+    """Publish the shipper's needs of an engine with the first request.
 
-    ``tokenizer(engine)``: where it was loaded from, its revision, and whether its code is trusted; the shipper decodes
-    with it. ``limit(engine)``: how many tokens a prompt and its answer may have together, as the engine resolved it: a
-    trainer's configuration may leave that to the engine, which may have measured its memory for that.
+    ``tokenizer(engine)`` returns the place that the tokenizer was loaded from, the revision, and whether its code is
+    trusted; the shipper decodes with that tokenizer. ``limit(engine)`` returns the tokens that a prompt and the answer
+    may have together, as the engine resolved the limit: a trainer's configuration may leave the limit to the engine,
+    which may have measured the memory.
     """
     if _is_first(engine, _LIMITED):
         length = limit(engine)

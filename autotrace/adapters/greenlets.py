@@ -1,7 +1,7 @@
-"""greenlet and gevent: a greenlet that is made inside a recorded call belongs to that call.
+"""Attach a greenlet that is made inside a recorded call to that call, for greenlet and gevent.
 
-A greenlet begins with an empty context, as a thread does. One of gevent's is told what is current where it is spawned.
-Any other greenlet runs while its parent waits for it, so the parent says what is current.
+A greenlet begins with an empty context, as a thread does. A greenlet of gevent gets the current call where the greenlet
+is spawned. Any other greenlet runs while its parent waits, so the parent has the current call.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What adapters attach to a library: followers to targets, and functions that see the calls of other methods.
+"""Attach adapters to a library: followers to targets, and functions that see the calls of other methods.
 
-Those methods are not targets: nothing is recorded of them.
+Such other methods are not targets: nothing is recorded for the calls.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from autotrace.record import calls, faults
 from autotrace.record.follower import Follower
 
 Shown = Callable[..., None]
-"""Before a call it gets the arguments; after the call, what was returned and then the arguments."""
+"""Takes the arguments before a call; after the call, the result and then the arguments."""
 
 
 def follow(key: str, follower: Follower) -> None:
-    """Attach ``follower`` to the target ``key``, if the plan has it."""
+    """Attach ``follower`` to the target ``key``, if the plan has the target."""
     probe = calls.probes.get(key)
     if probe is not None:
         probe.follower = follower
 
 
 def showing(original: Any, site: str, *, before: Shown | None = None, after: Shown | None = None) -> Any:
-    """``original`` with its calls shown to ``before`` and ``after``; its callers notice nothing. Faults are counted
-    under ``site``. ``after`` gets what a coroutine function returned when it was awaited."""
+    """Wrap ``original`` so that ``before`` and ``after`` see the calls; callers notice nothing.
+
+    ``site`` counts faults. For a coroutine function, ``after`` gets the awaited result.
+    """
 
     def show(shown: Shown, /, *args: Any, **kwargs: Any) -> None:
         try:

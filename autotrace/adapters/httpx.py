@@ -1,12 +1,12 @@
-"""httpx and httpx2: requests to a model that no client makes, and the ids of requests to a model.
+"""Record model requests that no client library makes, and give ids to model requests, for httpx and httpx2.
 
-A program may ask a server that speaks as OpenAI's or Anthropic's do without a client of theirs. What is posted to one
-of their paths is recorded as a client's call is: the body of the request stands in the place of the arguments, the body
-of the answer, streamed or not, is the result.
+A program may call an OpenAI-like or Anthropic-like server without a client library. A post to one of the servers' paths
+is recorded like a client's call: the body of the request replaces the arguments, and the body of the answer, streamed
+or not, is the result.
 
-Every attempt to ask a model inside of a recorded call, whatever client makes it, is sent with an ``x-request-id`` of
-its own, unless it has one: an engine that is traced in the same run is found by it (``record.statements.requests``).
-The header is there only while the request is being sent: neither the program's request nor its hooks see it.
+Every attempt to call a model inside a recorded call, by any client, is sent with a separate ``x-request-id``, unless
+the request has an id: an engine traced in the same run is found by the id (``record.statements.requests``). The header
+exists only while the request is being sent: neither the program's request nor its hooks see the header.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ QUESTIONS = {
     b"/responses": "input",
     b"/messages": "messages",
 }
-"""Ends of paths, and the field without which a body is something else."""
+"""Maps ends of paths to the field without which a body is not a question."""
 ENGINES = (*QUESTIONS, b"/generate")
-"""Ends of paths at which a model is asked, in whatever words."""
+"""Ends of paths at which a model answers, in whatever words."""
 RECORDED_CLIENTS = ("openai.", "anthropic.", "litellm.")
-"""What their calls ask is recorded already."""
+"""Prefixes of client libraries whose calls are recorded already."""
 HEADER = "x-request-id"
 _MARK = "__autotrace_named__"
 
 
 def install() -> None:
-    """Attach to the targets, and give ids to what is sent. Idempotent."""
+    """Attach to the targets, and give ids to requests. Idempotent."""
     for library in LIBRARIES:
         for client in CLIENTS:
             follow(_key(library, client), Question())
@@ -63,11 +63,11 @@ def _key(library: str, client: str) -> str:
 
 
 class Question(Follower):
-    """A request to a model."""
+    """Follows a request to a model."""
 
     def __init__(self) -> None:
         self._read: tuple[Any, dict[str, Any]] | None = None
-        """The request that was admitted last, and its body."""
+        """Request that was admitted last, and the body."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         above = context.current_call()
@@ -105,14 +105,14 @@ class Question(Follower):
 
 
 def refusal(call: OpenCall, status: int) -> str:
-    """A status of 400 or more by its name: ``HTTP 404 Not Found``. The server's own words are no part of it."""
+    """Name a status of 400 or more: ``HTTP 404 Not Found``. The server's own words are left out."""
     library = sys.modules.get(call.probe.key.partition(".")[0]) if call.probe is not None else None
     name = "" if library is None else library.codes.get_reason_phrase(status)
     return f"HTTP {status} {name}".rstrip()
 
 
 def question(request: Any) -> dict[str, Any] | None:
-    """The body of a request that asks a model something; None for any other request."""
+    """Return the body of a request that asks a model something; None for any other request."""
     path = asked_at(request, tuple(QUESTIONS))
     content = member(request, "_content")
     if path is None or type(content) is not bytes or not content.startswith(b"{") or len(content) > MAX_BYTES:
@@ -126,7 +126,7 @@ def question(request: Any) -> dict[str, Any] | None:
 
 
 def asked_at(request: Any, ends: tuple[bytes, ...]) -> bytes | None:
-    """The path that ``request`` is posted to, if it has one of these ``ends``."""
+    """Return the path that ``request`` is posted to, if the path has one of ``ends``."""
     if member(request, "method") != "POST":
         return None
     path: bytes = request.url.raw_path.partition(b"?")[0]
@@ -134,11 +134,11 @@ def asked_at(request: Any, ends: tuple[bytes, ...]) -> bytes | None:
 
 
 _unread: dict[int, iterators.Watched] = {}
-"""By the ``id`` of what is followed."""
+"""Maps the ``id`` of a followed stream to the watch."""
 
 
 class Followed:
-    """The stream of bytes of an answer, whose end is the end of ``call``."""
+    """Wraps the stream of bytes of an answer; the end of the stream is the end of ``call``."""
 
     def __init__(self, inner: Any, call: OpenCall) -> None:
         self._inner = inner
@@ -159,12 +159,12 @@ class Followed:
         return drivers.through(self._call, iteration)
 
     def close(self) -> None:
-        """As the stream does."""
+        """Close as the stream does."""
         self._left()
         self._inner.close()
 
     async def aclose(self) -> None:
-        """As the stream does."""
+        """Close as the stream does."""
         self._left()
         await self._inner.aclose()
 
@@ -208,7 +208,7 @@ def _naming(original: Callable[..., Any], key: str) -> Callable[..., Any]:
 
 @contextmanager
 def named(request: Any, key: str) -> Generator[None]:
-    """While a model is asked: ``request`` has an id, which the current call states."""
+    """Give ``request`` an id while a model is called; the current call states the id."""
     added = False
     call = context.current_call()
     if call is not None and call.recorded and call.probe is not None and call.probe.role == "llm":
@@ -227,7 +227,7 @@ def named(request: Any, key: str) -> Generator[None]:
 
 
 def _name(request: Any) -> bool:
-    """Have the current call state the request's id; whether it was given one here."""
+    """Have the current call state the request's id; tell whether the id was given here."""
     given = request.headers.get(HEADER)
     name = given or ids.new_trace_id().hex()
     if not given:

@@ -1,4 +1,4 @@
-"""IPython: functions that a cell of a notebook or prompt defines, in whose names a list begins with ``__main__``."""
+"""Record functions that a cell of a notebook or prompt defines; their names in a spec begin with ``__main__``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autotrace.patch import adapting, program
 
 
 def install() -> None:
-    """See each cell before it is compiled. Called right after ``IPython.core.interactiveshell`` was imported."""
+    """See each cell before the cell is compiled. Called right after ``IPython.core.interactiveshell`` was imported."""
     shell: Any = sys.modules["IPython.core.interactiveshell"].InteractiveShell
     adapting.put(shell, "transform_ast", showing(shell.transform_ast, "ipython", after=_transformed))
 

@@ -1,5 +1,7 @@
-"""LangChain and LangGraph: which of their calls are another's inside. ``invoke`` of a graph is its ``stream``
-underneath, and frameworks put small chains into everything they make."""
+"""Choose which calls of LangChain and LangGraph are recorded, because calls contain each other.
+
+``invoke`` of a graph calls the graph's ``stream``, and the frameworks put small chains into everything.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def install() -> None:
 
 
 class Outermost(Follower):
-    """Of the methods of one graph that call each other, the first."""
+    """Admits only the first of a graph's methods that call each other."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         call = current_call()
@@ -34,14 +36,14 @@ class Outermost(Follower):
 
 
 class Alone(Follower):
-    """A chain that is in nothing else."""
+    """Admits a chain outside any other call."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return current_call() is None
 
 
 class GraphNode(Follower):
-    """A node that somebody wrote: the first one of every graph only hands its input on."""
+    """Admits a node that a user wrote: the first node of every graph only hands the input on."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return stored_name(args[0] if args else kwargs.get("task")) != "__start__"

@@ -1,10 +1,10 @@
-"""OpenRLHF: whose advantages are computed.
+"""Find the rollouts behind the advantages that OpenRLHF computes.
 
-The trainer, a process of its own, computes them of batches of small batches, tensors in the CPU's memory whose rows
-have no name. A row is found again by its tokens up to the last one of the model, which is where the last turn of its
-rollout ended; a list has neither rows of rows nor digests.
+The trainer, a separate process, computes advantages for batches of small batches: tensors in the CPU's memory whose
+rows have no name. A row is recognised by the tokens up to the model's last token, where the last turn of the rollout
+ended. A spec has neither rows of rows nor digests.
 
-Read in the wheels of OpenRLHF 0.9.3 to 0.11.2. What is not as expected is left alone.
+Read in the wheels of OpenRLHF 0.9.3 to 0.11.2. Anything unexpected is left alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ COMPUTED = "openrlhf.trainer.ppo_utils.experience_maker.RemoteExperienceMaker.co
 
 
 def install() -> None:
-    """Follow the target of the list. Called once, right after ``openrlhf`` was imported."""
+    """Follow the target of the spec. Called once, right after ``openrlhf`` was imported."""
     follow(COMPUTED, _Advantages())
 
 
 class _Advantages(Follower):
-    """The advantages of a step, and the rewards where a reward model gave them."""
+    """Records the advantages of a step, and the rewards that a reward model gave."""
 
     def holds(self, call: Any, result: Any) -> bool:
         for experience in result if type(result) is list else ():
@@ -34,7 +34,8 @@ class _Advantages(Follower):
 
 
 def _record(experience: Any) -> None:
-    """``experience``: rows of one size; ``sequences`` has a token more than the masks and what is computed."""
+    """Record the rows of ``experience``, which all have the same size; ``sequences`` has a token more than the
+    masks."""
     sequences, actions = experience.sequences, experience.action_mask
     if not (is_here(sequences) and is_here(actions)):
         faults.count(SKIPPED, len(sequences))
@@ -60,7 +61,7 @@ def _record(experience: Any) -> None:
 
 
 def _numbers(values: Any, count: int) -> list[float]:
-    """One for each row; none where they are something else."""
+    """Return a number for each row; empty for any other value."""
     if not is_here(values) or tuple(values.shape) != (count,):
         return []
     return [float(value) for value in values.tolist()]

@@ -1,8 +1,9 @@
-"""Ends of processes without Python's exit: ``os._exit``, ``os.exec*``, and a signal from another process of the run.
+"""Write records before a process ends without Python's exit.
 
-Whatever library starts a process, the child leaves by one of these (``multiprocessing``, ``multiprocess``, ``billiard``
-by ``os._exit``; all of them end workers with ``os.kill``). So a wrapper around each function writes what waits, or says
-which process was ended on purpose.
+The endings are ``os._exit``, ``os.exec*``, and a signal from another process of the run. Whatever library starts a
+process, the child ends in one of the ways (``multiprocessing``, ``multiprocess`` and ``billiard`` use ``os._exit``, and
+end workers with ``os.kill``). A wrapper around each function therefore writes waiting records, or reports the process
+that was ended on purpose.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _leave(*_: Any) -> None:
 
 
 def _end(pid: Any = 0, number: Any = 0, *_: Any) -> None:
-    """Say that another process (or the group of that number) is ended on purpose."""
+    """Report that another process (or the group of that number) is ended on purpose."""
     name = _SIGNALS.get(int.__int__(number)) if isinstance(pid, int) and isinstance(number, int) else None
     if name is None:
         return

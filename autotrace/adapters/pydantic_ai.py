@@ -1,6 +1,7 @@
-"""pydantic-ai: which of the ways to run an agent, that call one another, is the run, and what a streamed answer says.
-And an agent without a name takes that of the variable it stands in, in the frame that calls it: our frames are not to
-be in between."""
+"""Choose the run among the methods of a pydantic-ai agent that call one another, and read streamed answers.
+
+An agent without a name takes the name of its variable in the caller's frame, so the adapter hides our frames.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +21,12 @@ from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
 
 _AGENT = "pydantic_ai.agent.abstract"
 _WRAPPERS = 16
-"""Of one agent, at most."""
+"""Limits the wrappers around an agent."""
 _OURS = (template.__file__.rpartition("/")[0], *template.IN_PLACE)
 
 
 def install() -> None:
-    """Attach to the target, and look past our frames. Idempotent."""
+    """Attach to the targets, and look past our frames. Idempotent."""
     follow(f"{_AGENT}.AbstractAgent.run", AgentRun())
     follow(f"{_AGENT}.AbstractAgent.run_stream", AgentRun())
     follow(f"{_AGENT}.AbstractAgent.iter", Iteration())
@@ -42,7 +43,7 @@ def _hook(module: Any) -> None:
 
 
 def _hook_display(module: Any) -> None:
-    """It asks whether an installed package began the run: our frames count as its own."""
+    """Count our frames as the package's own, because the package asks whether an installed package began the run."""
     own = getattr(module, "_OWN_PACKAGES", None)
     if isinstance(own, (set, frozenset)) and "autotrace" not in own:
         adapting.put(module, "_OWN_PACKAGES", own | {"autotrace"})
@@ -57,7 +58,7 @@ def _past_ours(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _above(frame: FrameType | None) -> FrameType | None:
-    """``frame``, or what stands in its place where we are around it: its caller is what would be without us."""
+    """Return the frame that would be the caller without autotrace, starting at ``frame``."""
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
     while frame is not None and _is_ours(frame.f_back):
@@ -70,7 +71,7 @@ def _is_ours(frame: FrameType | None) -> bool:
 
 
 class AgentRun(Follower):
-    """A run of an agent."""
+    """Follows a run of an agent."""
 
     def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
         """Keep the agent."""
@@ -78,11 +79,13 @@ class AgentRun(Follower):
 
 
 class Iteration(AgentRun):
-    """A run that the caller steps through, unless it is how another call begins: ``run`` and ``run_stream`` enter one
-    of their agent, and that of a wrapper one of the agent it wraps."""
+    """Follows a run that the caller steps through, unless another call begins with the run.
+
+    ``run`` and ``run_stream`` enter such a run of the same agent; a wrapper's run enters a run of the wrapped agent.
+    """
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """False before the body of the ``with`` of such a call; what that begins is its own."""
+        """Return False before the body of the ``with`` of such a call; calls that the body begins are recorded."""
         above = current.get()
         if type(above) is not RetainingCall or above.items or above.probe is None:
             return True
@@ -95,15 +98,15 @@ class Iteration(AgentRun):
 
 
 class StreamedRequest(Follower):
-    """A request whose answer is streamed."""
+    """Follows a request with a streamed answer."""
 
     def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
-        """Say how it is put together."""
+        """Choose how the answer is put together."""
         call.yielded = StreamedAnswer(call.probe.limits)
 
 
 class StreamedAnswer(Yielded):
-    """What a model says in a stream: ``with`` binds one object, which collects the parts of the answer."""
+    """Collects a model's streamed answer: ``with`` binds a single object, which collects the parts of the answer."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -115,7 +118,7 @@ class StreamedAnswer(Yielded):
         return NO_KEEPER
 
     def value(self) -> Any:
-        """As a request without a stream returns it."""
+        """Return the answer as a request without a stream returns the answer."""
         manager = members(member(self._streamed, "_parts_manager"))
         held, buffers = dict.get(manager, "_parts"), dict.get(manager, "_string_buffers")
         parts = snapshot(held, self._limits) if type(held) is list else None

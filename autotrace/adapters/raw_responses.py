@@ -1,8 +1,8 @@
-"""openai and anthropic: objects that have no answer yet, such as a raw response that was not read
-(``with_raw_response``, ``with_streaming_response``) or the manager of a stream's context. The call that returned one
-ends with what a method of the object returns later: a stream, or the answer.
+"""Wait for answers of openai and anthropic that come later than the call returns.
 
-LangChain and the Agents SDK ask for raw responses, for the sake of the headers.
+A raw response that was not read (``with_raw_response``, ``with_streaming_response``) or the manager of a stream's
+context has no answer yet. The call that returned such an object ends with the result of one of the object's methods: a
+stream, or the answer. LangChain and the Agents SDK ask for raw responses to read the headers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RAW = (
     ("_response", "APIResponse", "parse"),
     ("_response", "AsyncAPIResponse", "parse"),
 )
-"""Module below the package, class, and the method that gives the answer: of clients that are generated from OpenAPI
+"""Module below the package, class, and the method that gives the answer, for clients generated from OpenAPI
 descriptions."""
 CLIENTS = {
     "openai": RAW,
@@ -35,24 +35,26 @@ CLIENTS = {
         ("lib.streaming._beta_messages", "BetaAsyncMessageStreamManager", "__aenter__"),
     ),
 }
-"""Package -> its objects; anthropic's ``messages.stream`` asks when its context is entered."""
+"""Maps a package to its objects; anthropic's ``messages.stream`` sends the request when its context is entered."""
 _MARK = "__autotrace_later__"
 _kinds: dict[int, str] = {}
-"""By the ``id`` of the class: its method."""
+"""Maps the ``id`` of a class to the method."""
 _waiting: dict[int, iterators.Watched] = {}
-"""By the ``id`` of the object: the call that returned it, which goes on."""
+"""Maps the ``id`` of an object to the unfinished call that returned the object."""
 
 
 def install() -> None:
-    """Have calls end with what such objects of the clients say that are imported. Idempotent."""
+    """End calls with the later answers of clients that are imported. Idempotent."""
     for package, answers in CLIENTS.items():
         if package in sys.modules:
             wait_for(package, answers)
 
 
 def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:
-    """End calls that return such an object when ``answers`` gives what it stands for, or when it is dropped.
-    Idempotent; what a release does not have is passed over."""
+    """End calls that return such an object when the method of ``answers`` gives the answer, or the object is dropped.
+
+    Idempotent; a class that a release does not have is passed over.
+    """
     for module, name, method in answers:
         kind = getattr(sys.modules.get(f"{package}.{module}"), name, None)
         original = vars(kind).get(method) if isinstance(kind, type) else None
@@ -66,7 +68,7 @@ def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:
 
 
 def _hold(call: OpenCall, result: Any) -> bool:
-    """Whether ``result`` is such an object; its call then goes on."""
+    """Tell whether ``result`` is such an object; the object's call then goes on."""
     method = _kinds.get(id(type(result)))
     if method is None:
         return False
@@ -79,8 +81,8 @@ def _hold(call: OpenCall, result: Any) -> bool:
 
 
 class _Answering:
-    """While the method runs that gives the answer which ``value`` stands for: its call is current, and ends with what
-    comes of it. Does nothing for an object that no call waits for."""
+    """Makes the waiting call current while the method runs that gives the answer of ``value``, and ends the call with
+    the result. Does nothing for an object without a waiting call."""
 
     __slots__ = ("_call",)
 
@@ -94,7 +96,7 @@ class _Answering:
         return self
 
     def with_result(self, result: Any) -> Any:
-        """End the call with ``result``, which is returned."""
+        """End the call with ``result``, and return ``result``."""
         call = self._call
         if call is not None:
             closing.leave(call)

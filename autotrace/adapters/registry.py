@@ -1,6 +1,7 @@
-"""Which libraries have an adapter, and what of each is never wrapped. The one list to add to for a new adapter.
+"""List the libraries with an adapter, and functions that are never wrapped. A new adapter is added only here.
 
-An adapter is one module or folder of this package with a function ``install()``, for what a spec cannot say.
+An adapter is one module or folder of this package with a function ``install()``, for behaviour that a spec cannot
+express.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ ADAPTERS = {
     "datasets.utils._dill": "autotrace.adapters.code_keys",
     "dask.tokenize": "autotrace.adapters.code_keys",
 }
-"""Module -> adapter, whose ``install()`` runs right after that module was imported."""
+"""Maps a module to the adapter whose ``install()`` runs right after the module's import."""
 
 ENDLESS = {
     "vllm": ("run_engine_core", "run_busy_loop", "worker_main", "worker_busy_loop", "event_loop_*"),
@@ -48,11 +49,11 @@ ENDLESS = {
         "event_loop_*",
     ),
 }
-"""Library -> its entry points of processes and endless loops (``*``: any characters), whose span would never end."""
+"""Maps a library to process entry points and endless loops (``*``: any characters), whose span would never end."""
 
 
 def is_endless(module: str, function: str) -> bool:
-    """Whether ``function`` of ``module`` (or of a class in it) is such an entry point or loop."""
+    """Tell whether ``function`` of ``module`` (or of a class inside) is such an entry point or loop."""
     library = re.split(r"[.:]", module, maxsplit=1)[0]
     return any(fnmatch.fnmatchcase(function, pattern) for pattern in ENDLESS.get(library, ()))
 

@@ -1,14 +1,14 @@
-"""SGLang: what its list cannot say.
+"""Follow SGLang's requests where a spec cannot.
 
-- When a request's tokens came: ``TokenizerManager._handle_batch_output`` sees every output of every request; the caller
-  of one that is not streamed sees a single one.
-- Queueing and prefill. The scheduler keeps the times of each request but sends them along only with metrics on. With
-  metrics off they are let through with a request's last output, and nothing else is switched on.
-- A batch is one call and many requests: each is recorded by itself, when its answer is waited for.
-- If the user switched on SGLang's own OpenTelemetry, its spans hang under ours.
+- Times of a request's tokens: ``TokenizerManager._handle_batch_output`` sees every output of every request; the caller
+  of a request without streaming sees a single output.
+- Queueing and prefill. The scheduler keeps the times of each request but sends the times along only with metrics on.
+  With metrics off the times are let through with a request's last output, and nothing else is switched on.
+- A batch is one call and many requests: each request is recorded separately, when its answer is awaited.
+- If the user switched on SGLang's own OpenTelemetry, SGLang's spans hang under ours.
 
-No reference to a generator of SGLang is kept anywhere: suspended, it holds the lock that a weight update waits for.
-Read in 0.4.6.post5 to 0.5.23, run with 0.5.23. What is not as expected is left alone.
+No reference to a generator of SGLang is kept anywhere: a suspended generator holds the lock that a weight update waits
+for. Read in 0.4.6.post5 to 0.5.23, run with 0.5.23. Anything unexpected is left alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HANDLER = "sglang.srt.entrypoints.openai.serving_base.OpenAIServingBase.handle_r
 TIMINGS = "sglang request timings"
 """Key of the methods in reports."""
 _REQUESTS = "_autotrace_requests"
-"""Attribute of ``TokenizerManager``: its ``Requests``."""
+"""Attribute of ``TokenizerManager`` that holds ``Requests``."""
 _monotonic = time.monotonic
 
 
@@ -67,7 +67,7 @@ def install() -> None:
 
 
 class SglangRequest(Follower):
-    """A single request to ``TokenizerManager``."""
+    """Follows a single request to ``TokenizerManager``."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         request = args[1] if len(args) > 1 else kwargs.get("obj")
@@ -86,7 +86,7 @@ class SglangRequest(Follower):
 
 
 class MemberOfABatch(Follower):
-    """One request of a batch; that of a single request is recorded already when its answer is waited for."""
+    """Follows a request of a batch; a single request is already recorded when its answer is awaited."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return timeline_here() is None and not is_health_check(args[1] if len(args) > 1 else kwargs.get("obj"))
@@ -100,7 +100,7 @@ class MemberOfABatch(Follower):
 
 
 def is_batch(request: Any) -> bool:
-    """Whether the request is several, before SGLang decides that itself (``normalize_batch_and_arguments``)."""
+    """Tell whether the request is several, before SGLang decides (``normalize_batch_and_arguments``)."""
     text, ids = getattr(request, "text", None), getattr(request, "input_ids", None)
     if isinstance(text, list) or (isinstance(ids, list) and bool(ids) and isinstance(ids[0], list)):
         return True
@@ -109,8 +109,11 @@ def is_batch(request: Any) -> bool:
 
 
 def is_health_check(request: Any) -> bool:
-    """Whether SGLang asks itself: ``/health_generate`` sends a token through the engine at every probe of Kubernetes,
-    and such a trace every ten seconds is nobody's trajectory (``HEALTH_CHECK_RID_PREFIX`` of ``srt/constants.py``)."""
+    """Tell whether SGLang asks itself.
+
+    ``/health_generate`` sends a token through the engine at every probe of Kubernetes. Such a trace every ten seconds
+    is nobody's trajectory (``HEALTH_CHECK_RID_PREFIX`` of ``srt/constants.py``).
+    """
     request_id = getattr(request, "rid", None)
     return isinstance(request_id, str) and request_id.startswith("HEALTH_CHECK")
 
@@ -144,15 +147,15 @@ def _hook_manager(module: ModuleType) -> None:
 
 
 class Requests(NamedTuple):
-    """Those of a ``TokenizerManager`` that are followed, by id."""
+    """Holds the followed requests of a ``TokenizerManager``, by id."""
 
     timelines: Timelines
     fresh: Timelines
-    """Without any output yet."""
+    """Timelines without any output yet."""
 
 
 def watch(manager: Any, request_id: Any, timeline: Timeline) -> None:
-    """Fill ``timeline`` from now on with what happens to the request ``request_id``."""
+    """Fill ``timeline`` from now on with the events of the request ``request_id``."""
     requests = manager.__dict__.get(_REQUESTS)
     if requests is None:
         requests = manager.__dict__[_REQUESTS] = Requests(Timelines(), Timelines())
@@ -175,7 +178,7 @@ def _outputs_came(manager: Any, recv_obj: Any, *args: Any, **kwargs: Any) -> Non
 
 
 def noted(requests: Requests, batch: Any, states: Mapping[str, Any]) -> None:
-    """Outputs of several requests came from the engine. The batch itself is kept only if some of them are the last."""
+    """Note outputs of several requests from the engine. The batch is kept only if some outputs are the last."""
     if requests.fresh:
         for request_id in set(requests.fresh).intersection(batch.rids):
             begun(requests, request_id, states.get(request_id))
@@ -184,14 +187,14 @@ def noted(requests: Requests, batch: Any, states: Mapping[str, Any]) -> None:
 
 
 def begun(requests: Requests, request_id: str, state: Any) -> None:
-    """The first output of a request came: only now SGLang is sure to have made the ``state`` that gathers them."""
+    """Note the first output of a request: only now SGLang has surely made the ``state`` that gathers outputs."""
     timeline = requests.fresh.pop(request_id, None)
     if timeline is not None:
         timeline.response = lambda: getattr(state, "output_ids", None) or None
 
 
 def take(timelines: Timelines, request_ids: Iterable[str], last: Any, now: float) -> None:
-    """Outputs of several requests came from the engine at ``now`` (seconds); see ``noted``."""
+    """Take outputs of several requests that came from the engine at ``now`` (seconds); see ``noted``."""
     for request_id in request_ids:
         timeline = timelines.get(request_id)
         if timeline is not None:
@@ -206,7 +209,7 @@ def take(timelines: Timelines, request_ids: Iterable[str], last: Any, now: float
 
 
 def settle(timeline: Timeline, batch: Any, number: int) -> None:
-    """Take the scheduler's own times of a request from the batch with its last output (``perf_counter`` seconds, which
+    """Take the scheduler's own times of a request from the batch with the last output (``perf_counter`` seconds, which
     on Linux is the monotonic clock)."""
     stats = getattr(batch, "time_stats", None)
     if not isinstance(stats, list) or number >= len(stats):
@@ -238,6 +241,6 @@ def _hook_stats(module: ModuleType) -> None:
 
 
 def _let_through(times: Any) -> None:
-    """With a request's last output its times are sent, as with metrics on; before that they are not pickled at all."""
+    """Send a request's times with the last output, as with metrics on; before that SGLang does not pickle the times."""
     if times.completion_time and not times.enable_metrics:
         times.has_timing_data = True

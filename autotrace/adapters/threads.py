@@ -1,15 +1,14 @@
-"""Threads and thread pools: a thread that is started inside a recorded call belongs to that call, and so does work that
-is submitted there.
+"""Attach threads and thread-pool work to the recorded call that started the thread or submitted the work.
 
-A thread of Python begins with an empty context, and a worker of a pool does the work of everybody. So a call travels
+A thread of Python begins with an empty context, and a worker of a pool works for everybody. A call therefore travels
 with the start of a thread, and with each piece of work::
 
     def rollout(task):
         Thread(target=solve, args=(task,)).start()   # the calls of ``solve`` are in the trajectory
         pool.submit(score, task)                     # so are the calls of ``score``, in whatever thread
 
-The call travels alone: the context of a thread has nothing else of its starter. ``asyncio.to_thread`` takes the context
-along by itself, ``loop.run_in_executor`` does not, and veRL's reward managers run ``compute_score`` through the latter.
+The call travels alone: the context of a thread has nothing else of the starter. ``asyncio.to_thread`` takes the context
+along, ``loop.run_in_executor`` does not, and veRL's reward managers run ``compute_score`` through ``run_in_executor``.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ from autotrace.record.context import OpenCall, current, current_call, made_curre
 from autotrace.record.object_fields import member
 
 _STARTS = ((threading, "_start_joinable_thread"), (threading, "_start_new_thread"), (_thread, "start_new_thread"))
-"""Functions that start a thread, and where callers find each. ``Thread.start`` calls the first from Python 3.13, the
+"""Functions that start a thread, and where callers find each. ``Thread.start`` calls the first since Python 3.13, the
 second before."""
 _POOLS = {
     "concurrent.futures.thread": ("ThreadPoolExecutor", "submit"),
     "multiprocessing.pool": ("ThreadPool", "apply_async", "_map_async", "imap", "imap_unordered"),
     "gevent.threadpool": ("ThreadPool", "spawn"),
 }
-"""Module of a pool -> its class, and the methods that take work. The threads of a pool begin with nothing, because the
-work brings calls of its own."""
+"""Maps the module of a pool to the class, and the methods that take work. The threads of a pool begin with nothing,
+because the work brings calls along."""
 _WORK = ("func", "callback", "error_callback")
 """Parameters that hold work, besides the first."""
 
@@ -79,7 +78,7 @@ def holding(call: OpenCall) -> Context:
 
 
 def _is_of_a_pool(function: Any) -> bool:
-    """Whether a thread that begins with ``function`` is one of a pool."""
+    """Tell whether a thread that begins with ``function`` belongs to a pool."""
     if type(function) is not MethodType:
         return False
     begins = (function.__func__, member(function.__self__, "_target"))

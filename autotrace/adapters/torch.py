@@ -1,9 +1,10 @@
-"""torch: nothing may be recorded inside a compiled region, and ``forward`` of a module is not wrapped.
+"""Record nothing inside a compiled region of torch, and refuse to wrap a module's ``forward``.
 
-vLLM compiles with ``fullgraph=True``: a wrapper that read a clock or a context variable there would be a crash at
-start-up. ``torch.compiler.is_compiling()`` costs 69 ns and is constant to the compiler, so it is asked first. The
-compiler takes no constant of a code but literals and codes (torch 2.13, ``ConstantVariable``), and wrappers hold
-others. So their code asks before it touches them, by a builtin that is there once ``torch._dynamo`` is imported.
+vLLM compiles with ``fullgraph=True``: a wrapper that reads a clock or a context variable in a compiled region crashes
+at start-up. ``torch.compiler.is_compiling()`` costs 69 ns and is constant to the compiler, so wrappers ask first. The
+compiler takes only literals and codes as constants of a code (torch 2.13, ``ConstantVariable``), and wrappers hold
+other constants. A wrapper's code therefore asks before touching such a constant, by a builtin that exists once
+``torch._dynamo`` is imported.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def _guard(_: ModuleType) -> None:
 
 
 def forward(value: Any, owner: Any, attribute: str) -> str | None:
-    """Why ``nn.Module.forward`` is not wrapped."""
+    """Explain why ``nn.Module.forward`` is not wrapped."""
     torch_nn = sys.modules.get("torch.nn")
     if attribute != "forward" or torch_nn is None or not inspect.isclass(owner):
         return None

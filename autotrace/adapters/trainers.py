@@ -1,6 +1,6 @@
-"""What the adapters of trainers share: the run that their loggers have open, being told of calls, reading batches.
+"""Share code between the adapters of trainers: open runs of loggers, observers of calls, numbers of batches.
 
-Only tensors that are on the CPU are looked at: nothing here waits for a GPU.
+Only tensors on the CPU are read: nothing here waits for a GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from autotrace.redact.masking import without_password
 
 
 def publish_runs(loggers: Collection[str], project: Any, experiment: Any) -> None:
-    """``Bind("mlflow")`` and ``Bind("wandb")`` for the runs that are open in this process now. Asks no server."""
+    """Report ``Bind("mlflow")`` and ``Bind("wandb")`` for the runs that are open in this process. Asks no server."""
     mlflow = sys.modules.get("mlflow")
     run = mlflow.active_run() if mlflow is not None and "mlflow" in loggers else None
     if mlflow is not None and run is not None:
@@ -38,11 +38,11 @@ def publish_runs(loggers: Collection[str], project: Any, experiment: Any) -> Non
 
 
 _TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "</s>")
-"""Tokens of chat templates that end a turn, where a tokenizer has them."""
+"""Tokens of chat templates that end a turn, in tokenizers that have such tokens."""
 
 
 def end_tokens(tokenizer: Any) -> list[int]:
-    """The token that ends an answer, and the one that ends a turn of the chat template where it is another."""
+    """Return the token that ends an answer, and a different token that ends a turn of the chat template."""
     ends = {getattr(tokenizer, "eos_token_id", None)}
     known = getattr(tokenizer, "added_tokens_encoder", None)
     if isinstance(known, dict):
@@ -56,8 +56,8 @@ Observer = Callable[[Any, Given], None]
 
 
 def observe(owner: Any, name: str, *, before: Observer | None = None, after: Observer | None = None) -> None:
-    """Call ``before`` or ``after`` with every call of ``owner.name``; its callers notice nothing. What is no function
-    written in Python is left alone."""
+    """Call ``before`` or ``after`` with every call of ``owner.name``; callers notice nothing. Only functions written in
+    Python are observed."""
     original = vars(owner).get(name) if owner is not None else None
     if not inspect.isfunction(original):
         return
@@ -77,19 +77,21 @@ def observe(owner: Any, name: str, *, before: Observer | None = None, after: Obs
 
 
 SKIPPED = "drop:fact on a device"
-"""Counter: rows whose facts were not recorded because they were on an accelerator."""
+"""Counts rows whose facts were not recorded because the values were on an accelerator."""
 _ROWS = 256
-"""Looked at together: what bounds the copies of tensors made here."""
+"""Number of rows that are processed together, which bounds the copies of tensors."""
 
 
 def is_here(tensor: Any) -> bool:
-    """Whether its numbers lie in the CPU's memory, row by row."""
+    """Tell whether the tensor's numbers lie in the CPU's memory, row by row."""
     return str(getattr(tensor, "device", "")) == "cpu" and not getattr(tensor, "is_nested", False)
 
 
 def response_values(values: Any, mask: Any) -> list[float]:
-    """One number per row of ``values``: what stands at the tokens that ``mask`` keeps, or their mean. Empty, and
-    counted, where they are not on the CPU."""
+    """Return a number per row of ``values``: the common value at the tokens that ``mask`` keeps, or the mean.
+
+    Empty, and counted, if the tensors are not on the CPU.
+    """
     if not (is_here(values) and is_here(mask)):
         faults.count(SKIPPED, len(values))
         return []
@@ -104,7 +106,7 @@ def response_values(values: Any, mask: Any) -> list[float]:
 
 
 def digests(tokens: Any, lengths: Sequence[int]) -> list[bytes]:
-    """As ``spool.records.Tokens.digest`` has it, of the first ``lengths[i]`` tokens of each row."""
+    """Compute ``spool.records.Tokens.digest`` for the first ``lengths[i]`` tokens of each row."""
     rows = tokens.numpy().astype("<i4")
     return [
         hashlib.blake2b(row[:length].tobytes(), digest_size=16).digest()[:8]

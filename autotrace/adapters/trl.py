@@ -1,11 +1,12 @@
-"""TRL: what its list cannot name or compute.
+"""Record the parts of TRL that a spec cannot name or compute.
 
-- The user's tools, methods of environments and reward functions have no name. They are recorded while the trainer uses
-  them, tools in the trajectory of the row that asked.
-- The reward of a row is the weighted sum of what its functions said.
-- Which tokenizer decodes, and which MLflow or W&B run the trainer's own logger has open.
+- The user's tools, methods of environments and reward functions have no name. The functions are recorded while the
+  trainer uses the functions; tools are recorded in the trajectory of the row that called the tool.
+- The reward of a row is the weighted sum of the values of the reward functions.
+- The tokenizer that decodes, and the MLflow or W&B run that the trainer's own logger has open.
 
-Read in the wheels of TRL 0.26 to 1.16. What is not as expected is left alone."""
+Read in the wheels of TRL 0.26 to 1.16. Anything unexpected is left alone.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +34,18 @@ REWARDS = "trl reward functions"
 """Keys of the functions in reports."""
 
 _ROW = "idx_with_tool"
-"""What the loop over tool calls calls the row's number (0.26, where all rows share one table of tools)."""
+"""Name of the row's number in the loop over tool calls (0.26, where all rows share a table of tools)."""
 
 
 def watch(module: ModuleType) -> None:
-    """Have the functions recorded that the trainer of ``module`` is given. Called once it is imported."""
+    """Record the functions that the trainer of ``module`` is given. Called once ``module`` is imported."""
     _around(module.GRPOTrainer, "_tool_call_loop", _with_tools)
     _around(module.GRPOTrainer, "_calculate_rewards", _with_rewards)
 
 
 def _around(owner: type, name: str, enter: Callable[[Any], Callable[[], None] | None]) -> None:
-    """Call ``enter(self)`` before each call of ``owner.name``. If it returns a function, call that afterwards."""
+    """Call ``enter(self)`` before each call of ``owner.name``. If ``enter`` returns a function, call that
+    afterwards."""
     original = vars(owner).get(name)
     if not inspect.isfunction(original):
         return
@@ -68,7 +70,7 @@ def _around(owner: type, name: str, enter: Callable[[Any], Callable[[], None] | 
 
 
 def _with_tools(trainer: Any) -> Callable[[], None]:
-    """Record the tools in the tables of ``trainer`` until the function that is returned is called."""
+    """Record the tools in the tables of ``trainer`` until the returned function is called."""
     tables: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = []
     for kind in ("_sync_tool_dict", "_async_tool_dict", "_tool_dict"):
         of_rows = getattr(trainer, f"{kind}s", None)
@@ -89,7 +91,7 @@ def _with_tools(trainer: Any) -> Callable[[], None]:
 
 
 def _in_row(number: int | None, tool: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """``tool`` recorded in row ``number``; to look at, it is ``tool``."""
+    """Wrap ``tool`` so that calls are recorded in row ``number``; the wrapper looks like ``tool``."""
     is_async = inspect.iscoroutinefunction(tool)
     traced = _traced(name, str(getattr(tool, "__module__", "")), is_async, context.epoch)
 
@@ -111,8 +113,8 @@ async def _awaited(row: Any, traced: Callable[..., Any], tool: Callable[..., Any
 
 @functools.lru_cache(maxsize=1000)
 def _traced(name: str, module: str, is_async: bool, epoch: int) -> Callable[..., Any]:
-    """A recorded function that calls the tool it is given, and is called as the tool is. One for each epoch: recording
-    it ends with the run."""
+    """Build a recorded function that calls a given tool with the tool's own signature. Each epoch has another function,
+    because recording ends with the run."""
 
     def call(called_tool: Any, /, **arguments: Any) -> Any:
         return called_tool(**arguments)
@@ -131,7 +133,7 @@ def _traced(name: str, module: str, is_async: bool, epoch: int) -> Callable[...,
 
 
 def _with_rewards(trainer: Any) -> None:
-    """Record the reward functions of ``trainer``, a call for each row."""
+    """Record the reward functions of ``trainer``, with a call for each row."""
     for function in trainer.reward_funcs:
         engine.record_function(function, key=REWARDS, role="reward", rows=("completions",), include=("result[i]",))
 
@@ -149,7 +151,7 @@ def install() -> None:
 
 
 class _TrainerBatch(Follower):
-    """What the trainer knows around a batch of rollouts."""
+    """Follows the trainer's call around a batch of rollouts."""
 
     def __init__(self) -> None:
         self._published = False
@@ -184,7 +186,7 @@ class _TrainerBatch(Follower):
 
 
 class _GroupScores(Follower):
-    """What the asynchronous worker gave the rollouts of a group (1.16, which names them)."""
+    """Reads the scores that the asynchronous worker gave the rollouts of a group (1.16, which names rollouts)."""
 
     def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
         call.arguments = {"group": arguments.get("group")}
@@ -205,13 +207,15 @@ class _GroupScores(Follower):
 
 
 def shortest(value: float) -> float:
-    """A float32 as people write it: 0.1, not 0.10000000149011612."""
+    """Round a float32 as people write the number: 0.1, not 0.10000000149011612."""
     return float(f"{value:.7g}")
 
 
 def weighted(parts: list[Any], weights: list[float]) -> float | None:
-    """The reward as the trainer adds it up: a function that gave a row none does not count; None where none gave any,
-    or where there is not one weight for each."""
+    """Add the reward up as the trainer does: a function without a value for a row does not count.
+
+    None if no function gave a value, or the numbers of parts and weights differ.
+    """
     pairs = [(part, weight) for part, weight in zip(parts, weights, strict=False) if not math.isnan(part)]
     if len(parts) != len(weights) or not pairs:
         return None

@@ -1,15 +1,14 @@
-"""vLLM: what its list cannot say.
+"""Follow vLLM's requests where a spec cannot.
 
-- When a request's tokens came and where it had waited, for every kind of output (a request that is not streamed is
-  seen by its caller once): from ``OutputProcessor``, which all outputs of the engine pass, those of ``AsyncLLM`` and of
-  ``LLM``.
-- When the scheduler of the engine core queued, scheduled and preempted a request. The core has a vehicle for that, the
-  events of a request, but fills it only with log stats on. With log stats off (veRL's default) they are added there,
-  and nothing else is switched on: the front end ignores them.
+- Times of a request's tokens and of its waits, for every kind of output (the caller of a request without streaming sees
+  a single output): from ``OutputProcessor``, which all outputs of ``AsyncLLM`` and ``LLM`` pass.
+- Times at which the engine core's scheduler queued, scheduled and preempted a request. The core has a vehicle, the
+  events of a request, but fills the events only with log stats on. With log stats off (veRL's default) the adapter adds
+  the events, and nothing else is switched on: the front end ignores the events.
 - A request of the synchronous engine (``LLM``) begins in ``add_request`` and ends in some later ``step``.
-- If the user switched on vLLM's own OpenTelemetry, its span hangs under ours.
+- If the user switched on vLLM's own OpenTelemetry, vLLM's span hangs under ours.
 
-Read in 0.8.5 to 0.33, run with 0.27.1. What is not as expected is left alone.
+Read in 0.8.5 to 0.33, run with 0.27.1. Anything unexpected is left alone.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ HANDLERS = tuple(
 TIMINGS = "vllm request timings"
 """Key of the methods in reports."""
 QUEUED, SCHEDULED, PREEMPTED = 1, 2, 3
-"""``vllm.v1.engine.EngineCoreEventType``"""
+"""Values of ``vllm.v1.engine.EngineCoreEventType``"""
 _TIMELINES = "_autotrace_timelines"
-"""Attribute of ``OutputProcessor``: ``Timelines``."""
+"""Attribute of ``OutputProcessor`` that holds ``Timelines``."""
 _REQUESTS = "_autotrace_requests"
-"""Attribute of ``LLMEngine``: request id -> open call."""
+"""Attribute of ``LLMEngine`` that maps a request id to the open call."""
 _AGAIN = "_autotrace_again"
-"""Attribute of ``Scheduler``: requests that were preempted and not taken up since."""
+"""Attribute of ``Scheduler`` that lists requests preempted and not resumed since."""
 _monotonic_ns = time.monotonic_ns
 
 
@@ -85,7 +84,7 @@ def install() -> None:
 
 
 class VllmRequest(Follower):
-    """A request to ``AsyncLLM``."""
+    """Follows a request to ``AsyncLLM``."""
 
     def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
         engine = arguments.get("self")
@@ -94,7 +93,7 @@ class VllmRequest(Follower):
 
 
 class OfflineRequest(VllmRequest):
-    """A request to ``LLMEngine``, which ``LLM`` drives."""
+    """Follows a request to ``LLMEngine``, which ``LLM`` drives."""
 
     def opened(self, call: RetainingCall, arguments: Mapping[str, Any]) -> None:
         super().opened(call, arguments)
@@ -105,7 +104,7 @@ class OfflineRequest(VllmRequest):
 
 
 class FromOutside(Follower):
-    """An abort that somebody asked for; ``generate`` aborts its own request when its caller is gone."""
+    """Admits an abort that somebody requested; ``generate`` aborts its own request when its caller is gone."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return not (args[2] if len(args) > 2 else kwargs.get("internal"))
@@ -138,15 +137,18 @@ def _added(_: Any, processor: Any, request: Any, *args: Any, **kwargs: Any) -> N
 
 
 def pass_on(call: OpenCall, processor: Any, request: Any) -> None:
-    """Make ``call`` the parent of vLLM's own span, if the user switched tracing on (``--otlp-traces-endpoint``) and the
-    request came without a parent. ``request`` is on its way to the engine core."""
+    """Make ``call`` the parent of vLLM's own span.
+
+    Needs tracing that the user switched on (``--otlp-traces-endpoint``) and a request without a parent. ``request`` is
+    on the way to the engine core.
+    """
     tracing = getattr(processor, "tracing_enabled", False) or getattr(processor, "tracer", None)
     if tracing and not getattr(request, "trace_headers", True):  # None, or {} from the HTTP handlers
         request.trace_headers = {"traceparent": traceparent(call)}
 
 
 def attend(processor: Any, request_id: str, timeline: Timeline) -> None:
-    """Fill ``timeline`` from now on with what happens to the request of vLLM's ``OutputProcessor``."""
+    """Fill ``timeline`` from now on with the events of the request in vLLM's ``OutputProcessor``."""
     state = processor.request_states[request_id]
     detokenizer = getattr(state, "detokenizer", None)
     timeline.prompt = getattr(state, "prompt_token_ids", None)
@@ -169,14 +171,16 @@ def _outputs_came(
 
 
 def noted(states: Mapping[str, Any], outputs: Iterable[Any]) -> tuple[list[str], list[tuple[str, Any]]]:
-    """Of a step's outputs: which requests have new tokens, and events by request. What comes for a request that the
-    front end has ended itself (a stop string) counts no more, as in vLLM."""
+    """Return the requests of a step's outputs that have new tokens, and events by request.
+
+    Outputs of a request that the front end has ended (a stop string) no longer count, as in vLLM.
+    """
     ids = [out.request_id for out in outputs if out.new_token_ids and out.request_id in states]
     return ids, [(out.request_id, out.events) for out in outputs if out.events]
 
 
 def take(timelines: Timelines, ids: Iterable[str], events: Iterable[tuple[str, Any]], at: float, now: int) -> None:
-    """Outputs (see ``noted``) left the engine core at ``at`` (seconds) and came to the front end at ``now``
+    """Take outputs (see ``noted``) that left the engine core at ``at`` (seconds) and came to the front end at ``now``
     (nanoseconds)."""
     for request_id in ids:
         timeline = timelines.get(request_id)
@@ -220,7 +224,7 @@ def _stepped(outputs: Any, engine: Any, *args: Any, **kwargs: Any) -> None:
 def _aborted(_: Any, engine: Any, request_ids: Any, internal: bool = False, *args: Any, **kwargs: Any) -> None:
     requests = engine.__dict__.get(_REQUESTS) or {}
     for request_id in request_ids:
-        # inside the engine a request is called after its own id and eight more digits
+        # inside the engine a request's name is its own id and eight more digits
         call = requests.pop(request_id.rpartition("-")[0] if internal else request_id, None)
         if call is not None:
             calls.aborted(call)
@@ -230,7 +234,7 @@ def _aborted(_: Any, engine: Any, request_ids: Any, internal: bool = False, *arg
 
 
 class Preempted(Follower):
-    """The scheduler takes a running request out of the batch."""
+    """Follows the scheduler when a running request leaves the batch."""
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         scheduler, request = args[:2]
@@ -262,7 +266,7 @@ def _scheduled(output: Any, scheduler: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def mark(requests: Iterable[Any], kind: int) -> None:
-    """Add an event to each request as the scheduler does with log stats on; it leaves with the next output."""
+    """Add an event to each request as the scheduler does with log stats on; the event leaves with the next output."""
     try:
         event = importlib.import_module("vllm.v1.engine").EngineCoreEventType(kind)
         for request in requests:

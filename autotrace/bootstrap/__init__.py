@@ -1,23 +1,24 @@
-"""How the agent comes into a process: ``autotrace-run``, the ``.pth`` and ``.start`` files, ``sitecustomize``,
-plug-ins of engines.
+"""Start the agent in a process: ``autotrace-run``, the ``.pth`` and ``.start`` files, ``sitecustomize``, engine
+plug-ins.
 
-Everything that a traced process imports from here is standard library only and cheap; what is not (the launcher's
-command line, making a run) is imported by the launcher and by ``python -m autotrace.bootstrap.prepare`` alone.
+Everything that a traced process imports from here is cheap and uses only the standard library. Only the launcher and
+``python -m autotrace.bootstrap.prepare`` import the expensive parts (the launcher's command line, making a run).
 """
 
 from __future__ import annotations
 
 
 def start() -> None:
-    """Activate this process if ``AUTOTRACE`` is ``1`` and it is not active; never raises, opens nothing.
+    """Activate this process if ``AUTOTRACE`` is ``1`` and the process is not active; never raises, opens nothing.
 
-    Named by ``autotrace.start`` (PEP 829, Python 3.15+), and by the entry points ``vllm.general_plugins`` and
-    ``sglang.srt.plugins``: vLLM and SGLang call those in each of their processes before anything else. That reaches
-    interpreters that run no ``.pth`` file (an embedded one, ``-S``), and variables that were set after the start.
+    ``autotrace.start`` (PEP 829, Python 3.15+) names this function, and so do the entry points ``vllm.general_plugins``
+    and ``sglang.srt.plugins``: vLLM and SGLang call plug-ins in each process before anything else. The plug-ins reach
+    interpreters that run no ``.pth`` file (an embedded interpreter, ``-S``), and variables that were set after the
+    start.
 
-    Such an entry point is called in every interpreter of the environment, so the gate that the ``.pth`` line has in
-    front of its import stands here: the variable, and that Python was not told to ignore its environment (``-E``,
-    ``-I``), from which a plan would come, which names code.
+    Such an entry point is called in every interpreter of the environment. Therefore the gate in front of the ``.pth``
+    line's import is here, too: the variable is set, and Python was not told to ignore the environment (``-E``, ``-I``).
+    The environment names a plan, and a plan names code.
     """
     import os
     import sys

@@ -1,7 +1,8 @@
-"""What the ``.pth`` line imports: watch for the first module of the plan, and do nothing else until then.
+"""Watch for the first module of the plan, and do nothing else until then. The ``.pth`` line imports this module.
 
-Standard library only, and almost none of it: every Python process of the run pays for this file. Idempotent: a ``.pth``
-line runs twice in a Python 3.11 virtual environment, and a Ray worker with a ``runtime_env`` runs it four times.
+The module imports little, and only from the standard library: every Python process of the run pays for this file.
+Repeating the import is harmless: a ``.pth`` line runs twice in a Python 3.11 virtual environment, and a Ray worker with
+a ``runtime_env`` runs the line four times.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 OWN = ("msgspec", "wrapt")
-"""What the engine imports, beside modules of the standard library."""
+"""Names imports of the engine outside the standard library."""
 SPAWN = "multiprocessing.spawn"
-"""What a child imports before it runs the script of its parent; other Python children do not."""
+"""Name of a module that a child imports before the script of its parent; other Python children do not."""
 
 
 class Watch:
-    """Stands in for the function that looks for modules until one of ``names`` is wanted, and then hands over to the
-    patch engine, which stands there itself from then on."""
+    """Replaces the function that looks for modules until a module of ``names`` is wanted; then the patch engine, which
+    replaces that function from then on, takes over."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
@@ -35,7 +36,7 @@ class Watch:
         import_system.replace(self._original, self._installed)
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        """The spec that is found without us."""
+        """Return the spec that Python finds without autotrace."""
         first = name in self.names and not self.started
         engine = self.start() if first else None
         spec = self._original(name, path, target)
@@ -44,7 +45,7 @@ class Watch:
         return spec
 
     def start(self) -> Any:
-        """Load the engine, which is returned; whatever goes wrong there, the host imports on."""
+        """Load and return the engine; after any failure there, the host imports on."""
         self.started = True
         import_system.replace(self._installed, self._original)
         try:
@@ -66,7 +67,7 @@ class Watch:
             return None
 
     def remove(self) -> None:
-        """Watch no more, if the engine was not started."""
+        """Stop watching, if the engine was not started."""
         import_system.replace(self._installed, self._original)
 
 
@@ -89,20 +90,20 @@ def _complain() -> None:
 
 
 def _is_first() -> bool:
-    """Whether this is the first process of the run."""
+    """Tell whether this is the first process of the run."""
     return os.environ.get(environment.MAIN_PID) == f"{os.getpid()}:{os.uname().nodename}"
 
 
 def _write_out() -> None:
-    """The process ends: write what waits. Registered before the program runs, so that all its functions for the exit
-    come earlier."""
+    """Write waiting records at the end of the process. Registered before the program runs, so that all exit functions
+    of the program come earlier."""
     flusher = sys.modules.get("autotrace.record.flusher")
     if flusher is not None:
         flusher.shutdown()
 
 
 watch: Watch | None = None
-"""That of this process, once it is activated."""
+"""Watch of this process, once the process is activated."""
 
 
 def main() -> None:
@@ -133,7 +134,8 @@ def main() -> None:
 
 
 def _is_main_interpreter() -> bool:
-    """Whether this is the process's first interpreter; no other one is traced. A run has one flusher for a process."""
+    """Tell whether this is the process's first interpreter; no other interpreter is traced. A run has one flusher for a
+    process."""
     try:
         interpreters = __import__("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
     except ImportError:  # a Python that was built without
@@ -142,7 +144,7 @@ def _is_main_interpreter() -> bool:
 
 
 def leave() -> None:
-    """Undo ``main``: this process can be activated again. What the engine did, ``engine.stop`` undoes."""
+    """Undo ``main``: this process can be activated again. ``engine.stop`` undoes the engine's work."""
     global watch
     if watch is not None:
         watch.remove()
@@ -153,8 +155,10 @@ def leave() -> None:
 
 
 def _scripts() -> list[str]:
-    """What the scripts on the command line are called in a list: their file names without ``.py``. One of them is the
-    program, or runs in another one (``python -m cProfile train.py``)."""
+    """Return the names that specs use for the scripts on the command line: file names without ``.py``.
+
+    One of the scripts is the program, or runs in another program (``python -m cProfile train.py``).
+    """
     return [os.path.basename(word).removesuffix(".py") for word in getattr(sys, "argv", None) or []]
 
 

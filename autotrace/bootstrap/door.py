@@ -1,8 +1,7 @@
-"""``autotrace.start`` and ``autotrace.stop``: a run inside of a program that is up already (a notebook, a prompt, a
-test, a server).
+"""Start and stop a run inside a program that is already up (a notebook, a prompt, a test, a server).
 
-The run is made as for a process that was activated by the environment (``prepare``, ``activate``), and ends as at the
-exit of one (``exit``).
+``autotrace.start`` and ``autotrace.stop`` are here. The run is made as for a process that the environment activated
+(``prepare``, ``activate``), and ends as at the exit of such a process (``exit``).
 """
 
 from __future__ import annotations
@@ -21,29 +20,29 @@ from autotrace.run import files, layout
 from autotrace.run.inherited import is_over
 
 _THREAD_ENDS = 5.0
-"""Seconds to wait at most for our thread, which wakes up five times a second."""
+"""Limits the wait for our thread, which wakes up five times a second (seconds)."""
 _lock = thread.allocate_lock()
 
 
 class TracedRun:
-    """What ``autotrace.start`` returns; ``with autotrace.start(...) as run:`` stops at the end of the block."""
+    """Holds the result of ``autotrace.start``; ``with autotrace.start(...) as run:`` stops at the end of the block."""
 
     folder: str | None
-    """Absolute path of the run folder; None where ``AUTOTRACE=0`` switches everything off."""
+    """Names the absolute path of the run folder; None if ``AUTOTRACE=0`` switches everything off."""
 
     def __init__(self, folder: str | None, before: Mapping[str, str | None] | None = None) -> None:
-        """``before``: variables of the environment as they were, if this run was begun here."""
+        """Keep the run folder. ``before`` holds the earlier environment variables, if this run was begun here."""
         self.folder = folder
         self._before = before
         self._pid = os.getpid()
 
     @property
     def active(self) -> bool:
-        """Whether this run was begun here and was not stopped yet."""
+        """Tell whether this run was begun here and was not stopped yet."""
         return _run is self and self._pid == os.getpid()
 
     def stop(self) -> None:
-        """Stop, if this run was begun here and is still the one that records."""
+        """Stop, if this run was begun here and still records."""
         if self.active:
             stop()
 
@@ -60,18 +59,18 @@ class TracedRun:
 
 
 _run: TracedRun | None = None
-"""The one that was begun in this process, or by the parent of this forked child."""
+"""Run that was begun in this process, or by the parent of this forked child."""
 
 
 def start(*specs: str | os.PathLike[str], **settings: object) -> TracedRun:
-    """Trace this process and the children that it starts from now on, until ``stop`` or the end of the process.
+    """Trace this process and the children that start from now on, until ``stop`` or the end of the process.
 
     ``specs``: YAML specs of your own methods. ``settings``: the options of ``autotrace-run`` with ``_`` for ``-``
-    (``backend="jsonl"``, ``run_dir="runs"``, ``keep=["errors", "spread"]``). Inside of a run that goes on (under
-    ``autotrace-run``) the outer run stays as it is and is returned, and with ``AUTOTRACE=0`` nothing happens.
+    (``backend="jsonl"``, ``run_dir="runs"``, ``keep=["errors", "spread"]``). Inside a run that goes on (under
+    ``autotrace-run``) the outer run stays unchanged and is returned. With ``AUTOTRACE=0`` nothing happens.
 
-    Raises ``autotrace.StartError`` with the sentence that ``autotrace-run`` gives for a mistake; then nothing is
-    changed. Also if this process has started a run and not stopped it.
+    Raises ``autotrace.StartError`` with the sentence that ``autotrace-run`` prints for a mistake; then nothing is
+    changed. Raises ``autotrace.StartError``, too, if this process has started a run and not stopped the run.
     """
     global _run
     with _lock:
@@ -102,8 +101,10 @@ def start(*specs: str | os.PathLike[str], **settings: object) -> TracedRun:
 
 
 def stop() -> None:
-    """End the run that ``start`` began: every function gets its code back, records are written, and delivery is waited
-    for as at the exit of a program under ``autotrace-run``. Does nothing where this process began no run."""
+    """End the run that ``start`` began: give every function its code back, write records, and wait for delivery.
+
+    The wait is the same as at the exit of a program under ``autotrace-run``. Does nothing if this process began no run.
+    """
     global _run
     with _lock:
         run = _run
@@ -136,7 +137,7 @@ def _records() -> bool:
 
 
 def _undo(run: TracedRun) -> None:
-    """Leave nothing of the run in this process."""
+    """Remove everything of the run from this process."""
     from autotrace.bootstrap import activate
     from autotrace.run import host_timers
 

@@ -1,6 +1,6 @@
-"""The end of a run, in its first process: it waits for delivery, within bounds, and prints one line.
+"""End a run in the run's first process: wait for delivery, within bounds, and print one line.
 
-Imported in no other process; what it needs at the end it imports at the end.
+No other process imports this module; imports that only the end needs happen at the end.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _installed_in: set[int] = set()
 def install() -> None:
     """Register the hook if this is the run's first process, once.
 
-    Called at activation, before any code of the host, so that it runs after all hooks of the host.
+    Called at activation, before any code of the host, so that the hook runs after all hooks of the host.
     """
     pid = os.getpid()
     if pid not in _installed_in and os.environ.get(env.MAIN_PID) == f"{pid}:{os.uname().nodename}":
         _installed_in.add(pid)
         stderr.remember()
-        # Read now: the host may clear its environment.
+        # Read now: the host may clear the environment.
         atexit.register(_at_exit, pid, os.environ[env.RUN_FOLDER], os.environ.get(env.QUIET) == "1")
 
 
 def remove() -> None:
-    """Take the hook away: the run is over before the process is."""
+    """Remove the hook: the run is over before the process is."""
     atexit.unregister(_at_exit)
     _installed_in.clear()
 
@@ -58,7 +58,7 @@ def _at_exit(pid: int, run_folder: str, quiet: bool) -> None:
 
 
 def finish(run_folder: str, quiet: bool, close: Callable[[], None]) -> None:
-    """``close()``, which ends recording in this process; then wait for delivery and say what came of it."""
+    """Call ``close()``, which ends recording in this process; then wait for delivery and report the result."""
     from autotrace.run.drain import lost, summary, timeout_of, wait_for_delivery
     from autotrace.run.losses import DISK_FULL
 

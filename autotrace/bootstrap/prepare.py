@@ -1,9 +1,8 @@
-"""A run for a process that was not started by ``autotrace-run``: one with ``AUTOTRACE=1`` and no run, or one that calls
-``autotrace.start``.
+"""Make a run for a process that ``autotrace-run`` did not start.
 
-``ensure`` is what the agent calls in every process; it is standard library only and costs one look-up where a run
-exists. The work is done by a process of its own (``python -m autotrace.launch.prepare``), so that the host never
-imports a compiler of YAML.
+Such a process has ``AUTOTRACE=1`` and no run, or calls ``autotrace.start``. The agent calls ``ensure`` in every
+process; ``ensure`` uses only the standard library and costs one look-up if a run exists. A separate process does the
+work (``python -m autotrace.launch.prepare``), so that the host never imports a compiler of YAML.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ TIMEOUT = 60.0
 
 
 class StartError(Exception):
-    """The run cannot be made; the message says why and what to do. Nothing was started or changed."""
+    """Reports that the run cannot be made; the message says why and how to proceed. Nothing was started or changed."""
 
 
 NEVER_MODULES = (
     # installers, builders, checkers
     "pip", "ensurepip", "venv", "virtualenv", "build", "setuptools", "hatchling", "pyproject_hooks", "compileall",
     "py_compile", "site", "sysconfig", "mypy", "ruff", "pre_commit",
-    # helpers that belong to a host program which had its chance
+    # helpers of a host program that could have started a run before
     "multiprocessing", "torch._inductor", "triton", "ray._private", "ray.dashboard", "ray.autoscaler",
     # pages and tools of ours and of the backends
     "autotrace", "mlflow", "tensorboard", "wandb",
@@ -41,20 +40,22 @@ NEVER_SCRIPTS = (
     "pre-commit", "setup.py", "_in_process.py", "ray", "mlflow", "tensorboard", "wandb", "autotrace", "autotrace-run",
     "huggingface-cli", "hf",
 )  # fmt: skip
-"""The same for scripts, by file name; version suffixes (``pip3.11``) are ignored."""
+"""File names of scripts that are not the program to trace; version suffixes (``pip3.11``) are ignored."""
 
 NEVER_PATHS = ("/ray/_private/", "/ray/dashboard/", "/ray/autoscaler/", "/torch/_inductor/", "/multiprocessing/")
-"""The same for scripts, by a part of their path: Ray's daemons and workers (a worker gets its run from the driver)."""
+"""Parts of paths of scripts that are not the program to trace: Ray's daemons and workers (a worker gets its run from
+the driver)."""
 
 NEVER_CODE = ("from multiprocessing", "import sys; from multiprocessing", "import setuptools, tokenize")
-"""The same for ``python -c``, by its beginning: resource tracker, fork server, spawned children, builds."""
+"""Beginnings of ``python -c`` code that is not the program to trace: resource tracker, fork server, spawned children,
+builds."""
 
 
 def ensure() -> bool:
-    """True when this process belongs to a run that goes on (afterwards ``AUTOTRACE_PLAN`` is set). Never raises.
+    """Tell whether this process belongs to a run that goes on (afterwards ``AUTOTRACE_PLAN`` is set). Never raises.
 
-    In the first process of an environment-only activation this makes the run; when that fails, the reason was
-    printed once and ``AUTOTRACE=0`` is set, so that no child tries again.
+    In the first process of an environment-only activation the call makes the run. If that fails, the reason is printed
+    once and ``AUTOTRACE=0`` is set, so that no child tries again.
     """
     if os.environ.get(env.PLAN) and not is_over(os.environ):
         return True
@@ -74,7 +75,7 @@ def ensure() -> bool:
 
 
 def is_host_program(argv: list[str]) -> bool:
-    """False for an interpreter command line (``sys.orig_argv``) that is obviously not the program to trace."""
+    """Return False for an interpreter command line (``sys.orig_argv``) that is obviously not the program to trace."""
     kind, word = program(argv)
     if kind == "m":
         return not any(word == name or word.startswith(name + ".") for name in NEVER_MODULES)
@@ -88,9 +89,9 @@ def is_host_program(argv: list[str]) -> bool:
 
 
 def new_run(specs: Sequence[str] = (), settings: Mapping[str, object] | None = None) -> dict[str, str]:
-    """Make a run for this process, in a process of its own, whose lines go to our stderr; the variables of the run.
+    """Make a run for this process, in a separate process whose lines go to our stderr; return the run's variables.
 
-    ``specs`` and ``settings``: what ``autotrace-run`` would get as ``--spec`` and as other options, by their names.
+    ``specs`` and ``settings``: the values that ``autotrace-run`` would get as ``--spec`` and as other options, by name.
     Raises ``StartError``.
     """
     import json

@@ -1,9 +1,9 @@
-"""Where trajectories go: one folder a backend, with its descriptor in ``backend.py``; ``registry`` finds them by name.
+"""Send trajectories to backends: one folder a backend, with the descriptor in ``backend.py``; see ``registry``.
 
-A backend's folder, and with it its library, is imported when it is used and not before.
+A backend's folder, and with the folder its library, is imported only for use.
 """
 
 from __future__ import annotations
 
 DEFAULT_PROJECT = "autotrace"
-"""MLflow experiment, Weave project and OpenTelemetry service of a run for which no project is named."""
+"""Name of the MLflow experiment, Weave project and OpenTelemetry service of a run without a named project."""

@@ -1,12 +1,13 @@
-"""The descriptor of a backend: everything the launcher, the shipper and ``autotrace doctor`` know about it.
+"""Describe a backend: everything the launcher, the shipper and ``autotrace doctor`` know about a backend.
 
 A backend is a ``Backend`` named by an entry point of the group ``autotrace.sinks``::
 
     [project.entry-points."autotrace.sinks"]
     mystore = "my_package.autotrace_backend:BACKEND"
 
-The module that holds it is imported by ``autotrace-run``, the shipper and ``autotrace``, never in a traced process. It
-should import no more than this module does: its library belongs into the module of the sink, which ``make`` imports.
+``autotrace-run``, the shipper and ``autotrace`` import the module of the backend; a traced process never does. The
+module should import no more than this module does: the backend's library belongs into the module of the sink, which
+``make`` imports.
 """
 
 from __future__ import annotations
@@ -23,82 +24,85 @@ from autotrace.sinks.protocol import Reporter, Sink
 
 @dataclass(frozen=True)
 class Destination:
-    """What a person decided about where trajectories go."""
+    """Holds a person's decision about the place of trajectories."""
 
     tracking_uri: str | None = None
-    """``--tracking-uri`` or its variables, password included. MLflow's; other backends read variables of their own."""
+    """Holds ``--tracking-uri`` or its variables, password included. For MLflow; other backends read their own
+    variables."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Setting -> where it came from: ``option --tracking-uri``, ``environment MLFLOW_TRACKING_URI``, ``default``."""
+    """Maps a setting to the origin: ``option --tracking-uri``, ``environment MLFLOW_TRACKING_URI``, ``default``."""
 
     @property
     def uri_origin(self) -> str:
-        """Where the tracking URI came from."""
+        """Return the origin of the tracking URI."""
         return self.origins.get("tracking_uri", "default")
 
 
 @dataclass(frozen=True)
 class Health:
-    """Whether a backend can be used now, and the line that ``autotrace doctor`` prints."""
+    """Tells whether a backend can be used now, with the line that ``autotrace doctor`` prints."""
 
     ok: bool
     text: str
 
 
 class Backend(ABC):
-    """Subclass it, set ``name`` and ``summary``, write ``make``; override the rest where there is something to say."""
+    """Describes a backend. Subclass, set ``name`` and ``summary``, write ``make``; override other methods as needed."""
 
     name: ClassVar[str]
-    """The word after ``--backend``; the same as the entry point's."""
+    """Names the word after ``--backend``; the same as the entry point's."""
     summary: ClassVar[str]
-    """For ``--help`` and messages: a few words, no full stop."""
+    """Describes the backend for ``--help`` and messages: a few words, no full stop."""
     requires: ClassVar[tuple[str, ...]] = ()
-    """Modules that must be importable."""
+    """Lists modules that must be importable."""
     install: ClassVar[str] = ""
-    """The command that installs them."""
+    """Names the command that installs the modules."""
     distributions: ClassVar[tuple[str, ...]] = ()
-    """Packages whose versions ``autotrace doctor`` prints, where they are installed."""
+    """Lists packages whose versions ``autotrace doctor`` prints, if installed."""
     run_bind: ClassVar[str | None] = None
-    """Name of the report (``spool.records.Bind``) that links traces to the run of the trainer's own logger: what was
-    delivered before it is delivered once more, with the link."""
+    """Names the report (``spool.records.Bind``) that links traces to the run of the trainer's own logger. Traces that
+    were delivered before the report are delivered once more, with the link."""
 
     from_tables: ClassVar[bool] = False
-    """Its sink takes what it needs from the tables of the run folder: it is given no trajectories, and called once they
-    are there."""
+    """Tells whether the sink reads the tables of the run folder. Such a sink gets no trajectories, and is called once
+    the trajectories are in the tables."""
 
     gather: ClassVar[float] = 0.0
-    """Seconds for which trajectories wait for others to go with them, while more are to come: for a backend to which a
-    delivery costs much, however small it is."""
+    """Seconds for which trajectories wait for others while more are to come, for a backend whose deliveries are
+    expensive even if small."""
 
     @abstractmethod
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
-        """The sink for one run. Connects to nothing: that is for the first delivery.
+        """Make the sink for a run. Connects to nothing: the first delivery connects.
 
-        ``memory`` keeps text by name for the next process of the same run; two names in it are for users: ``place``
-        (where the traces go) and ``open_with`` (the command that shows them).
+        ``memory`` keeps text by name for the next process of the same run. Two names are for users: ``place`` (where
+        the traces go) and ``open_with`` (the command that shows the traces).
         """
 
     def warm_up(self, info: RunInfo) -> None:
-        """Import what the sink will need. Called in the shipper while the program runs, on a thread of its own, once
-        something was recorded; the sink may import the same at that time. What it raises is ignored: the sink says it.
+        """Import the modules that the sink will need.
+
+        Called in the shipper while the program runs, on a separate thread, once something was recorded; the sink may
+        import the same at that time. Exceptions are ignored: the sink reports problems.
         """
         return
 
     def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter | None:
-        """What takes reports about whole steps; None where the backend has no place for them. Connects to nothing."""
+        """Return an object that takes reports about whole steps; None if the backend has no place for reports. Connects
+        to nothing."""
         return None
 
     def absolute_uri(self, uri: str) -> str:
-        """The tracking URI without anything that depends on the working directory."""
+        """Return the tracking URI in a form that does not depend on the working directory."""
         return uri
 
     def check(self, destination: Destination) -> None:
-        """Check the settings without a connection. Raises ``ValueError`` with one sentence that says what to write
-        instead."""
+        """Check the settings without a connection. Raises ``ValueError`` with a sentence that names a correction."""
         return
 
     def prepare(self, destination: Destination) -> None:
-        """Make what must exist once before many processes use it. Called by the launcher, after ``check``. Raises
-        ``ValueError`` with one sentence."""
+        """Make everything that must exist once before many processes use the backend. The launcher calls this after
+        ``check``. Raises ``ValueError`` with a sentence for the user."""
         return
 
     def health(self, destination: Destination) -> Health:

@@ -1,4 +1,4 @@
-"""Servers: whether one answers a short request, and how long one asks clients to wait."""
+"""Ask servers for a short answer, and read how long a server asks clients to wait."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ TIMEOUT = 5.0
 
 
 def probe(url: str, setting: str) -> Health:
-    """What came of ``GET url``. Any answer counts, also a 404: then the server is there.
+    """Report the result of ``GET url``. Any answer counts, also a 404, because then the server exists.
 
-    ``setting``: the option or variable that holds the address. ``user:password@`` of the address is sent as basic
+    ``setting`` names the option or variable that holds the address. ``user:password@`` of the address is sent as basic
     authentication and not shown.
     """
     shown = masked_uri(url)
@@ -37,7 +37,7 @@ def probe(url: str, setting: str) -> Health:
 
 
 def _request(url: str) -> urllib.request.Request:
-    """For ``url``, whose ``user:password@`` goes into a header: ``urllib`` takes it for a part of the host."""
+    """Build the request for ``url``; a header carries ``user:password@``, which ``urllib`` would take for the host."""
     parts = urlsplit(url)
     user, credentials, host = parts.netloc.rpartition("@")
     request = urllib.request.Request(parts._replace(netloc=host).geturl(), method="GET")
@@ -48,7 +48,7 @@ def _request(url: str) -> urllib.request.Request:
 
 
 def retry_after(value: str | None) -> float | None:
-    """Seconds of a ``Retry-After`` header, which holds a number or a date; None when it holds neither."""
+    """Return the seconds of a ``Retry-After`` header, which holds a number or a date; None for any other text."""
     if not value:
         return None
     with contextlib.suppress(ValueError):

@@ -1,8 +1,8 @@
-"""What every backend is shown of a trajectory: messages, token usage, and long lists as text.
+"""Show every backend the same view of a trajectory: messages, token usage, and long lists as text.
 
-Three rules keep what is sent small and comparable. A token goes out once: with the LLM turn that read or wrote it. A
-turn shows what is new, the agent's call the whole text, or both ends of a long one. No long list of numbers: interfaces
-show it as noise, and one of them compares it leaf by leaf.
+Three rules keep the data small and comparable. A token goes out once: with the LLM turn that read or wrote the token. A
+turn shows its new text; the agent's call shows the whole text, or both ends of a long text. No long list of numbers is
+sent: interfaces show such a list as noise, and one interface compares the list leaf by leaf.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, text, word
 from autotrace.trajectory.model import ENDED_BY_PROGRAM, Span, Trajectory
 
 TOKEN_ROLES = ("llm", "engine")
-"""Roles of spans that are one request to the model; an engine span repeats the tokens of the LLM call above it."""
+"""Roles of spans that are one request to the model; an engine span repeats the tokens of the LLM call above."""
 LONG_LIST = 32
-"""A longer list of numbers becomes text."""
+"""Limits a list of numbers; a longer list becomes text."""
 WHOLE_TEXT = 16_384
-"""Characters of a conversation that are shown once more in one piece, beside its turns. Longer
-conversations make most of a run's bytes (20 turns at 700 tokens: 55,000); the turns alone have all of their text."""
+"""Characters of a conversation that are shown once more in one piece, beside its turns. Longer conversations make most
+of a run's bytes (20 turns at 700 tokens: 55,000); the turns alone have the whole text."""
 HEAD, TAIL = 400, 1_000
 """Characters shown of the two ends of a longer text."""
 MARKER = "…"
-"""Key under which ``record.snapshot`` says what a value is that it did not copy, or how much it left out."""
+"""Key under which ``record.snapshot`` describes a value that was not copied, or the amount left out."""
 NOT_MEASURED = {field.name: field.default for field in fields(Span) if field.name in MEASURED}
-"""Value of each measured field of a call without measurements."""
+"""Maps each measured field to the value in a call without measurements."""
 _DETAILS = frozenset({"dtype", "shape", "device", "first", "mode"})
 
 
 def packed(numbers: Iterable[int]) -> str:
-    """Integers as decimal text with blanks between: what ``unpacked`` reads, and nothing takes for base64."""
+    """Pack integers as decimal text with blanks between, which ``unpacked`` reads and nothing takes for base64."""
     numbers = numbers if isinstance(numbers, list) else list(numbers)
     try:
         encoded = msgspec.json.encode(numbers)  # a tenth of what a text a number costs
@@ -49,26 +49,26 @@ def packed(numbers: Iterable[int]) -> str:
 
 
 def unpacked(words: str) -> list[int]:
-    """Inverse of ``packed``."""
+    """Parse the text that ``packed`` returned."""
     return [int(word) for word in words.split()]
 
 
 def packed_floats(numbers: Iterable[float]) -> str:
-    """Log probabilities as text, six significant digits (they were recorded as float32)."""
+    """Pack log probabilities as text, six significant digits (the record has float32)."""
     values = tuple(numbers)
     return ("%.6g " * len(values))[:-1] % values
 
 
 def runs(mask: Iterable[int]) -> str:
-    """A mask as run lengths: ``[1, 1, 1, 0, 0]`` is ``3x1 2x0``."""
+    """Pack a mask as run lengths: ``[1, 1, 1, 0, 0]`` is ``3x1 2x0``."""
     return " ".join(f"{sum(1 for _ in group)}x{value}" for value, group in groupby(mask))
 
 
 class _Shown(Conversion):
-    """As JSON that every backend can store and show.
+    """Converts values to JSON that every backend can store and show.
 
-    NaN and infinities become null (one stored NaN makes W&B's SQLite server fail on later queries), integers beyond
-    64 bits text, long lists of numbers text, inline images their type and size. Lone surrogates are replaced.
+    NaN and infinities become null (one stored NaN makes W&B's SQLite server fail on later queries), integers beyond 64
+    bits text, long lists of numbers text, inline images type and size. Lone surrogates are replaced.
     """
 
     def __call__(self, value: Any, depth: int = MAX_DEPTH) -> Any:
@@ -107,12 +107,14 @@ class _Shown(Conversion):
 
 
 jsonable = _Shown()
-"""Makes any value JSON that every backend can store and show."""
+"""Converts any value to JSON that every backend can store and show."""
 
 
 def marked(value: Mapping[str, Any]) -> Any:
-    """``record.snapshot``'s placeholder for a value that was not copied, in words: ``tensor float32 [2, 3] on
-    cuda:0``, ``image 640x480``. A mapping that was only shortened keeps its members and says so."""
+    """Describe ``record.snapshot``'s placeholder for a value that was not copied: ``tensor float32 [2, 3] on cuda:0``.
+
+    A mapping that was only shortened keeps its members and a note.
+    """
     rest = {name: item for name, item in value.items() if name != MARKER}
     if set(rest) - _DETAILS:
         return {**{text(str(name)): jsonable(item) for name, item in rest.items()}, MARKER: text(str(value[MARKER]))}
@@ -126,16 +128,16 @@ def marked(value: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class TurnMessages:
-    """One LLM call as people read it."""
+    """Describes an LLM call as people read the call."""
 
     messages: list[dict[str, Any]]
-    """What was new to the model in this turn; empty where there is no text."""
+    """Messages that were new to the model in this turn; empty without text."""
     reply: dict[str, Any] | None
-    """The assistant's message, None where there is no text."""
+    """Message of the assistant; None without text."""
 
 
 def turn(span: Span) -> TurnMessages:
-    """Messages of an LLM call: those parsed from the prompt, else the decoded text under the role ``user``."""
+    """Return the messages of an LLM call: parsed from the prompt, else the decoded text under the role ``user``."""
     messages = [jsonable(message) for message in span.messages or []]
     reply: dict[str, Any] | None = None
     if messages and messages[-1].get("role") == "assistant":
@@ -149,7 +151,7 @@ def turn(span: Span) -> TurnMessages:
 
 
 def usage(span: Span) -> tuple[int, int] | None:
-    """``(prompt tokens, completion tokens)`` of one LLM call, if either was recorded."""
+    """Return ``(prompt tokens, completion tokens)`` of one LLM call, if either was recorded."""
     read, written = span.prompt_tokens, span.response_tokens
     if read is None and (prompt := span.prompt_ids) is not None:
         read = len(prompt)
@@ -159,13 +161,14 @@ def usage(span: Span) -> tuple[int, int] | None:
 
 
 def total_usage(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Sum over the turns; a prompt that is repeated in every turn counts every time, as the engine read it."""
+    """Sum the usage over the turns; a prompt that is repeated in every turn counts every time, as the engine read
+    it."""
     usages = [pair for span in trajectory.llm_spans if (pair := usage(span))]
     return (sum(pair[0] for pair in usages), sum(pair[1] for pair in usages)) if usages else None
 
 
 def model_name(trajectory: Trajectory, span: Span | None = None) -> str:
-    """Name of the model, or ``policy``: in training the weights have a version, not a name."""
+    """Return the name of the model, or ``policy``: in training the weights have a version, not a name."""
     sources: list[Mapping[str, Any]] = [trajectory.attributes]
     if span is not None:
         sources = [span.attributes, span.inputs, *sources]
@@ -177,7 +180,7 @@ def model_name(trajectory: Trajectory, span: Span | None = None) -> str:
 
 
 def tokens(trajectory: Trajectory, span: Span) -> dict[str, str]:
-    """Token fields to show with ``span``, as text: those of an LLM turn, or of the root if no turn has any."""
+    """Return the token fields to show with ``span``, as text: an LLM turn's, or the root's if no turn has tokens."""
     if span.role == "llm":
         return _tokens(span)
     turns_have = any(other.role == "llm" and other.packed_response is not None for other in trajectory.spans)
@@ -201,11 +204,10 @@ def _tokens(span: Span) -> dict[str, str]:
 
 
 def texts(trajectory: Trajectory, span: Span) -> dict[str, Any]:
-    """``prompt_text`` and ``response_text`` of a call that has the whole conversation, under veRL's names, and
-    ``response_parts``, the response split into the model's and the tools' parts.
+    """Return ``prompt_text`` and ``response_text`` of a call that has the whole conversation, under veRL's names.
 
-    More than ``WHOLE_TEXT`` characters that the turns have already: both ends of each text, and what is between is
-    counted.
+    ``response_parts`` splits the response into the model's and the tools' parts. A text of more than ``WHOLE_TEXT``
+    characters that the turns already show is cut to both ends, with the number of characters between.
     """
     texts_of_span = {"prompt_text": span.prompt_text, "response_text": span.response_text}
     fields: dict[str, Any] = {name: jsonable(value) for name, value in texts_of_span.items() if value is not None}
@@ -226,7 +228,7 @@ def _ends(value: str) -> str:
 
 
 def whole(trajectory: Trajectory) -> dict[str, Any]:
-    """``texts`` of the whole trajectory, and its ``response_mask``."""
+    """Return ``texts`` of the whole trajectory, and the ``response_mask``."""
     fields: dict[str, Any] = {}
     for span in trajectory.spans:
         if span.role in TOKEN_ROLES:
@@ -238,13 +240,15 @@ def whole(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def measured(span: Span) -> dict[str, Any]:
-    """What autotrace measured of the call, by the names of ``spool.records.MEASURED``. A field that has the default of
-    ``Span`` was not measured; a measured 0 is told from it where that default is None."""
+    """Return the call's measured values, by the names of ``spool.records.MEASURED``.
+
+    A field with the default of ``Span`` was not measured; a measured 0 differs from the default if the default is None.
+    """
     return {name: value for name, default in NOT_MEASURED.items() if (value := getattr(span, name)) != default}
 
 
 def failure(span: Span) -> str | None:
-    """Why ``span`` did not end well, in one line, or None."""
+    """Explain in one line why ``span`` did not end well; None otherwise."""
     if span.error_text is not None:
         return text(span.error_text)
     if span.status in ("OK", "OPEN"):
@@ -259,20 +263,20 @@ def failure(span: Span) -> str | None:
 
 
 def end_of(trajectory: Trajectory, span: Span) -> int:
-    """End of ``span``, or, for one that never ended, the latest time in the trajectory (nanoseconds)."""
+    """Return the end of ``span``; for an open span, the latest time in the trajectory (nanoseconds)."""
     if span.end_ns is not None:
         return span.end_ns
     return max([span.start_ns, *(other.end_ns or other.start_ns for other in trajectory.spans)])
 
 
 def group_of(attributes: Mapping[str, Any]) -> str | None:
-    """Name of the GRPO group in a place with several runs; None: no prompt is known."""
+    """Return the name of the GRPO group in a place with several runs; None: no prompt is known."""
     group, experiment = model.group_of(attributes), word(attributes.get("experiment_name"))
     return f"{experiment}/{group}" if experiment and group else group
 
 
 def title(trajectory: Trajectory) -> str:
-    """``step 3 · sample 17 · rollout 2``, as far as these are recorded; else the root's name."""
+    """Return ``step 3 · sample 17 · rollout 2``, as far as recorded; else the root's name."""
     attributes = trajectory.attributes
     parts = [
         f"{label} {attributes[name]}"

@@ -1,14 +1,15 @@
-"""What a backend must be able to do: the sink, and the errors it raises.
+"""Describe a backend's duties: the sink, and the errors that a sink raises.
 
-A sink is called by the shipper alone, from one thread at a time. Two promises make delivery safe:
+Only the shipper calls a sink, from one thread at a time. Two promises make delivery safe:
 
-- ``deliver`` returns only when the backend has acknowledged every trajectory: what is not acknowledged stays on disk
-  and is delivered again.
-- It may be called again with the same trajectories (after a crash, or because calls arrived later), in this process or
-  in another. They then replace what was stored, never duplicate it: trace ids and span ids stay the same. A fact that
-  arrived later (a reward) calls ``facts``.
+- ``deliver`` returns only when the backend has acknowledged every trajectory. An unacknowledged trajectory stays on
+  disk and is delivered again.
+- ``deliver`` may be called again with the same trajectories (after a crash, or because calls arrived later), in this
+  process or in another. The trajectories then replace the stored trajectories, and never duplicate a trajectory: trace
+  ids and span ids stay the same. A fact that arrived later (a reward) calls ``facts``.
 
-Whatever else a sink raises counts as ``Unavailable``, and its traceback is in ``shipper.log``."""
+Any other exception of a sink counts as ``Unavailable``, and ``shipper.log`` has the traceback.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +21,12 @@ from autotrace.trajectory.model import Trajectory
 
 
 class SinkError(Exception):
-    """Base of what a sink raises; the message is one sentence for the user, without secrets and without prompts."""
+    """Base of a sink's errors; the message is a sentence for the user, without secrets and without prompts."""
 
 
 class Unavailable(SinkError):
-    """The backend cannot be reached, fails, or asks clients to wait. Nothing is lost: the shipper tries again, after
-    ``retry_after`` seconds if the backend named a time, else after a delay that grows.
-    """
+    """Reports that the backend cannot be reached, fails, or asks clients to wait. Nothing is lost: the shipper tries
+    again, after ``retry_after`` seconds if the backend named a time, else after a growing delay."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -34,16 +34,18 @@ class Unavailable(SinkError):
 
 
 class Refused(SinkError):
-    """The backend accepts nothing until a person acts: rejected credentials, a wrong address, a missing library.
+    """Reports that the backend accepts nothing until a person acts: rejected credentials, a wrong address, a missing
+    library.
 
     Everything is kept; the shipper tries again now and then, and ``autotrace status`` shows the message.
     """
 
 
 class Rejected(SinkError):
-    """The backend accepted all trajectories but these, and would never accept them; the others are acknowledged.
+    """Reports trajectories that the backend would never accept; all other trajectories are acknowledged.
 
-    ``reasons``: trace id -> why. They stay in the run folder; ``autotrace show`` prints the reason.
+    ``reasons`` maps a trace id to the reason. Rejected trajectories stay in the run folder; ``autotrace show`` prints
+    the reason.
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
@@ -52,41 +54,45 @@ class Rejected(SinkError):
 
 
 class Sink(Protocol):
-    """A backend at work for one run; ``autotrace.sinks.backend.Backend.make`` makes it. A sink that inherits from this
-    class says only what it does."""
+    """Delivers a run to a backend; ``autotrace.sinks.backend.Backend.make`` makes the sink. A subclass overrides only
+    the methods that the backend needs."""
 
     name: str
-    """The word after ``--backend``."""
+    """Names the word after ``--backend``."""
     sent: int
     """Bytes of trajectories that the backend accepted from this object so far, before compression."""
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
-        """Store ``trajectories`` and return once the backend has acknowledged them.
+        """Store ``trajectories`` and return once the backend has acknowledged all.
 
-        Raises ``Unavailable`` or ``Refused`` (none counts as delivered) or ``Rejected`` (all others do).
+        Raises ``Unavailable`` or ``Refused`` (no trajectory counts as delivered) or ``Rejected`` (all others do).
         """
 
     needs_calls: bool = True
-    """Whether ``facts`` needs the calls of a trajectory. False: ``facts`` gets trajectories with the root alone, and
-    nothing is assembled."""
+    """Tells whether ``facts`` needs the calls of a trajectory. False: ``facts`` gets trajectories with the root alone,
+    and nothing is assembled."""
 
     def facts(self, trajectories: Sequence[Trajectory]) -> None:
-        """Store the facts of ``trajectories``, which the backend has already, and return once they are acknowledged.
-        Called when a fact (a reward) arrived later. Raises as ``deliver``."""
+        """Store the facts of ``trajectories`` that the backend already has, and return once all are acknowledged.
+
+        Called when a fact (a reward) arrived later. Raises as ``deliver``.
+        """
         self.deliver(trajectories)
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Take what is reported about the run after the launch: ``config`` (``project_name``, ``experiment_name``,
-        ...), ``mlflow`` or ``wandb`` (the run of the trainer's logger), ... (``spool.records.Bind``). Ignore the rest.
+        """Take a report about the run after the launch, and ignore unknown reports.
+
+        Reports: ``config`` (``project_name``, ``experiment_name``, ...), ``mlflow`` or ``wandb`` (the run of the
+        trainer's logger), ... (``spool.records.Bind``).
         """
         return
 
     def size(self, trajectory: Trajectory) -> int:
-        """Bytes that delivering ``trajectory`` would send, before compression: what budgets count; 0: it has none."""
+        """Return the bytes that delivering ``trajectory`` would send, before compression, for budgets; 0: unknown."""
         return 0
 
     def page(self, trajectory: Trajectory) -> str | None:
-        """URL of a delivered trajectory in the backend's own pages; None: it has no pages."""
+        """Return the URL of a delivered trajectory in the backend's own pages; None: the backend has no pages."""
         return None
 
     def close(self) -> None:
@@ -94,19 +100,23 @@ class Sink(Protocol):
 
 
 class Reporter(Protocol):
-    """What of a backend takes numbers and texts about whole steps, beside the trainer's own metrics
-    (``Backend.reporter``). Called by one thread; raises as a sink does."""
+    """Takes a backend's numbers and texts about whole steps, beside the trainer's own metrics (``Backend.reporter``).
+    Called by one thread; raises as a sink does."""
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """As of a sink."""
+        """Take a report as a sink does."""
 
     def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
-        """Store ``metrics`` (name -> number) and the text ``page`` about a step of training; again, if they changed.
-        Where the trainer logs to no run of this backend there is no place for them, and nothing is stored."""
+        """Store ``metrics`` (name -> number) and the text ``page`` about a step of training; again after each change.
+
+        If the trainer logs to no run of this backend, nothing is stored.
+        """
 
     def logged(self, step: int, numbers: Mapping[str, Mapping[str, float]]) -> None:
-        """Store what was recorded about a step, instead of what was stored of it: ``metrics`` as the trainer logged
-        them, ``token_facts``. Nothing to do where the trainer's own logger has brought them there."""
+        """Replace the stored numbers of a step: ``metrics`` as the trainer logged the metrics, ``token_facts``.
+
+        Nothing to do if the trainer's own logger stores the numbers.
+        """
 
     def close(self) -> None:
         """Release connections; never raises."""
@@ -119,8 +129,8 @@ _Error = TypeVar("_Error", bound=Exception)
 def culprits(
     batch: Sequence[_Item], send: Callable[[Sequence[_Item]], object], kind: type[_Error]
 ) -> Iterator[tuple[_Item, _Error]]:
-    """Send ``batch``, and in halves what is rejected with an error of ``kind``. Yields the single items that are to
-    blame, each with its error."""
+    """Send ``batch``, and send a rejected batch again in halves. Yield each single item that an error of ``kind``
+    blames, with the error."""
     try:
         send(batch)
     except kind as error:
@@ -134,7 +144,7 @@ def culprits(
 def batches(
     items: Iterable[_Item], size: Callable[[_Item], int], most_bytes: int, most: float = math.inf
 ) -> Iterator[list[_Item]]:
-    """``items`` in order, in requests of ``most_bytes`` and ``most`` items at most; what is larger goes alone."""
+    """Yield ``items`` in order, in requests of at most ``most_bytes`` and ``most`` items; a larger item goes alone."""
     batch: list[_Item] = []
     taken = 0
     for item in items:

@@ -1,6 +1,6 @@
-"""Backends by name: built-in ones and those of other packages, by the entry points of the group ``autotrace.sinks``.
+"""Find backends by name, built in or from other packages, by the entry points of the group ``autotrace.sinks``.
 
-Listing them imports none of them. For the launcher, the shipper and the commands; a traced process never comes here.
+Listing imports no backend. For the launcher, the shipper and the commands; a traced process never comes here.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from autotrace.sinks.protocol import Sink
 
 GROUP = "autotrace.sinks"
 DEFAULT = "mlflow"
-"""The backend of a run for which none was chosen, where it is installed; elsewhere a run is its tables."""
+"""Name of the backend of a run without a choice, if installed; otherwise a run has only its tables."""
 
 TABLES = "parquet"
-"""The backend that ``--tables`` adds."""
+"""Name of the backend that ``--tables`` adds."""
 
 
 class BackendError(Exception):
-    """A backend cannot be used; the message is one sentence for the user."""
+    """Reports that a backend cannot be used; the message is a sentence for the user."""
 
 
 def names() -> tuple[str, ...]:
-    """Every backend that ``get`` knows: built-in ones and others', each group in alphabetical order."""
+    """List every backend that ``get`` knows: built-in and other backends, each group in alphabetical order."""
     built_in = _built_in()
     return (*built_in, *sorted(_installed().keys() - built_in.keys()))
 
 
 def get(name: str) -> Backend:
-    """The descriptor of the backend ``name``. Imports its module, not its library.
+    """Load the descriptor of the backend ``name``. Imports the backend's module, not its library.
 
     Raises ``BackendError``.
     """
@@ -47,12 +47,12 @@ def get(name: str) -> Backend:
 
 
 def default() -> tuple[str, ...]:
-    """The backends of a run for which none was chosen."""
+    """Return the backends of a run without a choice."""
     return (DEFAULT,) if _importable(get(DEFAULT).requires[0]) else ()
 
 
 def usable(name: str) -> Backend:
-    """The descriptor of the backend ``name``, whose library is installed. Raises ``BackendError``."""
+    """Load the descriptor of the backend ``name``, whose library must be installed. Raises ``BackendError``."""
     backend = get(name)
     for library in backend.requires:
         try:
@@ -67,16 +67,15 @@ def usable(name: str) -> Backend:
 
 
 def trusted(address: str, own: bool, *given: str | None) -> str:
-    """``address``, to which a run folder says that its trajectories go, if a person says so too: the run is the
-    reader's ``own``, or it is one of ``given``. Credentials are not sent to what data names. Raises
-    ``BackendError``."""
+    """Return ``address`` from a run folder if a person agrees: the run is the reader's ``own``, or ``address`` is one
+    of ``given``. Credentials never go to an address that only data names. Raises ``BackendError``."""
     if own or masked_uri(address) in {masked_uri(uri) for uri in given if uri}:
         return address
     raise BackendError(f"the run folder names {masked_uri(address)}, which nobody has chosen here")
 
 
 def make(name: str, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
-    """The sink of the backend ``name`` for one run; see ``Backend.make``. Raises ``BackendError``."""
+    """Make the sink of the backend ``name`` for one run; see ``Backend.make``. Raises ``BackendError``."""
     backend = usable(name)
     try:
         return backend.make(info, run_folder, memory)
@@ -85,7 +84,7 @@ def make(name: str, info: RunInfo, run_folder: Path, memory: MutableMapping[str,
 
 
 def linked_by(bind: str, backends: Iterable[str]) -> list[str]:
-    """Those of ``backends`` that link traces to the trainer's own run once ``bind`` was reported."""
+    """List the ``backends`` that link traces to the trainer's own run once ``bind`` was reported."""
     linked = []
     for name in backends:
         with contextlib.suppress(BackendError):  # a run can be read where its backend is no longer installed
@@ -95,14 +94,14 @@ def linked_by(bind: str, backends: Iterable[str]) -> list[str]:
 
 
 def distributions() -> Iterator[str]:
-    """The packages that the backends name for ``autotrace doctor``."""
+    """Yield the packages that the backends name for ``autotrace doctor``."""
     for name in names():
         with contextlib.suppress(BackendError):  # doctor says so where the backend is chosen
             yield from get(name).distributions
 
 
 def help_text() -> str:
-    """All backends in one line, for ``--help``: ``mlflow (default where installed; ...), ...``."""
+    """Describe all backends in one line, for ``--help``: ``mlflow (default where installed; ...), ...``."""
     shown = []
     for name in names():
         try:
@@ -115,7 +114,8 @@ def help_text() -> str:
 
 @functools.cache
 def _built_in() -> dict[str, EntryPoint]:
-    """Folders beside this file: a source tree on ``PYTHONPATH`` has no metadata, an old editable install stale ones.
+    """List the folders beside this file: a source tree on ``PYTHONPATH`` has no metadata, an old editable install stale
+    metadata.
 
     ``pyproject.toml`` has the same entry points (a test compares the two).
     """
@@ -125,7 +125,7 @@ def _built_in() -> dict[str, EntryPoint]:
 
 @functools.cache
 def _installed() -> dict[str, tuple[EntryPoint, ...]]:
-    """Entry points of other packages by name; more than one where packages contradict each other."""
+    """Map names to entry points of other packages; several for a name if packages contradict each other."""
     values_of: dict[str, dict[str, EntryPoint]] = {}
     for entry in entry_points(group=GROUP):
         if _package(entry) != DISTRIBUTION:
@@ -134,7 +134,7 @@ def _installed() -> dict[str, tuple[EntryPoint, ...]]:
 
 
 def _package(entry: EntryPoint) -> str:
-    """Name of the installed package that has ``entry``, or its module where the metadata does not say."""
+    """Return the name of the installed package that has ``entry``, or the module if the metadata has no name."""
     try:
         name = entry.dist.name if entry.dist is not None else None
     except Exception:  # metadata without a name
@@ -159,7 +159,7 @@ def _entry(name: str) -> EntryPoint:
 
 @functools.cache
 def _warn_of_others(name: str) -> None:
-    """Once in a process."""
+    """Warn once in a process."""
     packages = ", ".join(sorted({_package(entry) for entry in _installed()[name]}))
     complain(f"warning: {packages} has a backend {name!r}, too; autotrace's own is used")
 

@@ -1,10 +1,11 @@
-"""Ray's actors and tasks: the trace context of who calls or submits one becomes that of who runs it, and which class an
-actor's methods are wrapped on.
+"""Carry the trace context across Ray's actors and tasks, and find the class that holds an actor's methods.
 
-A call that leaves the process takes its context along only if somebody packs it. Ray has a place for that: it puts the
-keyword ``_ray_trace_ctx`` (meant for its OpenTelemetry integration, a dict) into the signature of every actor method,
-and its own wrappers ignore the value while that integration is off. Our carrier is one more key of that dict, so a
-worker without autotrace never notices it, and Ray's tracing keeps working beside ours."""
+The caller's context becomes the context of the executing side. A call that leaves the process takes the context along
+only if somebody packs the context. Ray has a place: the keyword ``_ray_trace_ctx`` (meant for Ray's OpenTelemetry
+integration, a dict) in the signature of every actor method. Ray's own wrappers ignore the value while that integration
+is off. Our carrier is another key of the dict, so a worker without autotrace never notices the carrier, and Ray's
+tracing keeps working beside ours.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ from autotrace.record import context, faults
 
 KEYWORD = "_ray_trace_ctx"
 OURS = "autotrace"
-"""Our key in Ray's context dict."""
+"""Key for autotrace in Ray's context dict."""
 
 
 def class_behind(value: Any) -> type | None:
-    """The class Ray copied the methods into, of what ``@ray.remote`` left on the module: attributes set on the
-    ``ActorClass`` itself do nothing at all."""
+    """Return the class that Ray copied the methods into, given the result of ``@ray.remote`` in the module.
+
+    Attributes set on the ``ActorClass`` itself do nothing at all.
+    """
     kind = type(value)
     if kind.__module__ == "ray.actor" or kind.__name__.startswith("ActorClass("):
         cls = getattr(getattr(value, "__ray_metadata__", None), "modified_class", None)
@@ -33,7 +36,7 @@ def class_behind(value: Any) -> type | None:
 
 
 def refusal(value: Any, owner: Any, attribute: str) -> str | None:
-    """Why ``value`` cannot be wrapped where it stands."""
+    """Explain why ``value`` cannot be wrapped at its place."""
     if class_behind(value) is not None:
         return f"it is an actor class: name its methods, e.g. {attribute}.run or {attribute}.*"
     return None
@@ -43,18 +46,18 @@ def refusal(value: Any, owner: Any, attribute: str) -> str | None:
 
 
 def packed(kwargs: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """``kwargs`` of a call with the current context in them; None when there is none to carry."""
+    """Return ``kwargs`` of a call with the current context packed in; None without a context to carry."""
     carrier = context.current_carrier()
     if carrier is None:
         return None
     given = kwargs or {}
-    # Ray's own context is there already when its OpenTelemetry integration is on
+    # Ray's own context is already inside if its OpenTelemetry integration is on
     theirs = given.get(KEYWORD)
     return {**given, KEYWORD: {**(theirs if isinstance(theirs, dict) else {}), OURS: carrier.hex()}}
 
 
 def unpacked(kwargs: dict[str, Any]) -> bytes | None:
-    """Take our carrier out of the ``kwargs`` a call arrived with, and leave Ray's own context in them."""
+    """Take our carrier out of the ``kwargs`` that a call arrived with, and leave Ray's own context in."""
     carried = kwargs.get(KEYWORD)
     if not isinstance(carried, dict) or OURS not in carried:
         return None
@@ -87,7 +90,7 @@ def wrap_call() -> None:
 
 
 def _takes_context(handle: Any, method_name: str) -> bool:
-    """Whether the method's signature has Ray's context keyword (generators and other languages have not)."""
+    """Tell whether the method's signature has Ray's context keyword (generators and other languages have not)."""
     signature = handle._ray_method_signatures.get(method_name)
     return bool(signature) and any(parameter.name == KEYWORD for parameter in signature)
 
@@ -105,7 +108,7 @@ def wrap_execution() -> None:
 
 
 def executor(inner: Callable[..., Any], coroutine: bool) -> Callable[..., Any]:
-    """``inner``, run in the context its caller sent along. ``coroutine``: what it returns is awaited elsewhere."""
+    """Wrap ``inner`` to run in the context that the caller sent. ``coroutine``: the result is awaited elsewhere."""
 
     def actor_method_executor(__ray_actor: Any, *args: Any, **kwargs: Any) -> Any:
         carrier = _received(kwargs)
@@ -121,7 +124,7 @@ def executor(inner: Callable[..., Any], coroutine: bool) -> Callable[..., Any]:
 
 
 async def _awaited(inner: Callable[..., Any], carrier: bytes, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The context belongs to the task that runs the method, which is not the one that makes the coroutine."""
+    """Attach the context in the task that runs the method, which differs from the task that makes the coroutine."""
     with context.attach(carrier):
         return await inner(*args, **kwargs)
 
@@ -135,12 +138,15 @@ def _received(kwargs: dict[str, Any]) -> bytes | None:
 
 
 def wrap_submission() -> None:
-    """A task's function has no place for a context unless Ray's own tracing is on: give it the same keyword."""
+    """Give a task's function the keyword that actor methods have.
+
+    A task's function has no place for a context unless Ray's own tracing is on.
+    """
     remote_function = importlib.import_module("ray.remote_function")
     tracing = importlib.import_module("ray.util.tracing.tracing_helper")
     starting = importlib.import_module("ray._private.auto_init_hook")
     original = remote_function._inject_tracing_into_function
-    # Ray's tracing decorator refuses calls that carry the keyword already, so ours goes below Ray's two
+    # Ray's tracing decorator refuses calls that already carry the keyword, so ours goes below Ray's two
     decorated = remote_function.RemoteFunction._remote
     submit = inspect.unwrap(decorated)
     if _decorators(decorated) != ["auto_init_wrapper", "_invocation_remote_span"]:
@@ -170,7 +176,7 @@ def wrap_submission() -> None:
 
 
 def _decorators(function: Any) -> list[str]:
-    """Names of the wrappers around a function, the outermost first."""
+    """List the names of the wrappers around a function, the outermost first."""
     names = []
     while hasattr(function, "__wrapped__"):
         names.append(function.__code__.co_name)
@@ -179,7 +185,8 @@ def _decorators(function: Any) -> list[str]:
 
 
 def _propagates(function: Any) -> bool:
-    """Generators are left as they are (as Ray leaves them), and so is everything when workers load code by name."""
+    """Tell whether a function gets the keyword. Generators stay unchanged (as in Ray), and so does every function if
+    workers load code by name."""
     worker = importlib.import_module("ray._private.worker").global_worker
     generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     return inspect.isfunction(function) and not generator and not getattr(worker, "load_code_from_local", False)
@@ -195,10 +202,10 @@ def _task_takes_context(task: Any) -> bool:
 
 
 def with_context(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, run in the context its caller sent along.
+    """Wrap ``function`` to run in the context that the caller sent.
 
-    Ray pickles the returned function by value: it mentions nothing of autotrace but the import inside, so that a worker
-    without autotrace runs the task all the same.
+    Ray pickles the returned function by value. The function mentions nothing of autotrace except the import inside, so
+    that a worker without autotrace runs the task all the same.
     """
     signature = inspect.signature(function)
     theirs = "_ray_trace_ctx" in signature.parameters

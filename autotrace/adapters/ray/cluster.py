@@ -1,13 +1,14 @@
-"""Ray: our variables into the workers. A worker on a running cluster inherits nothing from the driver but
-``runtime_env``. How the trace context crosses calls is in ``actors``.
+"""Send autotrace's variables into Ray's workers. See ``actors`` for the trace context.
 
-A worker without autotrace (another image, ``py_executable: uv run``) knows nothing of us, and the driver cannot see
-into it. But Ray runs a job's ``worker_process_setup_hook`` in each of its workers, and shows what they print in the
-driver's log. Ours looks whether autotrace is active, and says once per node where it is not. It is left out where the
-user has a hook of their own.
+A worker on a running cluster inherits nothing from the driver except ``runtime_env``. A worker without autotrace
+(another image, ``py_executable: uv run``) knows nothing about autotrace, and the driver cannot see into the worker. But
+Ray runs a job's ``worker_process_setup_hook`` in each worker, and shows the workers' output in the driver's log. Our
+hook checks whether autotrace is active, and reports each node without autotrace once. A user's own hook replaces our
+hook.
 
-All of this is private API of Ray (read in 2.44, 2.49 and 2.60): what is not as expected is left alone and
-counted in ``faults``, and the calls go through without context."""
+All of this is private API of Ray (read in 2.44, 2.49 and 2.60). Anything unexpected is left alone and counted in
+``faults``, and the calls go through without context.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +32,10 @@ JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
 def with_notice(runtime_env: Any, environ: Mapping[str, str], address: str | None) -> Any:
-    """``runtime_env`` (None, dict or ``RuntimeEnv``) whose workers say when they cannot trace; the user's hook wins.
+    """Return ``runtime_env`` (None, dict or ``RuntimeEnv``) with our hook, by which workers report that they cannot
+    trace; the user's hook wins.
 
-    Over Ray's client (``ray://``) a hook must be importable by name there, which is what this one is not about.
+    Over Ray's client (``ray://``) a hook must be importable by name on the other side, and our hook is not.
     """
     job = json.loads(environ.get(JOB_CONFIG) or "{}").get("runtime_env") or {}
     if runtime_env is None or runtime_env.get(HOOK) or job.get(HOOK) or str(address or "").startswith("ray://"):
@@ -44,7 +46,7 @@ def with_notice(runtime_env: Any, environ: Mapping[str, str], address: str | Non
 
 
 def head(address: str | None) -> str:
-    """Address of the cluster's head (``ray.init(address=...)``), "" where there is none."""
+    """Return the address of the cluster's head (``ray.init(address=...)``); "" if none is known."""
     if address is None or address == "auto":
         services = importlib.import_module("ray._private.services")
         address = services.canonicalize_bootstrap_address(address)
@@ -52,8 +54,8 @@ def head(address: str | None) -> str:
 
 
 def notice() -> Callable[[], None]:
-    """The hook. It is a local function that mentions nothing outside of itself: Ray pickles it by value, and a worker
-    needs nothing of autotrace to run it."""
+    """Return the hook: a local function that mentions nothing outside. Ray pickles the function by value, so a worker
+    needs nothing of autotrace."""
 
     def autotrace_notice() -> None:
         import os
@@ -86,11 +88,11 @@ def notice() -> Callable[[], None]:
 
 
 CARRIED = ("MLFLOW_DISABLE_TELEMETRY",)
-"""Variables besides ``AUTOTRACE*`` that a traced worker needs; set by the launcher when the user did not."""
+"""Variables besides ``AUTOTRACE*`` that a traced worker needs; set by the launcher if the user did not."""
 
 
 _done: dict[Callable[[], None], int] = {}
-"""Steps of ``install`` that succeeded, and in which epoch."""
+"""Maps each successful step of ``install`` to an epoch."""
 
 
 def install() -> None:
@@ -110,8 +112,11 @@ def install() -> None:
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a worker must have in its environment to trace for the same run. Not the tracking URI: it may hold a
-    password, a runtime_env is shown on Ray's pages, and workers talk to no backend."""
+    """Return the variables that a worker needs to trace for the same run.
+
+    The tracking URI is left out: the URI may hold a password, Ray's pages show a runtime_env, and workers talk to no
+    backend.
+    """
     return {
         name: value
         for name, value in environ.items()
@@ -120,7 +125,8 @@ def variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_variables(runtime_env: Any, environ: Mapping[str, str]) -> Any:
-    """A copy of ``runtime_env`` (None, dict or ``RuntimeEnv``) whose ``env_vars`` hold ours too; the user's values win.
+    """Return a copy of ``runtime_env`` (None, dict or ``RuntimeEnv``) whose ``env_vars`` hold ours, too; the user's
+    win.
 
     A job's own runtime_env (``ray job submit``) counts as the user's: Ray refuses to start when both name a variable.
     """
@@ -153,7 +159,7 @@ def _wrap_init() -> None:
 
 
 def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """``kwargs`` of ``ray.init`` with our variables, or as they were."""
+    """Return ``kwargs`` of ``ray.init`` with our variables, or unchanged."""
     try:
         if importlib.import_module("ray").is_initialized() or "runtime_env" not in signature.parameters:
             return kwargs
@@ -164,7 +170,7 @@ def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwarg
         address = args[0] if args else kwargs.get("address")
         if not given and _starts_a_cluster(address, kwargs.get("_temp_dir")):
             return kwargs  # its workers inherit this environment; a runtime_env would make each of them start twice
-        # Ray's own daemons were there before us: other nodes know of this run only what is passed on here.
+        # Ray's own daemons started before autotrace: other nodes know about this run only through runtime_env.
         environ = {**os.environ, **remote_node.invite(os.environ, head(address))}
         runtime_env = with_variables(given, environ)
         return {**kwargs, "runtime_env": with_notice(runtime_env, environ, address)}
@@ -174,7 +180,7 @@ def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwarg
 
 
 def _starts_a_cluster(address: Any, folder: Any) -> bool:
-    """Whether this ``ray.init`` will start a cluster of its own, on this machine; False when that is unclear."""
+    """Tell whether this ``ray.init`` will start a new cluster on this machine; False if that is unclear."""
     if address == "local":
         return True
     if address is not None or os.environ.get("RAY_ADDRESS") or JOB_CONFIG in os.environ:

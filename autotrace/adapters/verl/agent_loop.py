@@ -1,18 +1,20 @@
-"""veRL: what its list cannot express.
+"""Follow veRL where a spec cannot.
 
-- Which MLflow or W&B run veRL's own logger opened, which columns the dataset has, and, in ``configuration``, what is
-  about the run as well: a spec speaks of calls, and has no word for ``Bind`` records.
-- The metrics of a step (``token_facts.logged``), which are of no call and no trajectory.
-- The user's own reward function, which has no name before veRL loads it from a file.
-- veRL's own rollout trace into a backend that autotrace has: its settings become ours, and its client is kept from
-  starting, so nothing is traced twice. That is done, not recorded, and so are its extension points (``trace``).
-- What the trainer learns about trajectories: ``facts`` and ``token_facts`` say each what a spec cannot.
-- The id that the engine has for a turn. Since 0.7 the engine is given a fresh one for every turn:
-  ``LLMServerClient._vllm_request_id`` makes it, before 0.8 the ``uuid4`` that the agent loop's module imported. With it
-  a request whose context is lost on the way (a Ray whose calls cannot carry it) still finds its turn. ``id`` of a list
-  would name the trajectory, not the turn.
+- The MLflow or W&B run that veRL's own logger opened, the columns of the dataset, and, in ``configuration``, other
+  facts about the run: a spec describes calls, and has no word for ``Bind`` records.
+- The metrics of a step (``token_facts.logged``), which belong to no call and no trajectory.
+- The user's own reward function, which has no name before veRL loads the function from a file.
+- veRL's own rollout trace into a backend that autotrace has: autotrace takes over the settings and keeps veRL's client
+  from starting, so nothing is traced twice. The same holds for veRL's extension points (``trace``). Both are actions,
+  not records.
+- Facts that the trainer learns about trajectories: see ``facts`` and ``token_facts``.
+- The engine's id for a turn. Since 0.7 the engine gets a fresh id for every turn: ``LLMServerClient._vllm_request_id``
+  makes the id; before 0.8 the ``uuid4`` that the agent loop's module imported does. With the id, a request whose
+  context is lost on the way (a Ray whose calls cannot carry context) still finds its turn. ``id`` of a spec would name
+  the trajectory, not the turn.
 
-Read in the wheels of veRL 0.5.0 to 0.9.1. What is not as expected is left alone."""
+Read in the wheels of veRL 0.5.0 to 0.9.1. Anything unexpected is left alone.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from autotrace.record.fields import ABSENT, Path
 
 
 def watch_client(module: ModuleType) -> None:
-    """veRL >= 0.8: the client's own method makes the id."""
+    """Watch the client's own method that makes the id (veRL >= 0.8)."""
     original = vars(module.LLMServerClient).get("_vllm_request_id")
     if original is not None:
         made = showing(original, "verl:request", after=lambda id, *args, **kwargs: _requests(id))
@@ -43,7 +45,7 @@ def watch_client(module: ModuleType) -> None:
 
 
 def watch_manager(module: ModuleType) -> None:
-    """veRL 0.7: the manager of the same module calls ``uuid4().hex``."""
+    """Watch ``uuid4().hex`` in the module of the manager (veRL 0.7)."""
     manager = getattr(module, "AsyncLLMServerManager", None)
     if getattr(manager, "__module__", None) == module.__name__ and callable(getattr(module, "uuid4", None)):
         adapting.put(module, "uuid4", showing(module.uuid4, "verl:request", after=lambda id: _requests(id.hex)))
@@ -56,7 +58,7 @@ def _requests(id: Any) -> None:
 
 
 REWARD_KEY = "verl custom_reward_function"
-"""Target key of the user's reward function in reports."""
+"""Key of the user's reward function in reports."""
 
 
 def install() -> None:
@@ -81,7 +83,7 @@ def _watch_tracking(module: ModuleType) -> None:
 
 
 def _logs(_: Any, given: Given) -> None:
-    """``Tracking.__init__`` returned: its loggers have opened their runs."""
+    """Publish the runs of the loggers, after ``Tracking.__init__`` opened the runs."""
     publish_config(given.get("config"))
     loggers = getattr(given["self"], "logger", {})
     publish_runs(loggers, given.get("project_name"), given.get("experiment_name"))
@@ -91,10 +93,10 @@ def _logs(_: Any, given: Given) -> None:
 
 
 def _watch_workers(module: ModuleType) -> None:
-    """Every agent-loop worker of every release ends its constructor with ``RolloutTraceConfig.init(...)``.
+    """Watch ``RolloutTraceConfig.init(...)``, which ends the constructor of every agent-loop worker in every release.
 
-    Only there are the configuration and the tokenizer at hand before anything is traced; the worker
-    classes themselves have three names and are Ray actors, some decorated in their own module.
+    Only there are configuration and tokenizer at hand before anything is traced. The worker classes have three names
+    and are Ray actors, some decorated in their own module.
     """
     config = module.RolloutTraceConfig
     original = config.__dict__["init"].__func__
@@ -122,12 +124,13 @@ def _watch_workers(module: ModuleType) -> None:
 
 
 def _taken_over() -> list[str]:
-    """veRL's trace backends that autotrace delivers to itself. With another one veRL's tracer goes on."""
+    """List veRL's trace backends that autotrace itself delivers to. With another backend veRL's tracer goes on."""
     return os.environ.get(env.TRACE_BACKENDS, "mlflow,weave").split(",")
 
 
 def _older_settings(caller: FrameType) -> dict[str, Any]:
-    """``+trainer.rollout_trace.*``, as veRL's documentation had it before 0.5; no release with agent loops reads it."""
+    """Read ``+trainer.rollout_trace.*`` of veRL's documentation before 0.5; no release with agent loops reads the
+    keys."""
     worker = {"config": getattr(caller.f_locals.get("self"), "config", None)}
     names = ("backend", "token2text", "max_samples_per_step_per_worker")
     values = {name: Path(f"config.trainer.rollout_trace.{name}").read(worker) for name in names}
@@ -157,7 +160,7 @@ def _watch_rewards(module: ModuleType) -> None:
 
 
 def record_reward(loaded: Any, *args: Any, **kwargs: Any) -> None:
-    """Record the user's function in what veRL loaded: ``partial(call_with_kwargs, user_function, reward_kwargs)``."""
+    """Record the user's function inside veRL's ``partial(call_with_kwargs, user_function, reward_kwargs)``."""
     if isinstance(loaded, functools.partial) and loaded.args and inspect.isfunction(loaded.args[0]):
         function = loaded.args[0]
         engine.record_function(function, key=REWARD_KEY, role="reward", name=function.__qualname__)

@@ -1,6 +1,6 @@
-"""veRL: what its configuration says about agents, and which tokenizer its rollout uses, for the shipper.
+"""Publish veRL's configuration of agents, and the rollout's tokenizer, for the shipper.
 
-They are about the run, and a spec speaks of calls: it has no word for ``Bind`` records.
+Both describe the run, and a spec describes calls: a spec has no word for ``Bind`` records.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ CONFIG = {
     "trainer_mode": "config.trainer.v1.trainer_mode",
     "max_off_policy_threshold": "config.trainer.v1.sampler.max_off_policy_threshold",
 }
-"""What ``Bind("config")`` holds, and where it stands in veRL's configuration. No secrets among them."""
+"""Maps names in ``Bind("config")`` to paths in veRL's configuration. No path leads to a secret."""
 _CONFIG = {name: Path(text) for name, text in CONFIG.items()}
 
 
 def publish_worker(worker: Any) -> None:
-    """``Bind("config")`` and ``Bind("tokenizer")`` from an agent-loop worker."""
+    """Report ``Bind("config")`` and ``Bind("tokenizer")`` from an agent-loop worker."""
     config = getattr(worker, "config", None)
     if config is None:
         return
@@ -69,7 +69,7 @@ def publish_worker(worker: Any) -> None:
     statements.bind(
         "tokenizer",
         {
-            # where it was loaded from on this node, which is what another process can load it from
+            # the tokenizer's place on this node, which another process can load from
             "path": _first(sources, "tokenizer.name_or_path", "model.tokenizer_path", "model.path"),
             "source": _first(sources, "model.tokenizer_path", "model.path"),
             "trust_remote_code": bool(_first(sources, "model.trust_remote_code")),
@@ -81,7 +81,7 @@ def publish_worker(worker: Any) -> None:
 
 
 def publish_config(config: Any) -> None:
-    """``Bind("config")`` from veRL's configuration (a ``DictConfig`` or plain dicts); nothing for None."""
+    """Report ``Bind("config")`` from veRL's configuration (a ``DictConfig`` or plain dicts); nothing for None."""
     if config is None:
         return
     values = {name: path.read({"config": config}) for name, path in _CONFIG.items()}
@@ -94,7 +94,7 @@ def _first(sources: Mapping[str, Any], *paths: str) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """``value`` as JSON knows it; a ``ListConfig`` becomes a list, anything else that is not a scalar becomes text."""
+    """Convert ``value`` for JSON; a ``ListConfig`` becomes a list, any other non-scalar becomes text."""
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
     if isinstance(value, (list, tuple)) or type(value).__name__ == "ListConfig":

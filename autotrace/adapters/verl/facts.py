@@ -1,12 +1,12 @@
-"""veRL: what only the trainer knows about a trajectory, as it learns it: advantage, trained in step S, dropped.
+"""Record facts that only veRL's trainer knows about a trajectory: advantage, trained in step S, dropped.
 
-A rollout on the V1 path (TransferQueue) is named by its key ``{uid}_{session}_{output}``, which a spec cannot take
-apart. Rows of the classic path (``DataProto``) have no name but their group's ``uid`` and what was answered, so a fact
-is keyed by the digest of the response without its padding. Values are read from the tensors that the trainer goes on
-with, over the tokens of the response alone, where they are on the CPU (what was left out is counted), and why a group
-was dropped from two calls: none of it is a path.
+A rollout on the V1 path (TransferQueue) is named by the key ``{uid}_{session}_{output}``, which a spec cannot take
+apart. Rows of the classic path (``DataProto``) have no name except the group's ``uid`` and the answer, so the digest of
+the response without padding identifies a fact. Values are read from the tensors that the trainer goes on with, over the
+tokens of the response alone, if the tensors are on the CPU (other rows are counted). Two calls together tell why a
+group was dropped. A path can express none of this.
 
-Read in the wheels of veRL 0.7.1, 0.8.0 and 0.9.1. What is not as expected is left alone.
+Read in the wheels of veRL 0.7.1, 0.8.0 and 0.9.1. Anything unexpected is left alone.
 """
 
 from __future__ import annotations
@@ -58,8 +58,10 @@ def _watch_trainer(module: ModuleType) -> None:
 
 
 def _watch_program(trainer: type) -> None:
-    """0.8.0's ``python -m verl.trainer.main_ppo_sync``: Ray takes the trainer's class by value out of ``__main__``, and
-    with it what stands here in its place."""
+    """Watch the trainer of 0.8.0's ``python -m verl.trainer.main_ppo_sync``.
+
+    Ray takes the trainer's class by value out of ``__main__``, and the replaced methods with the class.
+    """
     observe(trainer, "_update_actor", after=trained)
     observe(trainer, "_compute_old_log_prob", after=token_facts.computed)
     observe(sys.modules[trainer.__module__], "compute_advantage_for_multi_trajectories", after=advantages)
@@ -76,7 +78,7 @@ def _watch_buffer(module: ModuleType) -> None:
 
 
 def advantages(result: Any, given: Given) -> None:
-    """``compute_advantage_for_multi_trajectories`` returned: one row per key."""
+    """Record advantages after ``compute_advantage_for_multi_trajectories`` returned: a row per key."""
     keys = [_key(key) for key in given["batch_keys"]]
     values = response_values(result.batch["advantages"], result.batch["response_mask"])
     for key, value in zip(keys, values, strict=False):
@@ -86,7 +88,7 @@ def advantages(result: Any, given: Given) -> None:
 
 
 def trained(result: Any, given: Given) -> None:
-    """``PPOTrainer._update_actor`` returned: its batch went into the policy."""
+    """Record the batch that went into the policy, after ``PPOTrainer._update_actor`` returned."""
     batch, step = given["batch"], given["self"].global_steps
     tags = batch.tags or [{}] * len(batch.keys)
     keys = [key for key, tag in zip(batch.keys, tags, strict=False) if not tag.get("is_padding")]
@@ -95,7 +97,8 @@ def trained(result: Any, given: Given) -> None:
 
 
 def evicted(_: Any, given: Given) -> None:
-    """``ReplayBuffer._evict_terminal_groups``: groups that will not be trained on, and why (reasons may coincide)."""
+    """Record groups that ``ReplayBuffer._evict_terminal_groups`` drops from training, and why (reasons may
+    coincide)."""
     buffer, partition = given["self"], given["partition_id"]
     stale, filtered, failed = given["eviction_reasons"][:3]
     born = buffer.prompt_global_steps[partition]
@@ -111,7 +114,7 @@ _evicted: set[str] = set()
 
 
 def cleared(_: Any, given: Given) -> None:
-    """``ReplayBuffer._clear_groups``: what was not evicted for a reason is more than the batch needed."""
+    """Record groups that ``ReplayBuffer._clear_groups`` removes without an eviction: more than the batch needed."""
     uids = set(given["uids"])
     surplus = uids - _evicted
     _evicted.difference_update(uids)
@@ -128,7 +131,7 @@ def _dropped(buffer: Any, partition: str, uids: set[str], reason: str) -> None:
 
 
 def _key(key: str) -> dict[str, Any] | None:
-    """``{uid}_{session}_{output}`` taken apart; None for the rows veRL pads a batch with."""
+    """Split ``{uid}_{session}_{output}``; None for the rows that veRL pads a batch with."""
     parts = str(key).rsplit("_", 2)
     if len(parts) != 3 or parts[0].startswith("pad"):
         return None
@@ -141,7 +144,8 @@ def _sessions(keys: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def classic_advantages(result: Any, given: Given) -> None:
-    """``compute_advantage`` returned. On the V1 path, which calls it too, rows have no responses."""
+    """Record advantages after ``compute_advantage`` returned. On the V1 path, which also calls the function, rows have
+    no responses."""
     keys = _rows(result)
     if not keys:
         return
@@ -155,19 +159,19 @@ def classic_advantages(result: Any, given: Given) -> None:
 
 
 def classic_trained(result: Any, given: Given) -> None:
-    """``RayPPOTrainer._update_actor`` returned."""
+    """Record the trained rows after ``RayPPOTrainer._update_actor`` returned."""
     step = int(given["self"].global_steps)
     for key in _rows(given["batch"]):
         statements.fact("trained_in_step", step, key)
 
 
 _digested: tuple[Any, list[bytes]] | None = None
-"""The responses that were digested last (weakly) and their digests: a batch is looked at twice in a step."""
+"""Responses that were digested last (weakly) and the digests: a batch is read twice in a step."""
 
 
 def _rows(data: Any) -> list[dict[str, Any]]:
-    """``uid``, digest of the response without its padding, and ``score`` if there is one, of each row; empty where they
-    cannot be read."""
+    """Return ``uid``, digest of the response without padding, and ``score`` if known, of each row; empty if
+    unreadable."""
     names = set(data.batch.keys())
     if not {"responses", "attention_mask"} <= names or "uid" not in data.non_tensor_batch:
         return []
@@ -184,7 +188,7 @@ def _rows(data: Any) -> list[dict[str, Any]]:
 
 
 def _digests(responses: Any, attention: Any) -> list[bytes]:
-    """As ``spool.records.Tokens.digest`` has it, of each row's response."""
+    """Compute ``spool.records.Tokens.digest`` of each row's response."""
     global _digested
     if _digested is not None and _digested[0]() is responses:
         return _digested[1]

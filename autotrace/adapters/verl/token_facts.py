@@ -1,13 +1,13 @@
-"""veRL: what the trainer computed for each token, beside what the engine said of it.
+"""Record the trainer's values of each token, beside the engine's.
 
-The trainer compares the two itself (``calculate_debug_metrics``), before it rejects tokens: they are measured there,
-with the entropy, and recorded once the advantages are known, which is where each row has its name. Where it does not
-compare (older releases, no log-probabilities of the engine) they are measured then. Only tensors that are on the CPU
-are looked at.
+The trainer compares both (``calculate_debug_metrics``) before the trainer rejects tokens. The values are measured
+there, with the entropy, and recorded once the advantages are known, because each row then has a name. If the trainer
+does not compare (older releases, no log-probabilities of the engine), the values are measured at that time. Only
+tensors on the CPU are read.
 
-None of this is a value of some call, as a list's are: it is computed of two calls' tensors, in a bounded time.
+No value comes from a single call, as a spec's values do: two calls' tensors are combined, in a bounded time.
 
-Read in the wheels of veRL 0.6.1 to 0.9.1. What is not as expected is left alone.
+Read in the wheels of veRL 0.6.1 to 0.9.1. Anything unexpected is left alone.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from autotrace.spool.token_facts import SUMMARY, pack_summary
 SKIPPED = "drop:token facts on a device"
 LATE = "drop:token facts out of time"
 LONG = "drop:token columns"
-"""Counters: rows whose log-probabilities were on an accelerator, for which there was no time left, and of which there
-are numbers and no columns, because columns are too long together."""
+"""Counters: rows whose log-probabilities were on an accelerator; rows without time left; rows with numbers but without
+columns, because columns are too long together."""
 LOG_PERPLEXITY = "rollout_corr/training_log_ppl"
-"""The metric that is compared with the trainer's own (finding ``AT-METRICS-PADDED``)."""
+"""Name of the metric that is compared with the trainer's own (finding ``AT-METRICS-PADDED``)."""
 SHARE = 0.01
-"""Of the time since the last step, that may be spent on this one ..."""
+"""Share of the time since the last step that this step's measurement may take ..."""
 AT_FIRST, LEAST, MOST = 2.0, 0.05, 5.0
-"""... in seconds: of the first step, and the bounds of any other."""
+"""Seconds for the first step, and the bounds for any other."""
 
 
 @dataclass
 class _Batch:
-    """The batch that is on its way from the trainer's forward pass to its advantages."""
+    """Holds the batch between the trainer's forward pass and its advantages."""
 
     entropy: Any = None
     measured: Measured | None = None
     rows: list[str] | None = None
-    """What its rows are called: keys (V1), or groups."""
+    """Names of the batch's rows: keys (V1), or groups."""
 
 
 _batch = _Batch()
 _totals: dict[str, float] = {}
-"""Of the batches since the trainer logged a step; of several, the last."""
+"""Totals of the batches since the trainer logged a step; of several batches, the last."""
 _last_at: float | None = None
 
 
 def classic_computed(result: Any, given: Given) -> None:
-    """``RayPPOTrainer._compute_old_log_prob`` returned: the one place where the entropy is."""
+    """Keep the entropy after ``RayPPOTrainer._compute_old_log_prob`` returned, the only place that has the entropy."""
     global _batch
     data = result[0] if isinstance(result, tuple) else result
     _batch = _Batch(entropy=data.batch["entropys"] if "entropys" in set(data.batch.keys()) else None)
 
 
 def compared(_: Any, given: Given) -> None:
-    """``calculate_debug_metrics``: both log-probabilities, with the mask as the agent made it."""
+    """Measure both log-probabilities before ``calculate_debug_metrics``, with the mask as the agent made the mask."""
     global _batch
     data = given["data"]
     names = set(data.batch.keys())
@@ -74,14 +74,14 @@ def compared(_: Any, given: Given) -> None:
 
 
 def computed(result: Any, given: Given) -> None:
-    """``PPOTrainer._compute_old_log_prob`` returned (V1), inside of which the two were compared."""
+    """Name the rows after ``PPOTrainer._compute_old_log_prob`` (V1), which compares both inside."""
     if _batch.measured is not None:
         _batch.rows = [str(key) for key in given["batch"].keys]
 
 
 def record(batch: Any, keys: Sequence[Mapping[str, Any] | None], rows: list[str], config: Any) -> None:
-    """The advantages are known: record what there is of each row. ``keys``: whose it is, None for padding; ``rows``: as
-    ``_Batch.rows``."""
+    """Record the values of each row, once the advantages are known. ``keys`` name the rows' owners, None for padding;
+    ``rows``: as ``_Batch.rows``."""
     global _batch
     pending, _batch = _batch, _Batch()
     names = set(batch.keys())
@@ -107,15 +107,15 @@ def record(batch: Any, keys: Sequence[Mapping[str, Any] | None], rows: list[str]
 
 
 def take_totals() -> dict[str, float]:
-    """veRL's ``LOG_PERPLEXITY`` as it follows from what was looked at since the last time, and of how many rows it was
-    not."""
+    """Return veRL's ``LOG_PERPLEXITY`` over the rows measured since the last call, and the number of rows not
+    measured."""
     global _totals
     totals, _totals = _totals, {}
     return totals
 
 
 def _measured(old: Any, rollout: Any, mask: Any, entropy: Any) -> Measured | None:
-    """None, and counted, for tensors that are not on the CPU."""
+    """Measure a batch; None, and counted, for tensors that are not on the CPU."""
     global _last_at, _totals
     settings = engine.settings()
     if settings.token_facts == "off" or not _alike(old, mask):
@@ -149,8 +149,8 @@ def _alike(values: Any, mask: Any) -> bool:
 
 
 def _limit(config: Any) -> float | None:
-    """To which importance weights are cut: the number, or the upper of ``LOWER_UPPER``. None where they are scaled
-    after that."""
+    """Return the limit of importance weights: the number, or the upper of ``LOWER_UPPER``. None if the trainer scales
+    the weights afterwards."""
     limit = _correction(config, "rollout_is_threshold")
     if _correction(config, "rollout_is_batch_normalize") is True or not isinstance(limit, (int, float, str)):
         return None
@@ -165,11 +165,11 @@ def _correction(config: Any, name: str) -> Any:
 
 
 METRICS = 2_000
-"""Metrics of one step, at most."""
+"""Limits the metrics of one step."""
 
 
 def logged(result: Any, given: Mapping[str, Any]) -> None:
-    """``Tracking.log`` returned."""
+    """Record the metrics after ``Tracking.log`` returned."""
     data, step = given.get("data"), given.get("step")
     if not isinstance(data, dict) or not isinstance(step, int) or isinstance(step, bool) or step < -1:
         return
@@ -186,7 +186,7 @@ def logged(result: Any, given: Mapping[str, Any]) -> None:
 
 
 def _number(value: Any) -> float | None:
-    """Of numbers and of numpy's; nothing else is asked."""
+    """Convert Python's and numpy's numbers to float; None for anything else."""
     kind = type(value)
     if kind is float or (kind is int and abs(value) < 1 << 53):
         return float(value)

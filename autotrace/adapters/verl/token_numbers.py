@@ -1,8 +1,8 @@
-"""The trainer's log-probabilities against the engine's, as numbers: of each row of a batch and of the whole batch.
+"""Compare the trainer's log-probabilities with the engine's, as numbers of each row and of the whole batch.
 
-Works on CPU tensors of rows x response tokens, a few rows at a time, so that what is computed on the way stays in the
-processor's cache; takes a bounded time, whatever the size of the batch: rows are taken evenly over the batch, and those
-for which there was no time are left out.
+The module works on CPU tensors of rows x response tokens, a few rows at a time, so that intermediate results stay in
+the processor's cache. The time is bounded, whatever the size of the batch: rows are taken evenly over the batch, and
+rows without time left are left out.
 """
 
 from __future__ import annotations
@@ -18,36 +18,38 @@ from autotrace.config.originals import time
 from autotrace.spool.token_facts import MASK, NUMBERS
 
 CELLS = 1 << 18
-"""Numbers of one tensor that are looked at together."""
+"""Limits the numbers of a tensor that are processed together."""
 WORST = RANDOM = 32
-"""Rows of which columns are kept: those with the largest difference, and some of the others."""
+"""Rows whose columns are kept: the rows with the largest difference, and some other rows."""
 MOST_BYTES = 16 << 20
-"""Of columns that are kept of one batch, before what is added later."""
+"""Limits the bytes of columns kept of a batch, before later additions."""
 
 PER_ROW = {name: index for index, name in enumerate(NUMBERS)}
-"""Where each stands in a row's list."""
+"""Maps each name to the index in a row's list."""
 _random = random.Random()
-"""Not the host's, whose choices stay the same."""
+"""Random numbers independent of the host, whose choices stay the same."""
 
 
 @dataclass
 class Measured:
-    """What ``measure`` found out about a batch."""
+    """Holds the results of ``measure`` for a batch."""
 
     rows: dict[int, list[float]] = field(default_factory=dict)
-    """Row -> numbers in the order of ``NUMBERS``, NaN where not known; rows without a token have none."""
+    """Maps a row to numbers in the order of ``NUMBERS``, NaN for unknown; rows without a token are missing."""
     left: int = 0
-    """Rows for which there was no time."""
+    """Rows without time left."""
     columns: dict[int, dict[str, bytes]] = field(default_factory=dict)
-    """Row -> columns, packed as ``spool.token_facts`` has them."""
+    """Maps a row to columns, packed as in ``spool.token_facts``."""
     without: int = 0
-    """Rows of which columns were wanted, and not kept because they are too long together."""
+    """Rows whose wanted columns were not kept, because columns are too long together."""
     lengths: dict[int, int] = field(default_factory=dict)
-    """Row -> tokens of its response up to the last one of the model."""
+    """Maps a row to the tokens of the response up to the model's last token."""
 
     def log_perplexity(self) -> float | None:
-        """Mean over the rows that have tokens; veRL's ``rollout_corr/training_log_ppl`` takes in the rows with which a
-        batch is padded. None: no row has any."""
+        """Return the mean over the rows that have tokens; None without such a row.
+
+        veRL's ``rollout_corr/training_log_ppl`` also counts the rows with which a batch is padded.
+        """
         means = [-numbers[PER_ROW["old_log_prob_mean"]] for numbers in self.rows.values()]
         return math.fsum(means) / len(means) if means else None
 
@@ -56,9 +58,9 @@ def measure(
     old: Any, rollout: Any, mask: Any, entropy: Any = None, *, seconds: float = math.inf, every: bool = False,
     some: bool = True,
 ) -> Measured:  # fmt: skip
-    """Look at a batch: tensors of one shape on the CPU; ``rollout`` and ``entropy`` may be None.
+    """Measure a batch: tensors of the same shape on the CPU; ``rollout`` and ``entropy`` may be None.
 
-    ``seconds``: after which no more rows are begun. Columns are kept of ``every`` row, of ``some``, or of none.
+    After ``seconds`` no more rows are begun. Columns are kept of ``every`` row, of ``some``, or of none.
     """
     count, width = old.shape
     measured = Measured()
@@ -87,13 +89,13 @@ def measure(
 
 
 def packed(values: Any) -> bytes:
-    """A row as float16."""
+    """Pack a row as float16."""
     data: bytes = values.detach().half().contiguous().numpy().astype("<f2").tobytes()
     return data
 
 
 def _chosen(rows: Mapping[int, list[float]]) -> list[int]:
-    """The worst rows, and some of the others."""
+    """Choose the worst rows, and some other rows."""
     at = PER_ROW["mismatch_max"]
     ordered = sorted(rows, key=lambda row: -_rank(rows[row][at]))
     others = ordered[WORST:]
@@ -140,8 +142,8 @@ def _chunk(measured: Measured, numbers: Sequence[int], mask: Any, old: Any, roll
 
 
 def _compare(table: dict[str, Any], logs: tuple[Any, Any], both: tuple[Any, Any], n: Any) -> None:
-    """``logs``: the trainer's and the engine's log-probabilities, 0 where the model wrote no token; ``both``: what they
-    are the logarithms of."""
+    """Compare ``logs``, the trainer's and the engine's log-probabilities, 0 where the model wrote no token. ``both``
+    holds the probabilities."""
     (old, rollout), (probs, engine) = logs, both
     log_ratio = old - rollout
     distance = log_ratio.abs()
@@ -157,9 +159,11 @@ def _compare(table: dict[str, Any], logs: tuple[Any, Any], both: tuple[Any, Any]
 def add_later(
     measured: Measured, old: Any, mask: Any, reference: Any = None, weights: Any = None, limit: float | None = None,
 ) -> None:  # fmt: skip
-    """What the trainer computes after ``measure``: log-probabilities of the reference model, importance weights, and a
-    mask that leaves out rejected tokens; None for what it does not. A weight at ``limit`` was cut to it; one of 0 was
-    outside of two limits."""
+    """Add the trainer's later values: log-probabilities of the reference model, importance weights, the final mask.
+
+    The mask leaves out rejected tokens; None stands for a value that the trainer does not compute. A weight at
+    ``limit`` was cut to ``limit``; a weight of 0 was outside two limits.
+    """
     columns = {"ref_log_prob": reference, "rollout_is_weights": weights}
     for first in range(0, len(mask), step := max(1, CELLS // max(1, mask.shape[1]))):
         rows = slice(first, first + step)
@@ -190,7 +194,7 @@ def add_later(
 
 
 def add_advantages(measured: Measured, advantages: Any, mask: Any) -> None:
-    """Columns of those that differ over the tokens."""
+    """Add columns of advantages that differ over the tokens."""
     for row, columns in measured.columns.items():
         length = measured.lengths[row]
         values = advantages[row, :length]

@@ -1,9 +1,10 @@
-"""veRL's own extension points for tracing keep working: what a user decorated with ``rollout_trace_op`` becomes a span,
-a ``rollout_trace_attr`` block outside of veRL's agent-loop worker the root of a trajectory.
+"""Keep veRL's own extension points for tracing alive.
 
-Both are in ``verl.utils.rollout_trace`` (0.5.0 to 0.9.1) and do nothing by themselves while veRL's backend is unset,
-which ``adapters.verl.agent_loop`` sees to. veRL's own functions carry the decorator, too, and are all in the list; a
-user's agent loops and tools may be in both, and are recorded once, by the list.
+A function that a user decorated with ``rollout_trace_op`` becomes a span. A ``rollout_trace_attr`` block outside veRL's
+agent-loop worker becomes the root of a trajectory. Both are in ``verl.utils.rollout_trace`` (0.5.0 to 0.9.1) and do
+nothing while veRL's backend is unset, which ``adapters.verl.agent_loop`` ensures. veRL's own functions carry the
+decorator, too, and are all in the spec. A user's agent loops and tools may be in both, and are recorded once, by the
+spec.
 """
 
 from __future__ import annotations
@@ -62,10 +63,11 @@ def _watch(module: ModuleType) -> None:
 
 
 def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
-    """``made`` (veRL's wrapper of ``func``) recording its calls, unless its class's target records them.
+    """Return ``made`` (veRL's wrapper of ``func``) with its calls recorded, unless its class's target records the
+    calls.
 
-    The patch engine does not know the returned function as one that is recorded: where the spec names it, the engine
-    records it, opens the span with the list's role, and the layer here passes through.
+    The patch engine does not take the returned function for a recorded function. If the spec names the function, the
+    engine records the function and opens the span with the spec's role, and the layer here passes through.
     """
     key = f"{getattr(func, '__module__', '')}.{getattr(func, '__qualname__', '')}"
     if type(func) is not FunctionType or key in calls.probes or key.startswith("verl."):
@@ -91,8 +93,10 @@ def recorded(made: Callable[..., Any], func: Any) -> Callable[..., Any]:
 
 
 def _is_recorded(owner: Any, key: str) -> bool:
-    """Whether the span that is current is of this very call: the same method of the same object, under another key
-    (the list's, or that of an override that called ``super()``)."""
+    """Tell whether the current span is of this very call: the same method of the same object, under another key.
+
+    The other key is the spec's, or the key of an override that called ``super()``.
+    """
     try:
         calls = sys.modules.get("autotrace.record.calls")
         return calls is not None and bool(calls.recording(owner, key.rpartition(".")[2], key))
@@ -105,10 +109,11 @@ def _is_recorded(owner: Any, key: str) -> bool:
 
 
 def _block(manager: Any, given: dict[str, Any], config: Any) -> Any:
-    """What to enter instead of ``manager``: a root, a block that records nothing, or, inside of a trajectory, itself.
+    """Return the replacement of ``manager``: a root, a block that records nothing, or, inside a trajectory,
+    ``manager``.
 
-    veRL's own worker enters one inside of the root that the spec records, with ``trace=False`` for every rollout of the
-    V1 path; sampling is ours (``record.sampling``), so it means nothing there.
+    veRL's own worker enters a block inside the root that the spec records, with ``trace=False`` for every rollout of
+    the V1 path. Sampling is ours (``record.sampling``), so ``trace`` means nothing there.
     """
     call = context.current_call()
     if call is not None and (call.probe is None or call.probe.role != "trainer"):
@@ -142,11 +147,11 @@ def _root(manager: Any, name: str, identity: dict[str, Any]) -> Iterator[Any]:
 
 @functools.lru_cache(maxsize=256)
 def _named(name: str, epoch: int) -> Any:
-    """A function that is called like the block: the span's name is its qualified name. One for each epoch: recording it
-    ends with the run."""
+    """Build a function that is called like the block: the span's name is the function's qualified name. Each epoch has
+    another function, because recording ends with the run."""
 
     def block(**identity: Any) -> None:
-        """Stands for the body of the ``with``."""
+        """Replace the body of the ``with``."""
 
     block.__name__ = block.__qualname__ = name
     paths = {name: (name,) for name in IDENTITY}

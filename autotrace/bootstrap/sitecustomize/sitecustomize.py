@@ -1,8 +1,8 @@
-"""Activation for those who cannot install: this folder and the one that holds ``autotrace`` on ``PYTHONPATH``.
+"""Activate autotrace for users who cannot install: this folder and the package's parent are on ``PYTHONPATH``.
 
-Any interpreter that inherits the variable runs this file, old and foreign ones included, so it is written in the
-Python that all of them read and does nothing unless asked. The ``sitecustomize`` that would have run without us still
-runs, under its name.
+Any interpreter that inherits the variable runs this file, old and foreign interpreters included. The code is therefore
+valid in every Python and does nothing unless asked. The ``sitecustomize`` that would have run without autotrace still
+runs, under its own name.
 """
 
 import os
@@ -21,6 +21,6 @@ if sys.version_info >= (3, 5):  # noqa: UP036
     _here = os.path.dirname(os.path.abspath(__file__))
     _spec = PathFinder.find_spec("sitecustomize", [_entry for _entry in sys.path if os.path.abspath(_entry) != _here])
     if _spec is not None and _spec.loader is not None:
-        # Its errors are its own: `site` reports them as it would have without us.
+        # Errors of that file are the user's own: `site` reports the errors as without autotrace.
         sys.modules["sitecustomize"] = module_from_spec(_spec)
         _spec.loader.exec_module(sys.modules["sitecustomize"])

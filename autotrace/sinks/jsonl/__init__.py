@@ -1,1 +1,1 @@
-"""JSON lines in the run folder; nothing to install."""
+"""Write JSON lines in the run folder; nothing to install."""

@@ -1,4 +1,4 @@
-"""The descriptor of the backend ``jsonl``."""
+"""Describe the backend ``jsonl``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autotrace.sinks.protocol import Sink
 
 
 class JsonlBackend(Backend):
-    """See ``Backend``."""
+    """Sees ``Backend``."""
 
     name = "jsonl"
     summary = "a file in the run folder"

@@ -1,19 +1,19 @@
-"""Trajectories as lines of JSON in ``trajectories.jsonl`` of the run folder, nothing to install. ``docs/backends.md``
-says what a line holds.
+"""Write trajectories as lines of JSON in ``trajectories.jsonl`` of the run folder. See ``docs/backends.md``.
 
-A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes``, ``findings`` (if it has any),
-and ``spans``. A span: ``span_id``, ``parent_id``, ``name``, ``role``, ``key``, ``host``, ``pid``, ``start_ns``,
-``end_ns``, ``status``, ``inputs``, ``output``, ``attributes``, and ``error`` if it failed (type, message, stack).
-A call that yielded items also ``items`` (how many) and ``first_item_ns``; LLM calls also ``messages``,
+A line: ``trace_id``, ``run_id``, ``status``, ``attributes``, ``facts``, ``notes``, ``findings`` (if any), and
+``spans``. A span: ``span_id``, ``parent_id``, ``name``, ``role``, ``key``, ``host``, ``pid``, ``start_ns``, ``end_ns``,
+``status``, ``inputs``, ``output``, ``attributes``, and ``error`` if the span failed (type, message, stack). A call that
+yielded items also has ``items`` (how many) and ``first_item_ns``. LLM calls also have ``messages``,
 ``new_prompt_text``, ``response_text``, ``new_prompt_ids``, ``response_ids``, ``logprobs`` (lists), ``prompt_tokens``,
-``response_tokens`` (how many), for some trajectories what the trainer computed (``trajectory.model.TRAINERS``),
-``prompt_base`` and ``prompt_keep`` as in ``trajectory.model.Span``; the agent's call
-also ``prompt_text``, ``response_text``, ``response_mask`` and ``response_parts``.
+``response_tokens`` (how many), for some trajectories the trainer's values (``trajectory.model.TRAINERS``),
+``prompt_base`` and ``prompt_keep`` as in ``trajectory.model.Span``. The agent's call also has ``prompt_text``,
+``response_text``, ``response_mask`` and ``response_parts``.
 
-The line of a trajectory that was sent again (a late reward) is at the end, and the earlier one is taken out: at
-once in a small file; in a large one when such lines are half of it, and at last when the sink is closed. So what is
-written for late rewards grows with them, not with the file times their number. Until then the last line of a
-trajectory is the one that counts."""
+The line of a trajectory that was sent again (a late reward) is at the end, and the earlier line is removed: at once in
+a small file; in a large file when half of the file is such lines, and at last when the sink is closed. The bytes
+written for late rewards therefore grow with the rewards, not with the file times the rewards. Until the removal the
+last line of a trajectory counts.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encoded(trajectory: Trajectory) -> bytes:
-    """The line, with its end."""
+    """Encode the line, with the line's end."""
     line = line_of(trajectory)
     try:
         return _encode(line) + b"\n"
@@ -47,7 +47,7 @@ def encoded(trajectory: Trajectory) -> bytes:
 
 
 def line_of(trajectory: Trajectory) -> dict[str, Any]:
-    """The object on a trajectory's line."""
+    """Return the object on a trajectory's line."""
     return {
         "trace_id": trajectory.trace_id,
         "run_id": trajectory.run_id,
@@ -64,13 +64,13 @@ _SOMETIMES = (
     "error", "new_prompt_ids", "prompt_base", "prompt_keep", "response_ids", "prompt_tokens", "response_tokens",
     "logprobs", *TRAINERS, "response_mask", "new_prompt_text", "response_text", "response_parts", "messages",
 )  # fmt: skip
-"""Left out where there is nothing in them."""
+"""Names of fields that are left out if empty."""
 _DEFERRED = frozenset({"new_prompt_ids", "response_ids", "logprobs"})
 _NUMBERS = frozenset({"logprobs", *TRAINERS})
 
 
 def _span(span: Span) -> dict[str, Any]:
-    """What is in a span is plain already, except for log probabilities of tokens that could not be drawn."""
+    """Return the fields of a span, which are plain values except log probabilities of impossible tokens."""
     line = {
         "span_id": span.span_id,
         "parent_id": span.parent_id,
@@ -102,15 +102,15 @@ def _span(span: Span) -> dict[str, Any]:
 
 FILE = "trajectories.jsonl"
 SMALL = 4 << 20
-"""Bytes of a file that is rewritten whenever something in it is replaced."""
+"""Bytes of a file that is rewritten whenever a line is replaced."""
 
 
 _BEGIN = re.compile(rb'{"trace_id":"(\w+)"', re.ASCII)
 
 
 def _ids(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Trace id and length of each whole line: the writer of the last one may have been killed. A line without an id is
-    its own."""
+    """Yield trace id and length of each whole line: the writer of the last line may have been killed. A line without an
+    id is its own id."""
     for line in file:
         if line.endswith(b"\n"):
             found = _BEGIN.match(line)
@@ -118,7 +118,7 @@ def _ids(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 
 class JsonlSink(Sink):
-    """See the module. Lines appear in the order of delivery."""
+    """Writes the lines; see the module. Lines appear in the order of delivery."""
 
     name = "jsonl"
 
@@ -126,7 +126,7 @@ class JsonlSink(Sink):
         self.sent = 0
         self._path = run_folder / FILE
         self._lengths: dict[bytes, int] = {}
-        """Trace id -> length of the last line about the trace."""
+        """Maps a trace id to the length of the last line about the trace."""
         self._size = -1
         """Bytes of the file that this sink knows. A file of another size must be read first."""
         self._replaced = 0
@@ -134,7 +134,7 @@ class JsonlSink(Sink):
         memory["place"] = str(self._path)
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
-        """Append the lines of ``trajectories``; take out earlier lines when it is time (atomically)."""
+        """Append the lines of ``trajectories``; remove earlier lines when due (atomically)."""
         lines = {trajectory.trace_id.encode(): encoded(trajectory) for trajectory in trajectories}
         try:
             if not self._path.exists() or self._path.stat().st_size != self._size:
@@ -178,10 +178,10 @@ class JsonlSink(Sink):
             self._replaced, self._size = 0, self._path.stat().st_size
 
     def size(self, trajectory: Trajectory) -> int:
-        """Length of its line."""
+        """Return the length of the trajectory's line."""
         return len(encoded(trajectory))
 
     def close(self) -> None:
-        """Take out the lines that were replaced. No file is held open."""
+        """Take out the replaced lines. No file is held open."""
         with contextlib.suppress(OSError):
             self._rewrite()

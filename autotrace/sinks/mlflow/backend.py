@@ -1,4 +1,4 @@
-"""The descriptor of the backend ``mlflow``."""
+"""Describe the backend ``mlflow``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotrace.sinks.protocol import Reporter, Sink
 
 
 class MlflowBackend(Backend):
-    """See ``Backend``."""
+    """Sees ``Backend``."""
 
     name = "mlflow"
     summary = "an SQL store or a tracking server"
@@ -29,18 +29,19 @@ class MlflowBackend(Backend):
         return MlflowSink(info, run_folder, memory)
 
     def warm_up(self, info: RunInfo) -> None:
-        """See ``Backend``: MLflow takes seconds to import. A server needs none of it."""
+        """Import MLflow, which takes seconds; see ``Backend``. A server needs no import."""
         if not (info.tracking_uri or "").startswith(("http://", "https://")):
             uris.store_class()
 
     def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter:
-        """See ``Backend``. Another one than the sink, which is busy in a thread or a process of its own."""
+        """Return a separate sink, because the first sink is busy in a thread or a process; see ``Backend``."""
         from autotrace.sinks.mlflow.sink import MlflowSink
 
         return MlflowSink(info, run_folder, memory)
 
     def absolute_uri(self, uri: str) -> str:
-        """``sqlite:///file.db`` with an absolute path, so that ``autotrace ship`` finds it from any folder."""
+        """Return ``sqlite:///file.db`` with an absolute path, so that ``autotrace ship`` finds the file from any
+        folder."""
         return uris.absolute(uri)
 
     def check(self, destination: Destination) -> None:
@@ -52,7 +53,8 @@ class MlflowBackend(Backend):
             raise ValueError(f"{destination.uri_origin}: {error}") from None
 
     def prepare(self, destination: Destination) -> None:
-        """Create a fresh SQLite store now: processes that create one together damage it for good (8 of 8 tries)."""
+        """Create a fresh SQLite store now: processes that create a store together damage the store for good (8 of 8
+        tries)."""
         uri = destination.tracking_uri
         path = None if uri is None else uris.sqlite_path(uri)
         if uri is None or path is None or (os.path.exists(path) and os.path.getsize(path)):

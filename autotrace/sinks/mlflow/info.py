@@ -1,4 +1,4 @@
-"""What MLflow keeps of a trace beside its spans: state, times, token totals, the run it belongs to, feedback."""
+"""Describe a trace for MLflow, apart from the spans: state, times, token totals, run, feedback."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ from autotrace.trajectory.model import DETAILS, OK, Span, Trajectory, group_of
 from autotrace.trajectory.span_text import answer, answered_words, message_text
 
 SOURCE = "autotrace"
-"""The source of the feedback, as MLflow shows it."""
+"""Names the source of the feedback in MLflow."""
 FINDING = "finding"
 """Name of the feedback that is a finding's code."""
 MAX_FINDINGS, MAX_RATIONALE = 16, 500
 HIGH, MEDIUM = 0.7, 0.3
-"""From which weight on a finding's issue is severe."""
+"""Limits of the weight above which a finding's issue is severe, or medium."""
 TOKEN_USAGE = "mlflow.trace.tokenUsage"
 
 
 def trace_id_of(trajectory: Trajectory) -> str:
-    """MLflow's id of the trace."""
+    """Return MLflow's id of the trace."""
     return f"tr-{trajectory.trace_id}"
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """Something said about a trace: a number, a truth value, a finding."""
+    """Holds a statement about a trace: a number, a truth value, a finding."""
 
     id: str
     name: str
     value: float | bool | str
-    """Text where the number is not finite."""
+    """Value; text if the number is not finite."""
     rationale: str | None = None
-    """Why, where it is known."""
+    """Reason, if known."""
     issue: str | None = None
-    """Name of the issue that this refers to; ``name`` is its id. None: it is feedback."""
+    """Name of the issue that the feedback refers to; ``name`` is then the issue's id. None: plain feedback."""
     span_id: str | None = None
-    """The call that it is about."""
+    """Names the span of the call that the feedback is about."""
 
     @property
     def kind(self) -> str:
-        """As MLflow calls it."""
+        """Return MLflow's word for the kind."""
         return "feedback" if self.issue is None else "issue"
 
 
 @dataclass(frozen=True)
 class Issue:
-    """A kind of finding, as MLflow lists it for an experiment."""
+    """Describes a kind of finding, as MLflow lists the kind for an experiment."""
 
     name: str
     description: str
@@ -71,7 +71,7 @@ class Issue:
 
     @classmethod
     def of(cls, code: str) -> Issue:
-        """The issue of a finding's code."""
+        """Build the issue of a finding's code."""
         known = registry.codes().get(code)
         if known is None:  # of a detector of another package, which is not installed here
             name = _no_nul(text(code))[:LONGEST]
@@ -83,13 +83,13 @@ class Issue:
 
 @dataclass(frozen=True)
 class TraceDescription:
-    """A trace without its spans. Times are milliseconds since the epoch, as MLflow keeps them."""
+    """Describes a trace without spans. Times are milliseconds since the epoch, as in MLflow."""
 
     trace_id: str
     start_ms: int
     duration_ms: int
     end_ms: int
-    """End of the root: when the feedback counts as given."""
+    """End of the root, which counts as the time of the feedback."""
     state: str
     metadata: dict[str, str]
     tags: dict[str, str]
@@ -98,7 +98,7 @@ class TraceDescription:
     response_preview: str | None
 
     def message(self, experiment_id: str) -> dict[str, Any]:
-        """The JSON form of MLflow's ``TraceInfoV3``."""
+        """Return the JSON form of MLflow's ``TraceInfoV3``."""
         location = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment_id}}
         info: dict[str, Any] = {
             "trace_id": self.trace_id,
@@ -130,10 +130,10 @@ class TraceDescription:
 
 
 def describe(trajectory: Trajectory, run_id: str | None, issues: Mapping[str, str] | None = None) -> TraceDescription:
-    """The trace of ``trajectory``, linked to the run ``run_id``. ``issues``: code of a finding -> id of its issue.
+    """Describe ``trajectory``, linked to the run ``run_id``. ``issues`` maps a finding's code to the id of the issue.
 
-    Its times are those of all of its spans and not the root's alone: so MLflow computes them from spans, and what it
-    computes again when some of the spans are replaced is then the same.
+    The times cover all spans, not the root alone. MLflow also computes the times from spans, so a computation after
+    some spans were replaced gives the same result.
     """
     root = trajectory.root
     start_ms = max(0, min(span.start_ns for span in trajectory.spans)) // 1_000_000
@@ -160,8 +160,8 @@ def _facts(trajectory: Trajectory) -> Iterator[Feedback]:
 
 
 def _findings(trajectory: Trajectory, issues: Mapping[str, str]) -> Iterator[Feedback]:
-    """Each code once, all under one name, so that ``feedback.finding = 'AT-...'`` finds them; and a reference to its
-    issue, at the call of its turn, where there is one."""
+    """Yield each code once, under a common name, so that ``feedback.finding = 'AT-...'`` finds the code; with a known
+    issue, also yield a reference to the issue, at the call of the turn."""
     calls = trajectory.llm_spans
     for mark in by_weight(marks(trajectory.profile))[:MAX_FINDINGS]:
         code, why = text(mark.code)[:LONGEST], text(at(mark))[:MAX_RATIONALE]
@@ -173,7 +173,7 @@ def _findings(trajectory: Trajectory, issues: Mapping[str, str]) -> Iterator[Fee
 
 
 def shown_codes(trajectory: Trajectory) -> list[str]:
-    """The codes of its findings that MLflow gets."""
+    """Return the codes of the trajectory's findings that MLflow gets."""
     return [mark.code for mark in by_weight(marks(trajectory.profile))[:MAX_FINDINGS]]
 
 
@@ -190,14 +190,14 @@ def _metadata(trajectory: Trajectory, run_id: str | None) -> dict[str, str]:
 
 
 def _time(ms: int) -> str:
-    """RFC 3339 with milliseconds."""
+    """Format a time as RFC 3339 with milliseconds."""
     moment = datetime.fromtimestamp(ms // 1000, timezone.utc)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
 OUTSIDE = ("trainer", "reward", "engine")
-"""Roots of these roles are not trajectories: their step is the tag ``trainer_step`` (so that ``tags.step`` finds
-trajectories alone), and they are not linked to the training run."""
+"""Roles of roots that are not trajectories. The step of such a root is the tag ``trainer_step`` (so that ``tags.step``
+finds only trajectories), and the root is not linked to the training run."""
 TRACE_NAME = "mlflow.traceName"
 MAX_FEEDBACK = 32
 LONGEST = 250
@@ -205,7 +205,7 @@ _REWARD_PARTS = "reward_extra_info"
 
 
 def tags_of(trajectory: Trajectory) -> dict[str, str]:
-    """Tags of the trace, all text: ``tags.step = '1'``, ``validate = 'True'``."""
+    """Return the tags of the trace, all text: ``tags.step = '1'``, ``validate = 'True'``."""
     tags = {
         name: _word(" ".join(value) if isinstance(value, list) else value)
         for name, value in trajectories.tags(trajectory).items()
@@ -230,18 +230,18 @@ def _word(value: Any) -> str:
 
 
 def session_of(trajectory: Trajectory) -> str | None:
-    """The GRPO group: the n rollouts of one prompt in one step show as one session. At most 250 characters."""
+    """Return the GRPO group: the n rollouts of a prompt in a step show as a session. At most 250 characters."""
     group = word(trajectory.attributes.get("uid")) or group_of(trajectory.attributes)
     return _word(group)[:LONGEST] if group is not None and trajectory.root.role == "trajectory" else None
 
 
 def linked(trajectory: Trajectory) -> bool:
-    """Whether the trace belongs on the page of the training run."""
+    """Tell whether the trace belongs on the page of the training run."""
     return trajectory.root.role not in OUTSIDE
 
 
 def feedback_of(trajectory: Trajectory) -> dict[str, Any]:
-    """Name -> number or truth value: the reward, its parts, advantage and every other fact of these types."""
+    """Map names to numbers or truth values: the reward, its parts, advantage and every other fact of these types."""
     feedback: dict[str, Any] = {}
     facts = sorted(trajectory.facts.items(), key=lambda fact: (not fact[0].startswith("reward"), fact[0]))
     for name, value in facts:
@@ -250,7 +250,7 @@ def feedback_of(trajectory: Trajectory) -> dict[str, Any]:
     for name, value in facts:
         if isinstance(value, dict) and name.partition(".")[0] not in DETAILS:
             for part, number in value.items():
-                # Parts of the reward under veRL's own names; a part called like another fact keeps the long name.
+                # Parts of the reward keep veRL's own names; a part with the name of another fact keeps the long name.
                 short = part if name == _REWARD_PARTS and part not in feedback else f"{name}.{part}"
                 if isinstance(number, (bool, int, float)):
                     feedback.setdefault(_no_nul(text(short)[:LONGEST]), number)
@@ -258,13 +258,16 @@ def feedback_of(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def assessment_id(trace_id: str, name: str) -> str:
-    """The same for the same fact of the same trace, so that sending it again replaces it."""
+    """Return a stable id derived from trace id and fact name, so that sending a fact twice replaces the fact."""
     return "a-" + hashlib.blake2b(f"{trace_id}/{name}".encode(), digest_size=16).hexdigest()
 
 
 def previews(trajectory: Trajectory) -> tuple[str | None, str | None]:
-    """What the user said last before the model first answered, and its last answer, else what went into the root and
-    came out; at most 1000 characters each. Of a root that was given nothing worth recording (a batch): which it is."""
+    """Return the last user message before the model's first answer, and the model's last answer.
+
+    If unknown, the root's input and output; at most 1000 characters each. A root without an input worth recording (a
+    batch) shows which batch the root is.
+    """
     calls, root = trajectory.llm_spans, trajectory.root
     asked = [message for span in calls[:1] for message in span.messages or [] if message.get("role") == "user"]
     question = asked[-1].get("content") if asked else None
@@ -276,14 +279,14 @@ def previews(trajectory: Trajectory) -> tuple[str | None, str | None]:
 
 
 def _which(trajectory: Trajectory) -> str | None:
-    """``step 3, validation``."""
+    """Describe a batch: ``step 3, validation``."""
     attributes = trajectory.attributes
     words = [f"{name} {attributes[name]}" for name in ("step", "data_source") if _scalar(attributes.get(name))]
     return ", ".join([*words, *(["validation"] if attributes.get("validate") is True else [])]) or None
 
 
 def _answer(span: Span) -> str | None:
-    """The words of the answer, without the marks of the template where they are known."""
+    """Return the words of the answer, without the marks of a known template."""
     message = answer(span)
     return answered_words(span) if message is None else message_text(message, named=False)
 
@@ -296,5 +299,5 @@ def _preview(value: Any) -> str | None:
 
 
 def _no_nul(value: str) -> str:
-    """PostgreSQL has no text with a NUL."""
+    """Replace NUL, which PostgreSQL's text cannot hold."""
     return value.replace("\0", "\ufffd")

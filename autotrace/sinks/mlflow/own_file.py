@@ -1,9 +1,8 @@
-"""Writes trajectories into the SQLite file that autotrace itself created: a row is an item of a list, and a table one
-statement.
+"""Write trajectories into the SQLite file that autotrace itself created: one statement for each table.
 
-MLflow's store class merges row by row through its object mapper, which costs several times as much CPU. This module
-writes the same rows. It does so only in a file with autotrace's mark (``uri.is_own``), whose schema the installed
-release of MLflow made, and only for releases that were compared (``tests/sinks/test_mlflow_own_file.py``).
+MLflow's store class merges row by row through an object mapper, which costs several times as much CPU. This module
+writes the same rows. The module writes only into a file with autotrace's mark (``uri.is_own``), whose schema the
+installed release of MLflow made, and only for releases that were compared (``tests/sinks/test_mlflow_own_file.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from autotrace.sinks.mlflow.uri import is_own, revision_of
 from autotrace.sinks.protocol import Refused, Unavailable
 
 COMPARED = (3, 18)
-"""The newest release of MLflow whose rows were compared with the rows of this module."""
+"""Newest release of MLflow whose rows were compared with the rows of this module."""
 BUSY = 20.0
 """Seconds to wait for another writer, as MLflow does."""
 _TABLES = (
@@ -30,7 +29,7 @@ _TABLES = (
     "entity_associations",
 )  # fmt: skip
 _KEPT_IF_ABSENT = frozenset({"request_preview", "response_preview", "session_id"})
-"""Columns of ``trace_info`` whose value stays if there is no new value; the token counts are kept, too."""
+"""Columns of ``trace_info`` whose value stays without a new value; the token counts are kept, too."""
 
 
 class OwnFile:
@@ -50,7 +49,8 @@ class OwnFile:
 
     @classmethod
     def at(cls, path: str | None) -> OwnFile | None:
-        """None where MLflow's store class must write: another file, a release that was not compared, or a setting."""
+        """Open the file; None if MLflow's store class must write: another file, a release that was not compared, a
+        setting."""
         if path is None or not is_own(path) or release() > COMPARED:
             return None
         variables = import_module("mlflow.environment_variables")
@@ -60,7 +60,7 @@ class OwnFile:
         return cls(path)
 
     def write(self, experiment_id: str, deliveries: Sequence[MlflowTrace], run_id: str | None) -> list[MlflowTrace]:
-        """Store all of ``deliveries`` or none; return those that only MLflow's store class can take.
+        """Store all of ``deliveries`` or none; return the deliveries that only MLflow's store class can take.
 
         Raises ``Refused``, ``Unavailable``, ``StoreError``.
         """
@@ -79,7 +79,7 @@ class OwnFile:
         return [one for one, _ in rows if one not in [other for other, _ in taken]]
 
     def learn(self, experiment_id: str, traces: Sequence[TraceDescription]) -> None:
-        """See ``Store``; a trace that was deleted meanwhile is passed over. Raises as ``write``."""
+        """Add tags and feedback; see ``Store``. Passes over a trace that was deleted meanwhile. Raises as ``write``."""
         with _errors(), self._transaction() as db:
             for trace in traces:
                 sql = "SELECT timestamp_ms FROM trace_info WHERE request_id = ?"
@@ -90,7 +90,7 @@ class OwnFile:
     def _store(
         self, db: sqlite3.Connection, deliveries: Sequence[MlflowTrace], number: int, place: str, run_id: str | None
     ) -> None:
-        """Store everything of ``deliveries`` but the spans."""
+        """Store everything of ``deliveries`` except the spans."""
         rows, traces = self._rows, [delivery.description for delivery in deliveries]
         self._upsert(db, "trace_info", (rows.info(trace, number) for trace in traces))
         for trace in traces:
@@ -119,7 +119,7 @@ class OwnFile:
         _many(db, sql, rows)
 
     def _artifacts(self, db: sqlite3.Connection, experiment_id: int) -> str | None:
-        """Where the artifacts of an active experiment are; None: the experiment is deleted or gone."""
+        """Return the place of an active experiment's artifacts; None: the experiment is deleted or gone."""
         sql = "SELECT artifact_location FROM experiments WHERE experiment_id = ? AND lifecycle_stage = 'active'"
         row = db.execute(sql, (experiment_id,)).fetchone()
         return None if row is None else str(row[0])
@@ -175,6 +175,6 @@ def _many(db: sqlite3.Connection, sql: str, rows: Iterable[Mapping[str, Any]]) -
 
 
 def release() -> tuple[int, int]:
-    """The installed release of MLflow, ``(3, 17)``."""
+    """Return the installed release of MLflow, ``(3, 17)``."""
     major, minor = import_module("mlflow").__version__.split(".")[:2]
     return int(major), int(minor)

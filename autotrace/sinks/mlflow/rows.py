@@ -1,10 +1,10 @@
-"""Rows of a trajectory in MLflow's tables: what ``start_trace`` and ``log_spans`` of its store class leave there, with
-the text of each span, made without the objects that the store class makes on the way.
+"""Build a trajectory's rows in MLflow's tables, as ``start_trace`` and ``log_spans`` of MLflow's store class do.
 
-MLflow looks at each span before it stores it: it adds what other tracers' attributes mean, a price where it knows the
-model's, and each release writes its own form. So nothing is assumed here. The form is read off the installed release,
-and the first span of every kind is compared with what MLflow would store; a kind that MLflow would store differently
-is left to MLflow."""
+The rows include the text of each span, made without the store class's intermediate objects. MLflow examines each span
+before storing: MLflow adds the meaning of other tracers' attributes and the price of a known model, and each release
+writes a different form. The module assumes nothing: the form is read off the installed release, and the first span of
+every kind is compared with MLflow's form. A kind that MLflow would store differently is left to MLflow.
+"""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ WORDS = frozenset({
     "response", "role", "skill_name", "span_type", "subagent_type", "system_prompt", "tool_input", "tools",
     "user_prompt",
 })  # fmt: skip
-"""Attributes without a dot in their name in which some release of MLflow reads another tracer's meaning."""
+"""Attributes without a dot in the name in which some release of MLflow reads another tracer's meaning."""
 _MODEL = "mlflow.llm.model"
 _PROBE = MlflowSpan("1" * 32, "2" * 16, "3" * 16, "probe", 1, 2, "OK", "", None, {})
 _BLANKS = " \t\n\r"
 _KINDS = 10_000
-"""Kinds of spans that are remembered."""
+"""Limits the kinds of spans that are remembered."""
 
 
 def quoted(value: str) -> str:
-    """``value`` as ``json.dumps`` writes it without ``ensure_ascii``, in a fifth of the time."""
+    """Quote ``value`` as ``json.dumps`` does without ``ensure_ascii``, in a fifth of the time."""
     try:
         return msgspec.json.encode(str(value)).decode()  # of a subclass, too
     except UnicodeEncodeError:
@@ -47,8 +47,8 @@ def quoted(value: str) -> str:
 
 
 def json_text(value: str | int | bool) -> str:
-    """An attribute as JSON, as a tracking server would have it: text that is itself JSON for a text, an object or a
-    list stands for that."""
+    """Return an attribute as JSON, as a tracking server would. Text that is the JSON of a text, an object or a list
+    counts as the decoded value."""
     if isinstance(value, JsonText):
         return value
     if not isinstance(value, str):
@@ -64,14 +64,14 @@ def json_text(value: str | int | bool) -> str:
 
 
 class Contents:
-    """The form of the installed MLflow."""
+    """Describes the form of the installed MLflow."""
 
     def __init__(self, ascii_only: bool) -> None:
         from mlflow.entities import Span
 
         self._quoted = encode_basestring_ascii if ascii_only else quoted
         self.plain = False
-        """MLflow 3.5: ids as they are, and no tag that says where the spans are."""
+        """Marks MLflow 3.5: ids unchanged, and no tag for the place of the spans."""
         self._from_dict: Callable[[dict[str, Any]], Any] = Span.from_dict
         self._to_dict = _stored_form()
         self._known: dict[tuple[Any, ...], bool] = {}
@@ -81,21 +81,22 @@ class Contents:
         self.plain = form["trace_id"].startswith("tr-")
 
     def entity(self, span: MlflowSpan) -> Any:
-        """``span`` as MLflow's own ``Span``."""
+        """Convert ``span`` into MLflow's own ``Span``."""
         return self._from_dict(json.loads(self._text(span)))
 
     def text(self, span: MlflowSpan) -> str | None:
-        """What the column ``content`` holds; None: MLflow would store something other than was recorded."""
+        """Return the text of the column ``content``; None: MLflow would store something other than the record."""
         content = self._text(span)
         return content if self._kept(span, content) else None
 
     def _text(self, span: MlflowSpan) -> str:
-        """The span as the installed MLflow's ``Span.to_dict`` has it, in its order; ``Span.from_dict`` reads it."""
+        """Return the span in the form and order of the installed MLflow's ``Span.to_dict``; ``Span.from_dict`` reads
+        the text."""
         values = self._values(span)
         return _object([f'"{name}": {values.get(name, constant)}' for name, constant in self._constants.items()])
 
     def _values(self, span: MlflowSpan) -> dict[str, str]:
-        """What differs from span to span, as JSON."""
+        """Return the values that differ from span to span, as JSON."""
         quote = self._quoted
         attributes = [f"{quote(name)}: {quote(json_text(value))}" for name, value in span.attributes.items()]
         attributes.append(f'"mlflow.traceRequestId": "\\"tr-{span.trace_id}\\""')
@@ -121,7 +122,7 @@ class Contents:
         return f'[{{"name": "exception", "time_unix_nano": {span.end_ns}, "attributes": {attributes}}}]'
 
     def _kept(self, span: MlflowSpan, content: str) -> bool:
-        """MLflow stores ``content`` as it is."""
+        """Tell whether MLflow stores ``content`` unchanged."""
         if _foreign(span):
             return self._stays(content)
         attributes = span.attributes
@@ -141,7 +142,8 @@ class Contents:
 
 
 def _foreign(span: MlflowSpan) -> bool:
-    """Its attributes, or a model that its arguments name, may mean something to MLflow, which depends on the values."""
+    """Tell whether the attributes, or a model in the arguments, may have a meaning for MLflow that depends on the
+    values."""
     for name in span.attributes:
         if (name in WORDS or "." in name) and not name.startswith(OURS):
             return True
@@ -172,28 +174,29 @@ def _base64(id: str) -> str:
 
 
 SPANS_LOCATION, IN_DATABASE = "mlflow.trace.spansLocation", "TRACKING_STORE"
-"""The tag that says where a trace's spans are; any other value: in an archive."""
+"""Name of the tag for the place of a trace's spans; any other value: in an archive."""
 _ANALYTICS = "mlflow.store.tracking.utils.trace_analytics"
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Schema:
-    """Differences between the releases, which the tables themselves show."""
+    """Describes the differences between releases, which the tables themselves show."""
 
     metrics: bool
-    """``trace_metrics`` holds the token counts of a trace (MLflow 3.9 to 3.16)."""
+    """Tells whether ``trace_metrics`` holds the token counts of a trace (MLflow 3.9 to 3.16)."""
     dimensions: bool
-    """``spans.dimension_attributes`` holds the model's name (3.10 to 3.16)."""
+    """Tells whether ``spans.dimension_attributes`` holds the model's name (3.10 to 3.16)."""
     generations: bool
-    """``trace_info`` counts how often its spans were written, the archive's guard (since 3.13)."""
+    """Tells whether ``trace_info`` counts the writes of spans, the archive's guard (since 3.13)."""
     columns: bool
-    """Name, session and token counts are columns of ``trace_info``, the model a column of ``spans``, and
+    """Tells whether name, session and token counts are columns of ``trace_info``, the model a column of ``spans``, and
     ``assessments`` have a number (since 3.17)."""
 
     @property
     def ascii_only(self) -> bool:
-        """Text in ``spans.content`` is escaped. Since 3.17 the text is not escaped, so that a search finds it."""
+        """Tell whether text in ``spans.content`` is escaped. Since 3.17 the text is not escaped, so that a search finds
+        text."""
         return not self.columns
 
     @classmethod
@@ -217,10 +220,10 @@ class RowBuilder:
         self._analytics: Any = import_module(_ANALYTICS) if schema.columns else None
         keys: Any = import_module("mlflow.tracing.constant").TraceMetadataKey
         self._finalized: str | None = getattr(keys, "TRACE_INFO_FINALIZED", None)
-        """The mark in the metadata that nothing is to be computed from spans any more (since 3.12)."""
+        """Mark in the metadata that nothing more is computed from spans (since 3.12)."""
 
     def spans(self, spans: Sequence[MlflowSpan], experiment_id: int) -> list[Row] | None:
-        """Rows of ``spans``; None: MLflow would store one of them in its own way."""
+        """Return the rows of ``spans``; None: MLflow would store at least one span differently."""
         rows: list[Row] = []
         for span in spans:
             content = self._contents.text(span)
@@ -250,7 +253,7 @@ class RowBuilder:
         return {}
 
     def info(self, trace: TraceDescription, experiment_id: int) -> Row:
-        """The row of ``trace_info``."""
+        """Return the row of ``trace_info``."""
         row: Row = {
             "request_id": trace.trace_id,
             "experiment_id": experiment_id,
@@ -270,21 +273,21 @@ class RowBuilder:
         return row
 
     def tags(self, trace: TraceDescription) -> list[Row]:
-        """Rows of ``trace_tags`` that say something about the trajectory."""
+        """Return the rows of ``trace_tags`` that describe the trajectory."""
         tags = dict(trace.tags)
         if self._schema.columns:
             del tags[TRACE_NAME]
         return _pairs(trace, tags)
 
     def places(self, trace: TraceDescription, artifacts: str) -> list[Row]:
-        """Rows of ``trace_tags`` that say where MLflow finds the parts of the trace."""
+        """Return the rows of ``trace_tags`` for the places of the trace's parts."""
         tags = {"mlflow.artifactLocation": artifacts}
         if not self._contents.plain:
             tags[SPANS_LOCATION] = IN_DATABASE
         return _pairs(trace, tags)
 
     def metadata(self, trace: TraceDescription) -> list[Row]:
-        """Rows of ``trace_request_metadata``."""
+        """Return the rows of ``trace_request_metadata``."""
         metadata = dict(trace.metadata)
         if self._schema.columns:
             for name in self._analytics.PROMOTED_TRACE_METADATA_KEYS:
@@ -294,17 +297,17 @@ class RowBuilder:
         return _pairs(trace, metadata)
 
     def metrics(self, trace: TraceDescription) -> list[Row]:
-        """Rows of ``trace_metrics``."""
+        """Return the rows of ``trace_metrics``."""
         if not self._schema.metrics or TOKEN_USAGE not in trace.metadata:
             return []
         return _pairs(trace, {name: float(count) for name, count in json.loads(trace.metadata[TOKEN_USAGE]).items()})
 
     def assessments(self, trace: TraceDescription, experiment_id: int, start_ms: int) -> list[Row]:
-        """Rows of ``assessments``; ``start_ms``: as the row of ``trace_info`` has it."""
+        """Return the rows of ``assessments``; ``start_ms`` is the value in the row of ``trace_info``."""
         return [self._assessment(trace, feedback, experiment_id, start_ms) for feedback in trace.feedback]
 
     def _assessment(self, trace: TraceDescription, feedback: Feedback, experiment_id: int, start_ms: int) -> Row:
-        # MLflow's messages know one kind of number
+        # MLflow's messages have a single kind of number
         value: Any = float(feedback.value) if type(feedback.value) is int else feedback.value
         if feedback.issue is not None:
             value = {"issue_name": feedback.issue}
@@ -331,7 +334,7 @@ class RowBuilder:
 
     @staticmethod
     def link(trace: TraceDescription, run_id: str) -> Row:
-        """The row of ``entity_associations`` that links the trace to a run."""
+        """Return the row of ``entity_associations`` that links the trace to a run."""
         return {
             "association_id": uuid.uuid4().hex,
             "source_type": "trace",

@@ -1,4 +1,4 @@
-"""Batches of trajectories into one store: what is new in them, the cheapest way, and what it rejects."""
+"""Send batches of trajectories into a store: find new trajectories, the cheapest way, and rejected trajectories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autotrace.sinks.protocol import Refused, Unavailable, batches, culprits
 MAX_BYTES = 4 << 20
 """Bytes of spans in one request, about."""
 PATIENCE = 5
-"""Answers 500 to one trajectory, beside others that were taken, until it counts as rejected."""
+"""Answers 500 to a trajectory, beside others that were taken, before the trajectory counts as rejected."""
 
 Encoded = tuple[TraceDescription, list[MlflowSpan]]
 
@@ -32,7 +32,7 @@ class Sender:
         self._tries: Counter[str] = Counter()
 
     def send(self, store: Store, experiment: str, run_id: str | None, group: Iterable[Encoded]) -> dict[str, str]:
-        """Store ``group``; trace id -> reason for those that MLflow rejected."""
+        """Store ``group``; map the trace id of each trajectory that MLflow rejected to the reason."""
         rejected: dict[str, str] = {}
         encoded = (MlflowTrace(trace, spans, sum(span.size for span in spans)) for trace, spans in group)
         for deliveries in batches(encoded, lambda delivery: delivery.size, MAX_BYTES, store.max_traces):
@@ -43,7 +43,7 @@ class Sender:
         return rejected
 
     def learn(self, store: Store, experiment: str, traces: Sequence[TraceDescription]) -> dict[str, str]:
-        """Store tags and feedback of ``traces``; trace id -> reason for those that MLflow rejected."""
+        """Store tags and feedback of ``traces``; map the trace id of each rejection by MLflow to the reason."""
         rejected: dict[str, str] = {}
         for trace, error in culprits(traces, partial(store.learn, experiment), StoreError):
             self._tries[trace.trace_id] += error.passing
@@ -54,7 +54,7 @@ class Sender:
         return rejected
 
     def _singly(self, store: Store, experiment: str, run_id: str | None, left: Sequence[MlflowTrace]) -> dict[str, str]:
-        """Through the store's own interface: descriptions one by one, then the spans of all."""
+        """Store through the store's own interface: descriptions one by one, then the spans of all."""
 
         def describe_all(part: Sequence[MlflowTrace]) -> None:
             for delivery in part:
@@ -80,7 +80,7 @@ class Sender:
 
 
 def _written(store: Store, experiment: str, deliveries: list[MlflowTrace], run_id: str | None) -> list[MlflowTrace]:
-    """Store what can be stored in one go; those that cannot be, or are rejected there."""
+    """Store as many deliveries as possible in one go; return the rest, and the rejected deliveries."""
     left: list[MlflowTrace] = []
 
     def write(part: Sequence[MlflowTrace]) -> None:
@@ -92,11 +92,11 @@ def _written(store: Store, experiment: str, deliveries: list[MlflowTrace], run_i
 def isolate(
     batch: Sequence[MlflowTrace], send: Callable[[Sequence[MlflowTrace]], Any], tries: Counter[str]
 ) -> tuple[dict[str, str], list[MlflowTrace]]:
-    """Send all, as ``culprits`` does: (trace id -> reason, those that were taken).
+    """Send all, as ``culprits`` does; return (trace id -> reason, the deliveries that were taken).
 
-    Raises ``Unavailable`` when something fails in a way that may pass (``tries``: how often it did so beside others
-    that were taken; after ``PATIENCE`` times it is to blame itself), ``Refused`` when everything fails for one reason:
-    then it is the store and not the trajectories.
+    Raises ``Unavailable`` for a failure that may pass. ``tries`` counts such failures of a trajectory beside others
+    that were taken; after ``PATIENCE`` failures the trajectory counts as the cause. Raises ``Refused`` if everything
+    fails for the same reason: then the cause is the store and not the trajectories.
     """
     rejected: dict[str, str] = {}
     taken: list[MlflowTrace] = []
@@ -121,15 +121,16 @@ def isolate(
 
 
 def _all_alike(rejected: Mapping[str, str], some_taken: bool) -> None:
-    """Raises ``Refused`` when all were rejected for one reason: then it is the store, not the trajectories."""
+    """Check whether all were rejected for the same reason. Raises ``Refused``: then the cause is the store."""
     if not some_taken and len(rejected) > 2 and len(set(rejected.values())) == 1:
         raise Refused(f"MLflow rejected every trace: {next(iter(rejected.values()))}")
 
 
 class StoreError(Exception):
-    """The store did not accept a request. It accepts one whole or not at all, so a part of it may be the reason.
+    """Reports that the store did not accept a request. The store accepts a request whole or not at all, so a part of
+    the request may be the cause.
 
-    ``passing``: the reason may be the server instead (an answer 500), and the same request may succeed later.
+    ``passing``: the server may be the cause instead (an answer 500), and the same request may succeed later.
     """
 
     def __init__(self, message: str, passing: bool = False) -> None:
@@ -139,7 +140,7 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class MlflowTrace:
-    """One trace on its way."""
+    """Holds a trace on the way to the store."""
 
     description: TraceDescription
     spans: list[MlflowSpan]
@@ -148,61 +149,64 @@ class MlflowTrace:
 
     @property
     def id(self) -> str:
-        """The trajectory's trace id."""
+        """Return the trajectory's trace id."""
         return self.description.trace_id.removeprefix("tr-")
 
 
 MAX_LINKED = 100
-"""Traces that MLflow links to a run in one request."""
+"""Limits the traces that MLflow links to a run in one request."""
 
 
 class Store(Protocol):
-    """Raises ``Unavailable``, ``Refused`` or ``StoreError``."""
+    """Stores traces. Methods raise ``Unavailable``, ``Refused`` or ``StoreError``."""
 
     @property
     def max_traces(self) -> int:
-        """Traces in one request, at most."""
+        """Return the most traces of a request."""
 
     @property
     def adds_usage(self) -> bool:
-        """``log_spans`` adds the spans' token counts to those that ``start_trace`` stored (MLflow 3.6 to 3.11), so that
-        they must be stored again."""
+        """Tell whether ``log_spans`` adds the spans' token counts to the counts of ``start_trace`` (MLflow 3.6 to
+        3.11).
+
+        The counts must then be stored again.
+        """
 
     def experiment_id(self, name: str) -> str:
-        """Id of the experiment ``name``, which is created if need be."""
+        """Return the id of the experiment ``name``, created if missing."""
 
     def issue(self, experiment_id: str, issue: Issue) -> str | None:
-        """Id of ``issue``, which is created if need be; None: this MLflow has no issues (before 3.11)."""
+        """Return the id of ``issue``, created if missing; None: this MLflow has no issues (before 3.11)."""
 
     def write(self, experiment_id: str, deliveries: Sequence[MlflowTrace], run_id: str | None) -> Sequence[MlflowTrace]:
-        """Store ``deliveries`` whole and in one go, in the cheapest way; those that this way cannot take are returned,
-        for ``start_trace`` and ``log_spans``."""
+        """Store ``deliveries`` whole and in one go, in the cheapest way. Return the deliveries that need
+        ``start_trace`` and ``log_spans``."""
 
     def log_spans(self, experiment_id: str, spans: Sequence[MlflowSpan], run_id: str | None) -> None:
-        """Store spans, replacing those of the same ids; the traces whose roots are among them (at most ``MAX_LINKED``)
+        """Store spans, replacing spans of the same ids. Traces whose roots are among the spans (at most ``MAX_LINKED``)
         are linked to ``run_id``."""
 
     def start_trace(self, experiment_id: str, trace: TraceDescription) -> None:
-        """Store what is known of a trace beside its spans."""
+        """Store the description of a trace, apart from the spans."""
 
     def learn(self, experiment_id: str, traces: Sequence[TraceDescription]) -> None:
-        """Add the tags and the feedback of ``traces`` to the traces that are there."""
+        """Add the tags and the feedback of ``traces`` to the stored traces."""
 
     def log_metrics(self, run_id: str, metrics: Mapping[str, float], step: int, at_ms: int) -> None:
-        """Add numbers to a run of the trainer's."""
+        """Add numbers to a run of the trainer."""
 
     def log_text(self, run_id: str, path: str, text: str) -> None:
-        """Put a text below the artifacts of a run, instead of what is there at ``path``."""
+        """Put a text below the artifacts of a run, replacing the text at ``path``."""
 
     def page(self, experiment_id: str, trace_id: str) -> str | None:
-        """URL of a trace."""
+        """Return the URL of a trace."""
 
     def close(self) -> None:
         """Release connections; never raises."""
 
 
 def deleted(name: str, experiment_id: str) -> Refused:
-    """Why nothing can be stored into the experiment ``name``."""
+    """Report that nothing can be stored into the experiment ``name``, because the experiment is deleted."""
     return Refused(
         f"the MLflow experiment {name!r} is deleted; `mlflow experiments restore -x {experiment_id}` brings it back, "
         "--project chooses another"
@@ -210,8 +214,8 @@ def deleted(name: str, experiment_id: str) -> Refused:
 
 
 def put_text(artifact_uri: str, path: str, text: str) -> None:
-    """Store ``text`` at ``path`` below ``artifact_uri`` (a folder, an object store), with MLflow's own client of it.
-    Raises ``StoreError``."""
+    """Store ``text`` at ``path`` below ``artifact_uri`` (a folder, an object store), with MLflow's own client. Raises
+    ``StoreError``."""
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     place = PurePosixPath(path)

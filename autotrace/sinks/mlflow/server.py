@@ -1,4 +1,5 @@
-"""A tracking server over HTTP: ``POST /v1/traces`` for spans, MLflow's REST interface else. Imports no MLflow."""
+"""Write to a tracking server over HTTP: ``POST /v1/traces`` for spans, MLflow's REST interface else. Imports no
+MLflow."""
 
 from __future__ import annotations
 
@@ -24,20 +25,20 @@ from autotrace.sinks.protocol import Refused, Unavailable
 
 TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _HERE = ("127.0.0.1", "::1", "localhost")
-"""Hosts to which nothing goes over a network: to pack it costs 35 us a span, and the server the rest."""
+"""Hosts that need no network: packing costs 35 us a span, and the server pays for unpacking."""
 _TRUE = ("1", "true", "yes")
 _ISSUES = "/api/3.0/mlflow/issues"
 
 
 class ServerStore:
-    """The server at ``uri``.
+    """Writes to the server at ``uri``.
 
     Credentials: ``MLFLOW_TRACKING_USERNAME`` and ``_PASSWORD``, ``MLFLOW_TRACKING_TOKEN``, or in the URI; certificates
     as in MLflow (``MLFLOW_TRACKING_SERVER_CERT_PATH``, ``MLFLOW_TRACKING_INSECURE_TLS``).
     """
 
     max_traces = MAX_LINKED
-    """See ``Store``."""
+    """Sees ``Store``."""
 
     def __init__(self, uri: str, client: httpx.Client | None = None) -> None:
         self.url = without_password(uri).rstrip("/")
@@ -47,14 +48,14 @@ class ServerStore:
         self._version: tuple[int, ...] | None = None
 
     def _release(self) -> tuple[int, ...]:
-        """The server's release, ``(3, 17)``; ``(0,)``: it does not say."""
+        """Return the server's release, ``(3, 17)``; ``(0,)``: unknown."""
         if self._version is None:
             match = re.match(r"(\d+)\.(\d+)", self._ask("GET", "/version").text)
             self._version = tuple(map(int, match.groups())) if match else (0,)
         return self._version
 
     def experiment_id(self, name: str) -> str:
-        """See ``Store``. Two processes that create it at once both get the same."""
+        """See ``Store``. Two processes that create an experiment at once both get the same experiment."""
         if name not in self._experiments:
             self._experiments[name] = self._find(name) or self._create(name)
         return self._experiments[name]
@@ -86,7 +87,7 @@ class ServerStore:
             return known
         body = {**asdict(issue), "experiment_id": experiment_id, "status": "pending", "created_by": SOURCE}
         made = self._json(self._ask("POST", _ISSUES, json=body))["issue"]["issue_id"]
-        # two that made it at once use the same: the first one that is listed
+        # two processes that made the issue at once use the same issue: the first in the list
         return self._oldest(self._ask("POST", f"{_ISSUES}/search", json=wanted), issue) or str(made)
 
     def _oldest(self, answer: httpx.Response, issue: Issue) -> str | None:
@@ -146,7 +147,7 @@ class ServerStore:
         self._check(self._ask("POST", "/api/2.0/mlflow/runs/log-batch", json=body))
 
     def log_text(self, run_id: str, path: str, text: str) -> None:
-        """See ``Store``. Where the server does not hand artifacts on, MLflow's client writes them itself."""
+        """See ``Store``. If the server does not proxy artifacts, MLflow's client writes the artifacts."""
         run = self._json(self._ask("GET", "/api/2.0/mlflow/runs/get", params={"run_id": run_id}))
         uri = str(run["run"]["info"]["artifact_uri"])
         parts = urlsplit(uri)
@@ -243,7 +244,7 @@ _CODES = {"OK": Status.STATUS_CODE_OK, "ERROR": Status.STATUS_CODE_ERROR, "UNSET
 
 
 def request(spans: Iterable[MlflowSpan]) -> ExportTraceServiceRequest:
-    """``spans`` as the server takes them."""
+    """Build the request for ``spans`` in the form that the server takes."""
     made = ExportTraceServiceRequest()
     add = made.resource_spans.add().scope_spans.add().spans.add
     for span in spans:
@@ -252,7 +253,7 @@ def request(spans: Iterable[MlflowSpan]) -> ExportTraceServiceRequest:
 
 
 def _fill(otlp_span: OtlpSpan, span: MlflowSpan) -> None:
-    """In place: to make the messages first and put them together then takes twice as long."""
+    """Fill a message in place: building messages first and joining the messages later takes twice as long."""
     otlp_span.trace_id = bytes.fromhex(span.trace_id)
     otlp_span.span_id = bytes.fromhex(span.span_id)
     otlp_span.parent_span_id = bytes.fromhex(span.parent_id or "")

@@ -1,4 +1,4 @@
-"""Trajectories into MLflow: which store, which experiment, which run, and what to do with what it rejects."""
+"""Write trajectories into MLflow: choose store, experiment and run, and handle rejections."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ ISSUES_AGAIN = 300.0
 """Seconds until a server that refused to make an issue is asked again."""
 
 PAGE = "autotrace/findings-step-{step:06d}.txt"
-"""Artifact of the trainer's run: what was found in a step."""
+"""Artifact of the trainer's run with the findings of a step."""
 RUN_WAIT = 30.0
-"""Seconds to wait for veRL's own MLflow run when its configuration says that there will be one."""
+"""Seconds to wait for veRL's own MLflow run, if veRL's configuration announces a run."""
 
 
 class MlflowSink(Sink):
-    """See the module; ``sinks.protocol`` for what the methods promise."""
+    """Writes to MLflow; see ``sinks.protocol`` for the promises of the methods."""
 
     name = "mlflow"
     needs_calls = False
-    """See ``Sink``."""
+    """Sees ``Sink``."""
 
     def __init__(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str] | None = None) -> None:
         self.sent = 0
@@ -53,20 +53,21 @@ class MlflowSink(Sink):
         self._experiment_of: dict[str, str] = {}
         self._no_issues_before = 0.0
         self._issues_of: dict[str, dict[str, str]] = {}
-        """Experiment -> code of a finding -> id of its issue."""
+        """Maps an experiment to a map from a finding's code to the id of the issue."""
         self._sender = Sender()
 
     # -- where ---------------------------------------------------------------------------------------------------------
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """``config`` (project, logger) and ``mlflow`` (run_id, experiment_id, tracking_uri of veRL's own run)."""
+        """Take ``config`` (project, logger) and ``mlflow`` (run_id, experiment_id, tracking_uri of veRL's own run)."""
         if name == "config":
             self._config = {**self._config, **{key: item for key, item in value.items() if item is not None}}
         elif name == "mlflow":
             self._run = dict(value)
 
     def _await_run(self) -> None:
-        """Raises ``Unavailable`` while veRL will open an MLflow run of its own and has not reported it yet."""
+        """Wait for veRL's own MLflow run. Raises ``Unavailable`` while veRL will open a run and has not reported the
+        run."""
         logger = self._config.get("logger")
         loggers = [logger] if isinstance(logger, str) else logger if isinstance(logger, list) else []
         if self._run or "mlflow" not in loggers:
@@ -92,7 +93,8 @@ class MlflowSink(Sink):
         return self._store
 
     def _chosen_uri(self) -> str:
-        """The user's; else where this run's trajectories went before; else veRL's own logger's; else a local file."""
+        """Choose the user's URI, else this run's earlier place, else the URI of veRL's own logger, else a local
+        file."""
         beside = os.path.abspath(self._run_folder.parent / layout.DEFAULT_MLFLOW_DB)
         default = f"sqlite:///{beside}"
         told = (
@@ -107,7 +109,7 @@ class MlflowSink(Sink):
             raise Refused(f"{error}; to deliver there: autotrace ship RUN --tracking-uri {masked_uri(told)}") from None
 
     def _run_id(self) -> str | None:
-        """veRL's run, if it is in the store we write to."""
+        """Return veRL's run, if the run is in the store that the sink writes to."""
         run_id, theirs = self._run.get("run_id"), self._run.get("tracking_uri")
         if not isinstance(run_id, str):
             return None
@@ -121,7 +123,7 @@ class MlflowSink(Sink):
         return store.experiment_id(str(name or DEFAULT_PROJECT)[:250])
 
     def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
-        """See ``Reporter``: into the run of the trainer's own logger."""
+        """Report into the run of the trainer's own logger; see ``Reporter``."""
         self._await_run()
         if not self._run:
             return
@@ -136,7 +138,7 @@ class MlflowSink(Sink):
             raise (Unavailable if error.passing else Refused)(f"MLflow did not store the report: {error}") from error
 
     def logged(self, step: int, numbers: Mapping[str, Mapping[str, float]]) -> None:
-        """See ``Reporter``: the trainer's own logger does that."""
+        """Do nothing: the trainer's own logger stores the numbers; see ``Reporter``."""
 
     # -- delivery ------------------------------------------------------------------------------------------------------
 
@@ -158,7 +160,7 @@ class MlflowSink(Sink):
             raise Rejected(rejected)
 
     def facts(self, trajectories: Sequence[Trajectory]) -> None:
-        """See ``Sink``: tags and feedback."""
+        """Store tags and feedback; see ``Sink``."""
         store = self._opened()
         rejected: dict[str, str] = {}
         for (experiment, own_run), group in self._grouped(store, trajectories).items():
@@ -169,7 +171,7 @@ class MlflowSink(Sink):
     def _grouped(
         self, store: Store, trajectories: Iterable[Trajectory]
     ) -> dict[tuple[str, str | None], list[Trajectory]]:
-        """Sort ``trajectories`` by experiment and by the run that they are linked to."""
+        """Sort ``trajectories`` by experiment and linked run."""
         run_id = self._run_id()
         groups: dict[tuple[str, str | None], list[Trajectory]] = {}
         for trajectory in trajectories:
@@ -181,7 +183,8 @@ class MlflowSink(Sink):
         return groups
 
     def _issues(self, store: Store, experiment: str, group: Iterable[Trajectory]) -> Mapping[str, str]:
-        """Code of each finding of ``group`` -> id of its issue; empty where this MLflow has none, or takes none."""
+        """Map the code of each finding of ``group`` to the id of the issue; empty if this MLflow has no issues, or
+        takes none."""
         known = self._issues_of.setdefault(experiment, {})
         missing = {code for trajectory in group for code in shown_codes(trajectory)} - known.keys()
         if time.monotonic() >= self._no_issues_before:
@@ -196,11 +199,11 @@ class MlflowSink(Sink):
         return known
 
     def size(self, trajectory: Trajectory) -> int:
-        """Bytes of its spans."""
+        """Return the bytes of the trajectory's spans."""
         return sum(span.size for span in encode(trajectory))
 
     def page(self, trajectory: Trajectory) -> str | None:
-        """URL on a server; None for a store (see ``ui_command``)."""
+        """Return the URL on a server; None for a store (see ``ui_command``)."""
         experiment = self._experiment_of.pop(trajectory.trace_id, None)
         if self._store is None or experiment is None:
             return None
@@ -215,8 +218,10 @@ class MlflowSink(Sink):
 def _encoded(
     group: Iterable[Trajectory], run_id: str | None, issues: Mapping[str, str], rejected: dict[str, str]
 ) -> Iterator[Encoded]:
-    """Each as it is sent, when it is its turn: all at once take as much memory again as the trajectories. Those that
-    cannot be are added to ``rejected``."""
+    """Yield each trajectory encoded, when due: encoding all at once would double the memory.
+
+    A trajectory that cannot be encoded is added to ``rejected``.
+    """
     for trajectory in group:
         try:
             encoded = describe(trajectory, run_id, issues), encode(trajectory)
@@ -227,7 +232,7 @@ def _encoded(
 
 
 def _store(uri: str) -> Store:
-    """Raises ``Refused`` when a library is missing."""
+    """Open the store. Raises ``Refused`` when a library is missing."""
     try:
         if urlsplit(uri).scheme in ("http", "https"):
             from autotrace.sinks.mlflow.server import ServerStore
@@ -241,12 +246,12 @@ def _store(uri: str) -> Store:
 
 
 def _with_password(uri: str) -> str:
-    """The URI as the environment has it, password included, if it is the same one (``run.json`` holds none)."""
+    """Return the environment's form of the same URI, password included (``run.json`` holds no password)."""
     return next((full for full in _named() if masked_uri(full) == masked_uri(uri)), uri)
 
 
 def _named() -> list[str]:
-    """What a person named, here or in the environment."""
+    """List the URIs that a person named, here or in the environment."""
     return [uri for name in (env.TRACKING_URI, "MLFLOW_TRACKING_URI") if (uri := os.environ.get(name))]
 
 

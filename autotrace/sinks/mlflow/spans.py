@@ -1,7 +1,7 @@
-"""A trajectory's spans in MLflow's words: its reserved attributes, ids and times as recorded.
+"""Describe a trajectory's spans in MLflow's words: reserved attributes, ids and times as recorded.
 
-One description for all ways of writing: ``otlp`` makes a message of it, ``rows`` the rows of a database. Structured
-values are JSON text, which a server unpacks cheapest (one value a token would cost 3 ms a call).
+All ways of writing use the same description: ``otlp`` makes a message, ``rows`` makes the rows of a database.
+Structured values are JSON text, which a server unpacks cheapest (a value for each token would cost 3 ms a call).
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ SPAN_TYPES = {
     "reward": "EVALUATOR",
     "trainer": "WORKFLOW",
 }
-"""Role -> MLflow's span type; others are UNKNOWN."""
+"""Maps a role to MLflow's span type; other roles are UNKNOWN."""
 _CHAT_ROLES = ("system", "user", "assistant", "tool")
 UNKNOWN_ROLE = "history"
-"""What of a conversation may be anybody's (``trajectory.markup``)."""
+"""Role of conversation text that may be anybody's (``trajectory.markup``)."""
 _RESERVED = ("mlflow.", "session.id", "user.id")
 
 
 class JsonText(str):
-    """An object or a list as JSON."""
+    """Holds an object or a list as JSON."""
 
     __slots__ = ()
 
 
 class MlflowSpan(NamedTuple):
-    """One span."""
+    """Describes a span."""
 
     trace_id: str
-    """32 hex digits."""
+    """Trace id: 32 hex digits."""
     span_id: str
-    """16 hex digits."""
+    """Span id: 16 hex digits."""
     parent_id: str | None
     name: str
     start_ns: int
     end_ns: int
     status: str
-    """OK | ERROR | UNSET"""
+    """Status: OK | ERROR | UNSET"""
     message: str
-    """Why it failed; empty: it did not."""
+    """Reason of a failure; empty without a failure."""
     exception: tuple[str, str, str] | None
     """Type, message, formatted stack; an event at ``end_ns``."""
     attributes: dict[str, str | int | bool]
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Return the bytes of the span, about."""
         texts = [value for value in self.attributes.values() if isinstance(value, str)]
         size = 100 + 10 * len(self.attributes) + sum(map(len, self.attributes)) + sum(map(len, self.exception or ()))
         return size + sum(len(value) if value.isascii() else len(value.encode(errors="replace")) for value in texts)
 
 
 def encode(trajectory: Trajectory) -> list[MlflowSpan]:
-    """All spans of ``trajectory``; name, tags and session of the trace are with ``info.describe``.
+    """Encode all spans of ``trajectory``; ``info.describe`` has name, tags and session of the trace.
 
     Raises ``ValueError`` for an id that is not hexadecimal.
     """
@@ -128,14 +128,14 @@ def _outputs(trajectory: Trajectory, span: Span, turn: payload.TurnMessages | No
 
 
 def _named(output: Any) -> dict[str, Any]:
-    """An output as a mapping, so that more can be added."""
+    """Return an output as a mapping, so that more can be added."""
     if isinstance(output, dict):
         return output
     return {} if output is None else {"result": output}
 
 
 def _chat(message: dict[str, Any]) -> dict[str, Any]:
-    """A message that MLflow's chat view takes: it knows four roles and wants text. Words that may be the model's are
+    """Convert a message for MLflow's chat view, which has four roles and wants text. Words that may be the model's are
     not shown as the user's."""
     role = message.get("role")
     if role == UNKNOWN_ROLE:
@@ -147,10 +147,11 @@ def _chat(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own_attributes(trajectory: Trajectory, span: Span, is_turn: bool) -> dict[str, Any]:
-    """MLflow's token usage, and ours: token ids as text (``docs/backends.md``: the whole prompt).
+    """Return MLflow's token usage, and our attributes: token ids as text (``docs/backends.md``: the whole prompt).
 
-    A server adds up the usage of all spans, so that of a model which a tool or a reward asked is not among it: a
-    trajectory has the tokens of its turns, in every backend and in ``autotrace ls``."""
+    A server sums the usage of all spans. The usage of a model that a tool or a reward called is therefore left out: a
+    trajectory has the tokens of its turns, in every backend and in ``autotrace ls``.
+    """
     own: dict[str, Any] = {"autotrace.role": span.role, "autotrace.status": span.status, "autotrace.key": span.key}
     if span.role == "llm":
         if is_turn and (counts := payload.usage(span)) is not None:
@@ -177,12 +178,12 @@ def _own_attributes(trajectory: Trajectory, span: Span, is_turn: bool) -> dict[s
 
 
 def usage(counts: tuple[int, int]) -> dict[str, int]:
-    """Token counts (``payload.usage``) in MLflow's words."""
+    """Convert token counts (``payload.usage``) to MLflow's words."""
     return {"input_tokens": counts[0], "output_tokens": counts[1], "total_tokens": sum(counts)}
 
 
 def _put(attributes: dict[str, str | int | bool], name: str, value: Any) -> None:
-    """Text, truth values and integers of 64 bits as they are, everything else as JSON text; None not at all."""
+    """Put text, truth values and integers of 64 bits unchanged, None not at all, everything else as JSON text."""
     if value is None:
         return
     if isinstance(value, (str, bool)) or (isinstance(value, int) and -(1 << 63) <= value < 1 << 63):

@@ -1,4 +1,4 @@
-"""Any SQL store of MLflow, without a server: MLflow's store class writes, or ``own_file`` into autotrace's own file."""
+"""Write to any SQL store of MLflow without a server: through MLflow's store class, or ``own_file`` for our own file."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from autotrace.sinks.protocol import Refused, Unavailable
 
 T = TypeVar("T")
 MAX_TRACES = 1_000
-"""In one transaction: short ones are written several times as fast then."""
+"""Limits the traces of a transaction: short transactions are written several times as fast."""
 _PASSING = ("TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED")
 
 
 class SqlStore:
-    """The store at ``uri``; creates an SQLite file that is not there. Raises ``Refused`` when MLflow cannot open it."""
+    """Writes to the store at ``uri``; creates a missing SQLite file. Raises ``Refused`` when MLflow cannot open the
+    store."""
 
     def __init__(self, uri: str) -> None:
-        # prints whole statements, prompts included
+        # MLflow prints whole statements, prompts included
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         opened = store_class()
         from sqlalchemy import event
@@ -38,7 +39,8 @@ class SqlStore:
             initialise(uri)
             self._store: Any = opened(uri, artifact_root(self._path) if self._path else "mlflow-artifacts:/")
             if self._path:
-                # loses the last commits on a power cut only, and doubles the rate of small transactions
+                # synchronous=NORMAL loses the last commits on a power cut only, and doubles the rate of small
+                # transactions
                 event.listen(self._store.engine, "connect", _faster)
                 self._store.engine.dispose()
             self._own = OwnFile.at(self._path)
@@ -115,7 +117,7 @@ class SqlStore:
                 self._do(self._link, set(traces[start : start + MAX_LINKED]), run_id)
 
     def _link(self, traces: set[str], run_id: str) -> None:
-        """MLflow 3.5 fails at a trace that is linked already."""
+        """Link traces to a run, except linked traces, at which MLflow 3.5 fails."""
         from mlflow.store.tracking.dbmodels.models import SqlEntityAssociation
         from sqlalchemy import select
 
@@ -144,7 +146,7 @@ class SqlStore:
             self._do(self._store.start_trace, stored)
 
     def _info(self, experiment_id: str, trace: TraceDescription) -> Any:
-        """``trace`` as MLflow's ``TraceInfo``."""
+        """Convert ``trace`` into MLflow's ``TraceInfo``."""
         from mlflow.entities import TraceInfo
         from mlflow.protos.service_pb2 import TraceInfoV3
 
@@ -182,7 +184,7 @@ class SqlStore:
             raise StoreError(_sentence(error)) from error
 
     def page(self, experiment_id: str, trace_id: str) -> str | None:
-        """A store has no page; ``uri.ui_command`` makes one."""
+        """Return None: a store has no page; ``uri.ui_command`` makes a page."""
         return None
 
     def close(self) -> None:
@@ -201,6 +203,6 @@ def _faster(connection: Any, _: Any) -> None:
 
 
 def _sentence(error: BaseException | None) -> str:
-    """First line of the error, without the statement that SQLAlchemy adds; what the database says below it may quote
-    what was being stored."""
+    """Return the first line of the error, without SQLAlchemy's statement; the database's next lines may quote stored
+    data."""
     return (str(error).splitlines() or [type(error).__name__])[0].split("[SQL:")[0][:300]

@@ -1,4 +1,4 @@
-"""Tracking URIs: which ones can be used, making a local store once, and the command that opens one."""
+"""Check tracking URIs, make a local store once, and name the command that opens a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from autotrace.tables.light_imports import absent
 SQL_SCHEMES = ("sqlite", "postgresql", "mysql", "mssql")
 _DRIVERS = {"postgresql": "psycopg2", "mysql": "MySQLdb", "mysql+mysqldb": "MySQLdb", "mssql": "pyodbc",
             "mysql+mysqlconnector": "mysql.connector"}  # fmt: skip
-"""Modules that SQLAlchemy imports, where they are not called as the scheme says (``postgresql+psycopg``)."""
+"""Modules that SQLAlchemy imports, if the module's name differs from the scheme (``postgresql+psycopg``)."""
 _SQLITE = "sqlite:///"
 MARK = 0x61747263
 """SQLite's ``application_id`` of a store that autotrace created. Direct rows go only into such a file."""
@@ -33,7 +33,7 @@ MARK = 0x61747263
 def check_uri(uri: str) -> None:
     """Check that trajectories can be stored at ``uri``, as far as possible without a connection and without MLflow.
 
-    Raises ``ValueError`` with a sentence that says what to use instead.
+    Raises ``ValueError`` with a sentence that names an alternative.
     """
     scheme = urlsplit(uri).scheme.split("+")[0].lower()
     if scheme in ("http", "https"):
@@ -83,14 +83,14 @@ def _check_driver(uri: str) -> None:
 
 
 def absolute(uri: str) -> str:
-    """``uri`` with an absolute path, if it is that of an SQLite file; else unchanged."""
+    """Return ``uri`` with an absolute path for an SQLite file; any other ``uri`` unchanged."""
     if uri.startswith(_SQLITE) and not uri.startswith(_SQLITE + "/"):
         return _SQLITE + os.path.abspath(uri[len(_SQLITE) :])
     return uri
 
 
 def sqlite_path(uri: str) -> str | None:
-    """File of an SQLite URI; None: another kind of URI, or in memory."""
+    """Return the file of an SQLite URI; None: another kind of URI, or in memory."""
     scheme, separator, rest = uri.partition(":///")
     if not separator or scheme.split("+")[0] != "sqlite":
         return None
@@ -99,16 +99,16 @@ def sqlite_path(uri: str) -> str | None:
 
 
 def ui_command(uri: str) -> str | None:
-    """The command that shows the store ``uri`` in a browser; None for a server, which has a page already."""
+    """Return the command that shows the store ``uri`` in a browser; None for a server, which already has a page."""
     if urlsplit(uri).scheme in ("http", "https"):
         return None
     return f"mlflow server --backend-store-uri {shlex.quote(uri)}"
 
 
 def initialise(uri: str) -> None:
-    """Create an SQLite store if it is not there, exactly once however many processes try; anything else is left alone.
+    """Create a missing SQLite store, exactly once however many processes try; leave anything else alone.
 
-    MLflow itself does this without a lock, and processes that do it at the same time damage the file for good. A store
+    MLflow creates a store without a lock, and processes that do so at the same time damage the file for good. A store
     of another MLflow release is never migrated: raises ``ValueError`` with the remedy.
     """
     path = sqlite_path(uri)
@@ -126,15 +126,15 @@ def initialise(uri: str) -> None:
         made_by(uri, artifact_root(path)).engine.dispose()
         with closing(sqlite3.connect(path)) as db:
             db.execute(f"PRAGMA application_id = {MARK}")
-            # Readers (the UI) and the writer do not wait for each other; the mode stays with the file. Where the file
-            # system cannot do it, SQLite keeps its old mode.
+            # Readers (the UI) and the writer do not wait for each other; the mode stays with the file. If the file
+            # system does not support WAL, SQLite keeps the old mode.
             db.execute("PRAGMA journal_mode=WAL")
     finally:
         os.close(lock)
 
 
 def artifact_root(path: str) -> str:
-    """Where experiments created by us keep artifacts: beside the store, not in whatever folder the run began in."""
+    """Return the place of artifacts of our experiments: beside the store, not in the folder where the run began."""
     return os.path.join(os.path.dirname(os.path.abspath(path)), "mlartifacts")
 
 
@@ -147,13 +147,13 @@ def _tables(path: str) -> list[str]:
 
 
 def is_own(path: str) -> bool:
-    """Whether autotrace created the store at ``path``: the file has autotrace's mark."""
+    """Tell whether autotrace created the store at ``path``: the file has autotrace's mark."""
     with closing(sqlite3.connect(path, timeout=20.0)) as db:
         return bool(db.execute("PRAGMA application_id").fetchone() == (MARK,))
 
 
 def revision_of(path: str) -> str:
-    """Return the schema of the store at ``path``; empty if the store does not say it."""
+    """Return the schema of the store at ``path``; empty if the store has no version."""
     with closing(sqlite3.connect(path, timeout=20.0)) as db:
         try:
             return ", ".join(str(row[0]) for row in db.execute("SELECT version_num FROM alembic_version"))
@@ -162,7 +162,7 @@ def revision_of(path: str) -> str:
 
 
 def _check_revision(uri: str, path: str) -> None:
-    """MLflow would migrate a store whose tables are not all there without asking; that is its owner's decision."""
+    """Refuse a store of another release: MLflow would migrate an incomplete store without asking the owner."""
     revision, expected = revision_of(path), installed_revision()
     if revision != expected:
         raise ValueError(
@@ -178,7 +178,7 @@ _QUOTED = re.compile(r"""["'](\w+)["']""")
 
 @cache
 def installed_revision() -> str:
-    """Return the schema that the installed MLflow makes, read from its migrations: asking MLflow imports its store.
+    """Return the schema of the installed MLflow, read from MLflow's migrations: asking MLflow imports the store.
 
     Raises ``ImportError``.
     """
@@ -199,10 +199,10 @@ _one_at_a_time = threading.Lock()
 
 
 def store_class() -> Any:
-    """Import MLflow's store class. Data libraries that MLflow imports wherever they are installed stay out, which saves
-    2 s of CPU and 110 MB: MLflow works without them (``mlflow-skinny`` needs none), and its store never uses them.
+    """Import MLflow's store class without data libraries that MLflow imports wherever installed.
 
-    Raises ``ImportError``.
+    Leaving the libraries out saves 2 s of CPU and 110 MB. MLflow works without the libraries (``mlflow-skinny`` needs
+    none), and MLflow's store never uses the libraries. Raises ``ImportError``.
     """
     with _one_at_a_time:
         try:

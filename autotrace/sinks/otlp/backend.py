@@ -1,4 +1,4 @@
-"""The descriptor of the backend ``otlp``."""
+"""Describe the backend ``otlp``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autotrace.sinks.protocol import Sink
 
 
 class OtlpBackend(Backend):
-    """See ``Backend``."""
+    """Sees ``Backend``."""
 
     name = "otlp"
     summary = "any OpenTelemetry receiver"

@@ -1,8 +1,8 @@
-"""Any OTLP receiver, through OpenTelemetry's own exporter over HTTP.
+"""Send trajectories to any OTLP receiver, through OpenTelemetry's own exporter over HTTP.
 
-Endpoint, headers, compression, certificates and timeout are the standard ``OTEL_EXPORTER_OTLP_*`` variables. Ids are
-those of the recording, so a receiver that keys by span id (MLflow, most trace stores) keeps one of each however often
-the span is sent. A late fact sends the root span again, and nothing else.
+Endpoint, headers, compression, certificates and timeout are the standard ``OTEL_EXPORTER_OTLP_*`` variables. Ids come
+from the recording, so a receiver that keys by span id (MLflow, most trace stores) keeps a single copy however often the
+span is sent. A late fact sends the root span again, and nothing else.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable, batch
 from autotrace.trajectory.model import Span, Trajectory
 
 REQUEST_BYTES = 4_000_000
-"""Below the smallest default limit among receivers (4 MiB, gRPC-based ones behind a gateway)."""
+"""Limits the bytes of a request below the smallest default limit among receivers (4 MiB, gRPC behind a gateway)."""
 REQUEST_TRACES = 100
-"""MLflow links at most so many traces of one request to a run."""
+"""Limits the traces of a request, because MLflow links at most so many traces of a request to a run."""
 TIMEOUT = 30.0
 """Seconds for one request, unless ``OTEL_EXPORTER_OTLP_TIMEOUT`` says otherwise."""
 
@@ -41,11 +41,11 @@ _Item = tuple[Trajectory, ReadableSpan]
 
 
 class _Answered(requests.HTTPError):
-    """Ends the exporter's own retries: when to try again is the shipper's decision."""
+    """Ends the exporter's own retries: the shipper decides when to try again."""
 
 
 class _SpanAtFault(Exception):
-    """The receiver answered ``status`` to what was sent."""
+    """Reports that the receiver answered ``status`` to the spans."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -53,12 +53,12 @@ class _SpanAtFault(Exception):
 
 
 class OtlpSink(Sink):
-    """Sink ``otlp``. Makes no request before the first delivery."""
+    """Sends to the sink ``otlp``. Makes no request before the first delivery."""
 
     name = "otlp"
 
     def __init__(self, info: RunInfo) -> None:
-        # Its messages hold what the receiver answered and, for a malformed setting, the headers themselves.
+        # Log messages hold the receiver's answer and, for a malformed setting, the headers themselves.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._resource = _resource(info)
         self._last: requests.Response | None = None
@@ -90,7 +90,7 @@ class OtlpSink(Sink):
             raise Rejected(reasons)
 
     def size(self, trajectory: Trajectory) -> int:
-        """Bytes of its spans, about."""
+        """Return the bytes of the trajectory's spans, about."""
         return sum(size_of(otel_span(trajectory, span, self._resource)) for span in trajectory.spans)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class OtlpSink(Sink):
             reasons.setdefault(trajectory.trace_id, dropped)
 
     def _export(self, spans: list[ReadableSpan]) -> str:
-        """What the receiver reported as dropped. Raises ``_SpanAtFault``, ``Unavailable`` or ``Refused``."""
+        """Return the receiver's report of dropped spans. Raises ``_SpanAtFault``, ``Unavailable`` or ``Refused``."""
         self._last = None
         if self._exporter is None:
             self._exporter = _exporter(self._session)
@@ -152,7 +152,7 @@ def _exporter(session: requests.Session) -> OTLPSpanExporter:
 
 
 def _resource(info: RunInfo) -> Resource:
-    """The user's ``OTEL_RESOURCE_ATTRIBUTES`` and ``OTEL_SERVICE_NAME`` win over ours."""
+    """Build the resource; the user's ``OTEL_RESOURCE_ATTRIBUTES`` and ``OTEL_SERVICE_NAME`` win over ours."""
     ours = {"service.name": info.project or DEFAULT_PROJECT, "service.instance.id": info.run_id}
     ours["autotrace.run_id"] = info.run_id
     if info.experiment:
@@ -164,7 +164,7 @@ def _resource(info: RunInfo) -> Resource:
 
 
 def _receiver() -> str:
-    """Address for messages: host only, as a path or a query may hold a key."""
+    """Return the address for messages: host only, as a path or a query may hold a key."""
     parts = urlsplit(endpoint())
     try:
         port = f":{parts.port}" if parts.port else ""

@@ -1,9 +1,9 @@
-"""A trajectory as OpenTelemetry spans: GenAI semantic conventions where they have a word, ``autotrace.*`` for the rest.
+"""Convert a trajectory to OpenTelemetry spans: GenAI conventions where a word exists, ``autotrace.*`` for the rest.
 
-Source: open-telemetry/semantic-conventions-genai (status Development), spans and events of late 2026. Usage is on
-``chat`` spans only, so that a receiver that adds up a trace counts it once. Rewards are ``gen_ai.evaluation.result``;
-as events of the root span, because receivers of traces take those, and few take the log records that the newest
-edition prefers.
+Source: open-telemetry/semantic-conventions-genai (status Development), spans and events of late 2026. Only ``chat``
+spans have usage, so that a receiver that sums up a trace counts each usage once. Rewards are
+``gen_ai.evaluation.result``, as events of the root span: receivers of traces take events, and few take the log records
+that the newest edition prefers.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ REQUEST = {
     "presence_penalty": float,
     "seed": int,
 }
-"""Sampling parameters that the conventions name, and the type they want."""
+"""Maps sampling parameters of the conventions to the required types."""
 MAX_TEXT = 1_000_000
-"""Characters of one attribute; what is longer loses its middle, and ``autotrace.cut`` names it."""
+"""Limits the characters of an attribute; a longer text loses its middle, and ``autotrace.cut`` names the attribute."""
 LEFT_OUT = frozenset({"items"})
-"""Measured, and not sent: receivers have never been given it, and the conventions have no word for it."""
+"""Measured fields that are not sent: receivers never got the fields, and the conventions have no word."""
 _SCOPE = InstrumentationScope("autotrace", __version__)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 def otel_span(trajectory: Trajectory, span: Span, resource: Resource) -> ReadableSpan:
-    """``span`` with the ids and times it was recorded with."""
+    """Convert ``span`` with the recorded ids and times."""
     error = payload.failure(span)
     return ReadableSpan(
         name=_name(trajectory, span),
@@ -66,7 +66,7 @@ def otel_span(trajectory: Trajectory, span: Span, resource: Resource) -> Readabl
 
 
 def size_of(span: ReadableSpan) -> int:
-    """About how many bytes ``span`` takes."""
+    """Return the bytes of ``span``, about."""
     values = (span.attributes or {}).values()
     texts = [value for value in values if isinstance(value, str)]
     return 500 + 40 * len(values) + sum(len(value) if value.isascii() else 4 * len(value) for value in texts)
@@ -143,7 +143,7 @@ def _content(trajectory: Trajectory, span: Span) -> dict[str, Any]:
 
 
 def _root(trajectory: Trajectory) -> dict[str, Any]:
-    """What the root span carries for the whole trajectory: text, mask, facts, findings, notes."""
+    """Return the root span's attributes for the whole trajectory: text, mask, facts, findings, notes."""
     whole = payload.whole(trajectory)
     prompt, response = whole.get("prompt_text"), whole.get("response_text")
     attributes: dict[str, Any] = {
@@ -201,7 +201,7 @@ def _chat(trajectory: Trajectory, span: Span) -> dict[str, Any]:
 
 
 def provider(trajectory: Trajectory, span: Span) -> str:
-    """The engine that answered, judged by the spans below; else the library that was called."""
+    """Return the engine that answered, judged by the spans below; else the library that was called."""
     below = [other.key for other in trajectory.spans if other.parent_id == span.span_id]
     for key in (span.key, *below):
         for engine in ENGINES:
@@ -215,7 +215,8 @@ def _json(value: Any) -> str | None:
 
 
 def _limited(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Values as OpenTelemetry takes them: scalars and lists of texts; anything else is JSON text. Cuts long texts."""
+    """Limit values to OpenTelemetry's types: scalars and lists of texts; anything else is JSON text. Cuts long
+    texts."""
     cut: list[str] = []
     for name, value in attributes.items():
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -234,7 +235,7 @@ FINDING = "autotrace.finding"
 
 
 def events(trajectory: Trajectory, span: Span) -> list[Event]:
-    """Of ``span``; each at the time to which it belongs."""
+    """Return the events of ``span``, each at its own time."""
     end = max(0, payload.end_of(trajectory, span))
     made: list[Event] = []
     if span.error is not None:
@@ -252,7 +253,8 @@ def events(trajectory: Trajectory, span: Span) -> list[Event]:
 
 
 def scores(facts: Mapping[str, Any]) -> dict[str, float | bool]:
-    """Facts that are results of an evaluation: ``reward`` and its parts, ``advantage``; numbers or truth values."""
+    """Select facts that are results of an evaluation: ``reward`` and its parts, ``advantage``; numbers or truth
+    values."""
     results: dict[str, float | bool] = {}
     for name, value in payload.jsonable(dict(facts)).items():
         if not name.startswith(("reward", "advantage", "score")):
@@ -264,7 +266,7 @@ def scores(facts: Mapping[str, Any]) -> dict[str, float | bool]:
 
 
 def _findings(trajectory: Trajectory) -> Iterator[Event]:
-    """Each code once, the most costly first, at the end of the turn that it is of."""
+    """Yield each code once, the most costly first, at the end of the finding's turn."""
     turns = trajectory.llm_spans
     for mark in by_weight(marks(trajectory.profile)):
         at = turns[mark.turn - 1] if mark.turn is not None and 0 < mark.turn <= len(turns) else None
@@ -283,12 +285,12 @@ def _of_mark(mark: Mark, at: Span | None) -> dict[str, Any]:
 
 
 def input_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """OpenAI's role/content messages as role and parts."""
+    """Convert OpenAI's role/content messages to role and parts."""
     return [{"role": str(message.get("role", "user")), "parts": _parts(message)} for message in messages]
 
 
 def output_messages(reply: dict[str, Any], finish_reason: str) -> list[dict[str, Any]]:
-    """The assistant's message, with why it ended."""
+    """Return the assistant's message, with the reason of its end."""
     return [{**input_messages([{"role": "assistant", **reply}])[0], "finish_reason": finish_reason}]
 
 
@@ -312,12 +314,12 @@ def _part(piece: Any) -> dict[str, Any]:
         return {"type": "text", "content": piece}
     if isinstance(piece, dict) and isinstance(piece.get("text"), str):
         return {"type": "text", "content": piece["text"]}
-    # an image or another medium: recorded as its type and size, which no standard part has a place for
+    # an image or another medium is recorded as type and size; no standard part has a place for either
     return {"type": "text", "content": msgspec.json.encode(piece).decode()}
 
 
 def arguments_of(value: Any) -> Any:
-    """Arguments of a tool call: models send them as JSON text."""
+    """Parse the arguments of a tool call, which models send as JSON text."""
     if not isinstance(value, str):
         return value
     try:

@@ -1,1 +1,1 @@
-"""Parquet files to compute with, in a local folder or an object store."""
+"""Copy Parquet files for computing, into a local folder or an object store."""

@@ -1,4 +1,4 @@
-"""The descriptor of the backend ``parquet``."""
+"""Describe the backend ``parquet``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from autotrace.tables.storage import DEFAULT
 
 
 class ParquetBackend(Backend):
-    """See ``Backend``."""
+    """Sees ``Backend``."""
 
     name = "parquet"
     summary = "the run's tables in another folder or a bucket"

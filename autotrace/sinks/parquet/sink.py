@@ -1,4 +1,4 @@
-"""Parquet: the tables of the run folder, copied to ``PROJECT/RUN/tables/`` at another place as they grow."""
+"""Copy the tables of the run folder to ``PROJECT/RUN/tables/`` at another place as the tables grow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("autotrace.ship")
 
 
 class ParquetSink(Sink):
-    """See the module."""
+    """Copies the tables; see the module."""
 
     name = "parquet"
 
@@ -40,7 +40,7 @@ class ParquetSink(Sink):
         memory["open_with"] = f'autotrace sql "FROM trajectories" {shlex.quote(str(run_folder))}'
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
-        """Copy what was committed since."""
+        """Copy everything that was committed since the last call."""
         try:
             if self._copy is None:
                 project = self._memory.setdefault("project", self._project or "")  # at the first delivery: it stays
@@ -59,7 +59,7 @@ class ParquetSink(Sink):
             self._project = self._project or value["project_name"]
 
     def close(self) -> None:
-        """Copy what came last: also numbers about steps, of which no trajectory tells."""
+        """Copy the last commits, and also numbers about steps, which no trajectory announces."""
         try:
             if (self._run_folder / FOLDER / FILE).exists():
                 self.deliver(())
@@ -68,8 +68,10 @@ class ParquetSink(Sink):
 
 
 def root_for(info: RunInfo, run_folder: Path, memory: Mapping[str, str]) -> str:
-    """The root that a person named, else where the run's files are already, else beside the run. Raises
-    ``BackendError`` for another one that only the run folder names."""
+    """Return the root that a person named, else the earlier place of the run's files, else the folder beside the run.
+
+    Raises ``BackendError`` for another root that only the run folder names.
+    """
     by_hand = env.is_by_hand(run_folder)
     if named := (None if by_hand else info.tables) or os.environ.get(env.TABLES):
         return root_of(named)
@@ -86,7 +88,7 @@ def root_for(info: RunInfo, run_folder: Path, memory: Mapping[str, str]) -> str:
 
 
 def claim(at: Storage, folder: str, run_folder: Path) -> None:
-    """Say whose the files of this run's name are. Raises ``Refused`` where they are another run's; ``StorageError``."""
+    """Claim the files of this run's name. Raises ``Refused`` if the files are another run's; ``StorageError``."""
     written = at.read(f"{folder}/{layout.RUN_JSON}")
     info = RunInfo.read(run_folder)
     if written is not None:

@@ -1,1 +1,1 @@
-"""W&B Weave over plain HTTP; the ``weave`` package is not needed."""
+"""Write to W&B Weave over plain HTTP; the ``weave`` package is not needed."""

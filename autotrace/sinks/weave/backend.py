@@ -1,4 +1,4 @@
-"""The descriptor of the backend ``weave``."""
+"""Describe the backend ``weave``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from autotrace.sinks.protocol import Sink
 
 
 class WeaveBackend(Backend):
-    """See ``Backend``."""
+    """Sees ``Backend``."""
 
     name = "weave"
     summary = "W&B Weave"

@@ -1,9 +1,9 @@
-"""A trajectory as Weave calls.
+"""Convert a trajectory to Weave calls.
 
-Ids follow from ours, so that whatever is sent twice replaces itself: the trace id written as a UUID is the id of the
-trace and of the root call (Weave's pages rely on the two being equal); the call of any other span is the UUID built
-from the first half of the trace id and the span id. The server's table is keyed by (project, ``started_at``, id): a
-span's start must never change between two deliveries.
+Ids follow from ours, so that sending twice replaces the first call. The trace id written as a UUID is the id of the
+trace and of the root call (Weave's pages rely on equal ids). The call of any other span is the UUID built from the
+first half of the trace id and the span id. The server's table is keyed by (project, ``started_at``, id): a span's start
+must never change between two deliveries.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ DISPLAY_NAME = 1_024
 ATTRIBUTES_OF_OURS = "autotrace_"
 _STOPS = ("stop_reason", "finish_reason")
 RESERVED = frozenset({"weave", "python", "os"})
-"""Attribute names W&B's client fills."""
+"""Attribute names that W&B's client fills."""
 
 
 def call_uuid(trajectory: Trajectory, span_id: str) -> str:
-    """The Weave id of the call for ``span_id``."""
+    """Return the Weave id of the call for ``span_id``."""
     root = trajectory.root
     if root.parent_id is None and span_id == root.span_id:
         return uuid_of(trajectory.trace_id)
@@ -42,8 +42,10 @@ def call_uuid(trajectory: Trajectory, span_id: str) -> str:
 
 
 def uuid_of(digits: str) -> str:
-    """32 hexadecimal digits as ``uuid.UUID`` writes them, in a tenth of its time: of a trace id, the Weave id of the
-    trace and of its root call. Raises ``ValueError`` for others."""
+    """Format 32 hexadecimal digits as ``uuid.UUID`` does, in a tenth of the time. Raises ``ValueError`` for other text.
+
+    For a trace id, the result is the Weave id of the trace and of the root call.
+    """
     if len(digits) != 32 or len(bytes.fromhex(digits)) != 16:
         raise ValueError(f"{digits!r} is not the hexadecimal form of 16 bytes")
     digits = digits.lower()
@@ -51,17 +53,17 @@ def uuid_of(digits: str) -> str:
 
 
 def feedback_uuid(trace_id: str, name: str) -> str:
-    """The id of the feedback for the fact ``name``: the same in every process and at every attempt."""
+    """Return the id of the feedback for the fact ``name``: the same in every process and at every attempt."""
     return str(UUID(bytes=hashlib.sha256(f"{trace_id}/{name}".encode()).digest()[:16]))
 
 
 def object_name(name: str) -> str:
-    """``name`` in the characters and the length that Weave allows for ops and objects."""
+    """Convert ``name`` to the characters and the length that Weave allows for ops and objects."""
     return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)[:OP_NAME] or "unnamed"
 
 
 def timestamp(ns: int) -> str:
-    """ISO 8601 in UTC with microseconds; always the same text for the same ``ns``."""
+    """Format ``ns`` as ISO 8601 in UTC with microseconds; the same ``ns`` always gives the same text."""
     seconds, rest = divmod(ns, 1_000_000_000)
     return f"{_second(seconds)}.{rest // 1000:06d}Z"
 
@@ -72,9 +74,9 @@ def _second(seconds: int) -> str:
 
 
 class WeaveCalls:
-    """The calls of one trajectory. What they have in common is made once.
+    """Makes the calls of one trajectory. Common parts are made once.
 
-    ``run``: ``entity/project/run_id`` of the W&B run the trainer logs to, if it was reported.
+    ``run``: ``entity/project/run_id`` of the W&B run the trainer logs to, if reported.
     """
 
     def __init__(self, trajectory: Trajectory, project_id: str, run: str | None) -> None:
@@ -92,7 +94,7 @@ class WeaveCalls:
         self._identity = {**_flat(trajectories.tags(trajectory)), **_flat(trajectory.attributes)}
 
     def of(self, span: Span) -> dict[str, Any]:
-        """The call for ``span``, without ``op_name`` and without facts."""
+        """Make the call for ``span``, without ``op_name`` and without facts."""
         trajectory = self._trajectory
         error = payload.failure(span)
         inputs, output = _content(trajectory, span)
@@ -117,7 +119,7 @@ class WeaveCalls:
 
 
 def add_facts(call: dict[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The root call with the trajectory's facts: ``output.reward``, ``output.facts``, ``summary.reward``."""
+    """Add the trajectory's facts to the root call: ``output.reward``, ``output.facts``, ``summary.reward``."""
     if not facts:
         return call
     shown = payload.jsonable(dict(facts))
@@ -130,7 +132,7 @@ def add_facts(call: dict[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flat(source: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as Weave takes them: a dot in a key is a path to it."""
+    """Convert attributes for Weave, where a dot in a key means a path."""
     flat: dict[str, Any] = {}
     for name, value in source.items():
         key = text(str(name)).replace(".", "_")
@@ -139,7 +141,7 @@ def _flat(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attributes(trajectory: Trajectory, span: Span, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The trajectory's identity is on every call, under veRL's names."""
+    """Return the attributes of a call; every call has the trajectory's identity, under veRL's names."""
     attributes = {**_flat(span.attributes), **identity}
     attributes.setdefault("run_id", trajectory.run_id)
     attributes["role"] = span.role
@@ -170,7 +172,7 @@ def _content(trajectory: Trajectory, span: Span) -> tuple[dict[str, Any], Any]:
 
 
 def _chat(trajectory: Trajectory, span: Span, inputs: dict[str, Any], result: Any) -> tuple[dict[str, Any], Any]:
-    """The shape of an OpenAI chat completion, which Weave's pages show as a conversation."""
+    """Build the shape of an OpenAI chat completion, which Weave's pages show as a conversation."""
     turn = payload.turn(span)
     model = payload.model_name(trajectory, span)
     fields = payload.tokens(trajectory, span)
@@ -179,7 +181,7 @@ def _chat(trajectory: Trajectory, span: Span, inputs: dict[str, Any], result: An
         inputs["messages"] = turn.messages
     inputs |= {name: fields.pop(name) for name in ("new_prompt_ids", "prompt_ids") if name in fields}
     if span.prompt_base is not None:
-        # the whole prompt: the first prompt_keep tokens of that call's prompt and response, then the new ones
+        # the whole prompt: the first prompt_keep tokens of that call's prompt and response, then the new tokens
         inputs |= {"prompt_base": call_uuid(trajectory, span.prompt_base), "prompt_keep": span.prompt_keep}
     output: dict[str, Any] = {}
     if turn.reply is not None:
@@ -202,7 +204,7 @@ def _counts(usage: tuple[int, int]) -> dict[str, int]:
 
 
 def _summary(trajectory: Trajectory, span: Span, failed: bool) -> dict[str, Any]:
-    """Weave adds nothing up: the root carries the totals."""
+    """Summarize a call; Weave adds nothing up, so the root carries the totals."""
     if span is trajectory.root:
         bad = sum(payload.failure(other) is not None for other in trajectory.spans)
         summary: dict[str, Any] = {"status_counts": {"success": len(trajectory.spans) - bad, "error": bad}}
@@ -229,11 +231,11 @@ CONTENT = ("inputs", "output", "attributes", "exception")
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}\Z")
 _LONG_BASE64 = re.compile(rb'"[A-Za-z0-9+/]{%d,}={0,2}"' % (BASE64_CHARS - 2))
-"""One of them in JSON, where none of its characters is escaped; the last two may be ``=``."""
+"""Matches a long base64 text in JSON, where no character of the text is escaped; the last two may be ``=``."""
 
 
 def encoded(call: dict[str, Any]) -> bytes:
-    """``call`` as JSON, without a text that the server would take for a file."""
+    """Encode ``call`` as JSON, without a text that the server would take for a file."""
     data = msgspec.json.encode(call)
     if len(data) < BASE64_CHARS or _LONG_BASE64.search(data) is None:
         return data
@@ -241,10 +243,10 @@ def encoded(call: dict[str, Any]) -> bytes:
 
 
 def fitted(data: bytes, limit: int = CALL_BYTES) -> bytes:
-    """The call ``data`` in at most ``limit`` bytes.
+    """Fit the call ``data`` into ``limit`` bytes.
 
-    If it is larger, its largest texts lose their middle, and ``attributes.autotrace_cut`` says which ones and how many
-    characters they had. If even that is not enough (a million small values), whole parts are left out.
+    The largest texts of a larger call lose their middle, and ``attributes.autotrace_cut`` names each text and its
+    original number of characters. If even that is not enough (a million small values), whole parts are left out.
     """
     if len(data) <= limit:
         return data
@@ -277,7 +279,7 @@ def fitted(data: bytes, limit: int = CALL_BYTES) -> bytes:
 
 
 def _texts(call: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """``(path, container, key)`` of every text in the parts that may be cut."""
+    """Yield ``(path, container, key)`` of every text in the parts that may be cut."""
     waiting: list[tuple[str, Any, Any]] = [(part, call, part) for part in CONTENT if part in call]
     while waiting:
         path, holder, key = waiting.pop()
@@ -291,7 +293,7 @@ def _texts(call: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def no_base64(value: Any) -> Any:
-    """``value`` with a blank after every text that the server would take for a file: ``aaaa...`` is base64 to it."""
+    """Add a blank after every text in ``value`` that the server would take for a file: ``aaaa...`` counts as base64."""
     if isinstance(value, str):
         return value + " " if len(value) >= BASE64_CHARS and _BASE64.match(value) else value
     if isinstance(value, dict):

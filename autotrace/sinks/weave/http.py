@@ -1,8 +1,8 @@
-"""One connection to W&B: requests with our key, answers as values or as the protocol's errors. And one Weave project:
-that it exists, its ops, and requests that name it.
+"""Connect to W&B: requests with our key, and answers as values or as the protocol's errors; and hold a Weave project.
 
-Nothing that may hold prompts or keys gets into a message: of an error's body only the server's own reason is kept, and
-never the values that a validation error repeats."""
+A project exists on W&B, has ops, and names requests. No text that may hold prompts or keys gets into a message: only
+the server's own reason is kept of an error's body, never the values that a validation error repeats.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAAS_TRACE = "https://trace.wandb.ai"
 
 @dataclass(frozen=True)
 class Login:
-    """Addresses and key. The key is left out of ``repr``, so that it reaches no log by accident."""
+    """Holds addresses and key. ``repr`` leaves the key out, so that no log gets the key by accident."""
 
     base_url: str
     trace_url: str
@@ -38,8 +38,8 @@ class Login:
 
     @classmethod
     def from_environment(cls) -> Login:
-        """``WANDB_BASE_URL`` (else W&B's settings files), ``WF_TRACE_SERVER_URL``, ``WANDB_API_KEY`` (else netrc),
-        ``WANDB_ENTITY``. Never raises; what is missing is None."""
+        """Read ``WANDB_BASE_URL`` (else W&B's settings files), ``WF_TRACE_SERVER_URL``, ``WANDB_API_KEY`` (else netrc),
+        ``WANDB_ENTITY``. Never raises; a missing value is None."""
         base = (os.environ.get("WANDB_BASE_URL") or _setting("base_url") or SAAS).rstrip("/")
         public = (os.environ.get("WANDB_PUBLIC_BASE_URL") or base).rstrip("/")
         trace = os.environ.get("WF_TRACE_SERVER_URL") or (SAAS_TRACE if public == SAAS else public + "/traces")
@@ -48,11 +48,11 @@ class Login:
         return cls(base, trace.rstrip("/"), key.strip() if key else None, entity or None)
 
     def page(self, entity: str, project: str, call_id: str) -> str:
-        """Address of a call in W&B's pages (the client's ``redirect_call``)."""
+        """Return the address of a call in W&B's pages (the client's ``redirect_call``)."""
         return f"{self._app(entity, project)}/r/call/{call_id}"
 
     def traces(self, entity: str, project: str) -> str:
-        """Address of a project's list of traces."""
+        """Return the address of a project's list of traces."""
         return f"{self._app(entity, project)}/weave/traces"
 
     def _app(self, entity: str, project: str) -> str:
@@ -93,7 +93,7 @@ WAIT = frozenset({408, 425, 429})
 
 
 class ClientError(Exception):
-    """The server answered 4xx to this request, for a reason that lies in what was sent."""
+    """Reports that the server answered 4xx for a reason in the request's content."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(f"{status} {reason}".strip())
@@ -101,23 +101,24 @@ class ClientError(Exception):
 
 
 class WeaveConnection:
-    """HTTP to the trace server and to W&B's GraphQL. Opens nothing before the first request."""
+    """Sends HTTP to the trace server and to W&B's GraphQL. Opens nothing before the first request."""
 
     def __init__(self, login: Login) -> None:
         self.login = login
         self._client: httpx.Client | None = None
 
     def post(self, path: str, body: bytes) -> Any:
-        """JSON to the trace server; the decoded answer. Raises ``ClientError``, ``Refused`` or ``Unavailable``."""
+        """Send JSON to the trace server; return the decoded answer. Raises ``ClientError``, ``Refused`` or
+        ``Unavailable``."""
         return self._send(self.login.trace_url + path, content=body, headers={"content-type": "application/json"})
 
     def upload(self, path: str, project_id: str, name: str, content: bytes) -> Any:
-        """A file to the trace server, as multipart form; the decoded answer."""
+        """Upload a file to the trace server, as multipart form; return the decoded answer."""
         files = {"file": (name, content, "application/octet-stream")}
         return self._send(self.login.trace_url + path, data={"project_id": project_id}, files=files)
 
     def graphql(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
-        """The ``data`` of a GraphQL answer; fields the server failed on are null there."""
+        """Return the ``data`` of a GraphQL answer; fields the server failed on are null there."""
         body = msgspec.json.encode({"query": query, "variables": variables})
         url = self.login.base_url + "/graphql"
         answer = self._send(url, content=body, headers={"content-type": "application/json"})
@@ -145,7 +146,7 @@ class WeaveConnection:
         try:
             answer = self._client.post(url, **request)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            # Most often a kept-alive connection the server has closed meanwhile. All our requests may be repeated.
+            # Most often a kept-alive connection that the server has closed meanwhile. All our requests may be repeated.
             answer = self._again(url, request)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
             raise Refused(f"{host_of(url)} is not a URL: check WF_TRACE_SERVER_URL and WANDB_BASE_URL") from None
@@ -178,7 +179,7 @@ def _value(answer: httpx.Response) -> Any:
 
 
 def reason_of(content: bytes) -> str:
-    """The server's own words in an error body, without the values that validation errors quote."""
+    """Return the server's own words in an error body, without the values that validation errors quote."""
     try:
         body = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -197,7 +198,7 @@ def reason_of(content: bytes) -> str:
 
 
 def host_of(url: str) -> str:
-    """Scheme, host and port, for messages: anything else of an address may be a secret."""
+    """Return scheme, host and port, for messages: anything else of an address may be a secret."""
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, ValueError):
@@ -213,7 +214,7 @@ _UPSERT = """mutation UpsertModel($name: String!, $entity: String) {
 
 
 def default_entity(connection: WeaveConnection) -> str:
-    """Where W&B puts a project that names no entity. Raises ``Refused`` if the key is not valid."""
+    """Return the entity of a project that names no entity. Raises ``Refused`` if the key is not valid."""
     viewer = connection.graphql(_VIEWER, {}).get("viewer") or {}
     entity = (viewer.get("defaultEntity") or {}).get("name") or viewer.get("username")
     if not entity:
@@ -224,12 +225,12 @@ def default_entity(connection: WeaveConnection) -> str:
 
 
 def project_name(name: str) -> str:
-    """``name`` without the characters W&B forbids in a project, at most 128 long."""
+    """Return ``name`` without the characters W&B forbids in a project, at most 128 long."""
     return re.sub(r"[/\\#?%:]", "-", name).strip()[:128] or "autotrace"
 
 
 class Project:
-    """``entity/name``; created on W&B at its first use if it does not exist."""
+    """Holds ``entity/name``, created on W&B at the first use if missing."""
 
     def __init__(self, connection: WeaveConnection, entity: str, name: str) -> None:
         self._connection = connection
@@ -255,7 +256,8 @@ class Project:
         raise Refused(f"no W&B project {self.id}, and this API key may not create it: check entity and name")
 
     def op(self, name: str, key: str) -> str:
-        """Reference of the op ``name``. Stored by content: every process that creates it gets the same one."""
+        """Return the reference of the op ``name``. Stored by content: every process that creates the op gets the
+        same."""
         reference = self._ops.get((name, key))
         if reference is None:
             reference = self._ops[name, key] = self._create_op(object_name(name), key)
@@ -285,7 +287,7 @@ class Project:
         return str(self._connection.post("/obj/create", msgspec.json.encode(body))["digest"])
 
     def score(self, name: str) -> str:
-        """Reference of the object that stands for the fact ``name`` in Weave's Scores column."""
+        """Return the reference of the object that represents the fact ``name`` in Weave's Scores column."""
         name = object_name(name)
         if name not in self._objects:
             val = {"name": name, "description": "A fact about a trajectory, recorded by autotrace."}

@@ -1,7 +1,7 @@
-"""Facts as Weave feedback: the reward always, and every fact once some arrived after the root call was sent.
+"""Store facts as Weave feedback: the reward always, and every fact once some arrived after the root call was sent.
 
-The server does not promise to drop a second feedback with the same id, so ids are looked up before anything is sent,
-and a value that changed is removed first.
+The server does not promise to drop a second feedback with the same id. Ids are therefore looked up before anything is
+sent, and a changed value is removed first.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import DETAILS, Trajectory
 
 SCORES = ("reward", "advantage")
-"""Facts that are feedback in any case if they are numbers: so that one filter finds them however late they came."""
+"""Facts that are always feedback if numeric, so that the same filter finds late facts."""
 MAX_PAYLOAD = 1_000_000
-"""Bytes; the server takes 1 MiB."""
+"""Limits the bytes of a payload; the server takes 1 MiB."""
 FINDING = "finding"
-"""The score that is the code of the most costly finding; ``attributes.findings`` of the root call has them all."""
+"""Score with the code of the most costly finding; ``attributes.findings`` of the root call has all findings."""
 BATCH = 200
 
 
 def wanted(trajectory: Trajectory, late: bool) -> dict[str, Any]:
-    """Return the facts to store as feedback. ``late``: the root call does not have all of them."""
+    """Return the facts to store as feedback. ``late``: the root call does not have all facts."""
     facts: dict[str, Any] = {}
     for name, value in trajectory.facts.items():
         shown = payload.jsonable(value)
@@ -43,9 +43,9 @@ def wanted(trajectory: Trajectory, late: bool) -> dict[str, Any]:
 
 
 def send(connection: WeaveConnection, project: Project, facts: Sequence[tuple[Trajectory, str, Any]]) -> dict[str, str]:
-    """Store ``facts`` (trajectory, name, value); those that are there already are left alone.
+    """Store ``facts`` (trajectory, name, value); leave existing facts alone.
 
-    Returns trace id -> why, for what the server rejects. Raises ``Refused`` or ``Unavailable``.
+    Returns trace id -> reason of each rejection. Raises ``Refused`` or ``Unavailable``.
     """
     reasons: dict[str, str] = {}
     for first in range(0, len(facts), BATCH):
@@ -65,7 +65,7 @@ def send(connection: WeaveConnection, project: Project, facts: Sequence[tuple[Tr
 
 
 def _stored(connection: WeaveConnection, project: Project, ids: Sequence[str]) -> dict[str, Any]:
-    """Feedback id -> value, of those of ``ids`` that the server has."""
+    """Map the id of each feedback in ``ids`` that the server has to the value."""
     query = {"$expr": {"$in": [{"$getField": "id"}, [{"$literal": id} for id in ids]]}}
     body = {"project_id": project.id, "fields": ["id", "payload"], "query": query}
     rows = connection.post("/feedback/query", msgspec.json.encode(body)).get("result", [])
@@ -73,7 +73,7 @@ def _stored(connection: WeaveConnection, project: Project, ids: Sequence[str]) -
 
 
 def _purge(connection: WeaveConnection, project: Project, ids: Sequence[str]) -> None:
-    """The server purges by single ids only, and takes no ``$in`` here."""
+    """Purge single ids, because the server takes no ``$in`` here."""
     each = [{"$eq": [{"$getField": "id"}, {"$literal": id}]} for id in ids]
     body = {"project_id": project.id, "query": {"$expr": {"$or": each}}}
     connection.post("/feedback/purge", msgspec.json.encode(body))

@@ -1,8 +1,8 @@
-"""W&B Weave: every trajectory as one trace, written by the shipper over plain HTTP.
+"""Write to W&B Weave: every trajectory is a trace, written by the shipper over plain HTTP.
 
-``POST /v2/{entity}/{project}/calls/complete`` is what W&B's own client uses since 0.52.43; an older server answers 404
-there and gets ``/call/upsert_batch``. Sending a call again replaces it (same id, same ``started_at``), so a delivery
-that was cut off is simply repeated.
+``POST /v2/{entity}/{project}/calls/complete`` is the request of W&B's own client since 0.52.43; an older server answers
+404 and gets ``/call/upsert_batch``. Sending a call again replaces the call (same id, same ``started_at``), so a
+delivery that was cut off is simply repeated.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from autotrace.trajectory.model import Span, Trajectory
 DIGEST_CHARS = 43
 """Length of the version of an op."""
 REQUEST_BYTES = 8 * 1024 * 1024
-"""The server takes four times as much; a smaller request ends within the timeout on a slow line."""
+"""Limits the bytes of a request. The server takes four times as much; a smaller request ends in time on a slow line."""
 REQUEST_CALLS = 1_000
 PROBES = 3
-"""Calls in a row that a server which has accepted nothing yet may reject before delivery stops."""
+"""Calls in a row that a server without any accepted call may reject before delivery stops."""
 _END = ("ended_at", "exception", "output", "summary")
 _BOTH = ("project_id", "id")
 
 
 @dataclass(frozen=True)
 class _Outgoing:
-    """One call on its way."""
+    """Holds a call on the way to the server."""
 
     trajectory: Trajectory
     id: str
     data: bytes
-    """The call as JSON."""
+    """JSON of the call."""
 
 
 class WeaveSink(Sink):
-    """Sink ``weave``. Makes no request before the first delivery.
+    """Writes to the sink ``weave``. Makes no request before the first delivery.
 
-    Project: the run's (``entity/project`` or ``project``), else each trajectory's ``project_name``, else that of the
-    trainer's W&B run, else ``autotrace``. Entity: the one written before the project, else ``WANDB_ENTITY``, else that
-    of the trainer's W&B run, else the key's default.
+    Project: the run's (``entity/project`` or ``project``), else each trajectory's ``project_name``, else the project of
+    the trainer's W&B run, else ``autotrace``. Entity: the name before the project, else ``WANDB_ENTITY``, else the
+    entity of the trainer's W&B run, else the key's default.
     """
 
     name = "weave"
     needs_calls = False
-    """See ``Sink``."""
+    """Sees ``Sink``."""
 
     def __init__(self, info: RunInfo, memory: MutableMapping[str, str] | None = None) -> None:
         self._memory = {} if memory is None else memory
@@ -72,7 +72,7 @@ class WeaveSink(Sink):
         self._store_all(trajectories, self._whole)
 
     def facts(self, trajectories: Sequence[Trajectory]) -> None:
-        """See ``Sink``: feedback on the root calls."""
+        """Store feedback on the root calls; see ``Sink``."""
         self._store_all(trajectories, partial(self._facts, late=True))
 
     def _store_all(
@@ -95,25 +95,25 @@ class WeaveSink(Sink):
         return reasons | self._facts(project, [one for one in group if one.trace_id not in reasons])
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """``wandb`` (``entity``, ``project``, ``run_id``): calls sent from now on name the trainer's W&B run."""
+        """Take ``wandb`` (``entity``, ``project``, ``run_id``): later calls name the trainer's W&B run."""
         if name == "wandb":
             self._wandb = {key: str(item) for key, item in value.items() if item and isinstance(item, (str, int))}
 
     def size(self, trajectory: Trajectory) -> int:
-        """Bytes of its calls."""
+        """Return the bytes of the trajectory's calls."""
         project = self._projects.get(self._wanted_project(trajectory))
         id = project.id if project else f"entity/{self._wanted_project(trajectory)}"
         calls = WeaveCalls(trajectory, id, f"{id}/run12345" if self._wandb else None)
         return sum(len(fitted(encoded(self._sized(calls, trajectory, span, id)))) for span in trajectory.spans)
 
     def _sized(self, calls: WeaveCalls, trajectory: Trajectory, span: Span, id: str) -> dict[str, Any]:
-        """The call for ``span`` with words of the right length where the server has a say."""
+        """Return the call for ``span``, with words of the right length for the server's own values."""
         call = calls.of(span)
         call["op_name"] = f"weave:///{id}/op/{span.name}:{'0' * DIGEST_CHARS}"
         return add_facts(call, trajectory.facts) if span is trajectory.root else call
 
     def page(self, trajectory: Trajectory) -> str | None:
-        """The trajectory in W&B's pages, once something was delivered to its project."""
+        """Return the trajectory's address in W&B's pages, once the project received a delivery."""
         project = self._projects.get(self._wanted_project(trajectory))
         if project is None:
             return None
@@ -142,7 +142,8 @@ class WeaveSink(Sink):
         return self._default_entity
 
     def _run(self, project: Project) -> str | None:
-        """The trainer's W&B run. An offline run does not know its entity; it is synchronised to the same one later."""
+        """Return the trainer's W&B run. An offline run does not know the entity; W&B synchronises the run to the same
+        entity."""
         wandb = self._wandb
         if not {"project", "run_id"} <= wandb.keys():
             return None
