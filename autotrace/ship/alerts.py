@@ -1,7 +1,8 @@
-"""What a finding does while the run goes on: it sends a message (``--alert``) or asks the run to end (``--stop-on``).
+"""Act on a finding while the run goes on: send a message (``--alert``) or ask the run to end (``--stop-on``).
 
-A message is a row of the state, written together with what was found. It is sent at most once: before it goes out it is
-marked as on its way. It is tried again only where the other end has not taken it (nobody listens, 429, 503).
+A message is a row of the state, written together with the finding. A message is sent at most once: the row is marked as
+on the way before the message leaves. A message is sent again only if the address refused the message (nobody listens,
+429, 503).
 """
 
 from __future__ import annotations
@@ -38,30 +39,30 @@ from autotrace.tables.reader import Reader
 
 _log = logging.getLogger("autotrace.ship")
 MOST = 200
-"""Messages of a run."""
+"""Limit the messages of a run."""
 TRIES, LONGEST_PAUSE = 8, 60.0
-"""With pauses of 1, 2, 4, ... seconds between them."""
+"""Try a message so many times, with pauses of 1, 2, 4, ... seconds."""
 PATIENCE = 10.0
-"""Seconds for one try. A thread that takes longer is left behind: whether its message arrived is not known."""
+"""Give up a try after so many seconds, and leave its thread behind. Whether the message arrived is then unknown."""
 LAST = 30.0
-"""Seconds after the end of the run for what is to be sent."""
+"""Wait so many seconds after the end of the run for messages to be sent."""
 HUNG, LOOK_EVERY = "AT-HUNG", 30.0
 _KEY, _STOPPED = "alert:", "stopped-on"
 WANTED, ON_ITS_WAY, ARRIVED = "wanted", "on its way", "arrived"
 
 
 class Alert(msgspec.Struct):
-    """One message."""
+    """Hold one message."""
 
     body: dict[str, Any]
     state: str = WANTED
-    """``WANTED`` | ``ON_ITS_WAY`` | ``ARRIVED`` | why it did not arrive."""
+    """Name the state: ``WANTED`` | ``ON_ITS_WAY`` | ``ARRIVED`` | why the message did not arrive."""
     tries: int = 0
 
 
 class Alerts:
-    """Only the run's own shipper sends messages and ends the run; ``stop`` asks it to end, and returns whether it
-    could."""
+    """Send messages and end the run, for the run's own shipper only. ``stop`` asks the run to end and returns whether
+    the run could be asked."""
 
     def __init__(self, state: State, info: RunInfo, run_folder: Path, stop: Callable[[], bool]) -> None:
         self._state = state
@@ -82,8 +83,8 @@ class Alerts:
         self._full = False
 
     def found(self, step: int | None, findings: Sequence[Finding]) -> None:
-        """A step has these findings now. Each is said once a step if ``--alert-on`` names it, else once a run. Inside a
-        transaction."""
+        """Act on the present findings of a step, inside a transaction. A finding is sent once a step if ``--alert-on``
+        names the code, otherwise once a run."""
         for finding in findings:
             if finding.code in self._stop_on and self._state.meta(_STOPPED) is None and self._stop():
                 self._state.put_meta(_STOPPED, f"{finding.code}{'' if step is None else f' in step {step}'}")
@@ -100,7 +101,7 @@ class Alerts:
         self._state.put_meta(key, msgspec.json.encode(alert).decode())
 
     def settle(self, open_traces: int) -> None:
-        """Send what is to be sent, and look at what hangs, if it is time; waits for neither."""
+        """Send the waiting messages, and look for hung calls when a look is due. Waits for neither."""
         while not self._hung.empty():
             finding = self._hung.get()
             with self._state:
@@ -139,13 +140,14 @@ class Alerts:
 
     @property
     def stopped_by(self) -> str:
-        """The finding for which the run was asked to end, ``AT-REWARD-CONSTANT in step 3``; empty: it was not."""
+        """Name the finding for which the run was asked to end (``AT-REWARD-CONSTANT in step 3``), or return an empty
+        text."""
         return self._state.meta(_STOPPED) or ""
 
     @property
     def notes(self) -> list[str]:
-        """What became of messages that did not arrive, for the status; of the address its host alone: it may be a
-        secret."""
+        """Describe messages that did not arrive, for the status. Only the host of the address is named: the address may
+        be a secret."""
         host = urlsplit(self._url).hostname or "nobody"
         reasons = Counter(
             UNKNOWN if alert.state == ON_ITS_WAY else alert.state
@@ -160,7 +162,7 @@ class Alerts:
         return self._post is not None or (bool(self._url) and any(one.state == WANTED for one in self._all.values()))
 
     def close(self) -> None:
-        """Wait for what is to be sent, ``LAST`` seconds at most."""
+        """Wait for unsent messages, at most ``LAST`` seconds."""
         until = time.monotonic() + LAST
         self._watches = False
         while self._busy and time.monotonic() < until:
@@ -176,11 +178,11 @@ _SAID: dict[type, str] = {
 NOT_TAKEN = frozenset({
     _SAID[ConnectionRefusedError], _SAID[socket.gaierror], "were answered with 429", "were answered with 503",
 })  # fmt: skip
-"""After which a message may be sent again."""
+"""List the answers after which a message may be sent again."""
 
 
 class _AlertPost:
-    """One message on its way, in a thread of its own."""
+    """Send one message in a thread of its own."""
 
     def __init__(self, key: str, url: str, body: dict[str, Any]) -> None:
         self.key = key
@@ -194,13 +196,13 @@ class _AlertPost:
         threading.Thread(target=self._send, daemon=True).start()
 
     def answer(self) -> str | None:
-        """``ARRIVED``, or why not; None: not yet."""
+        """Return ``ARRIVED`` or the reason of the failure; None: no answer yet."""
         return self._said or (UNKNOWN if time.monotonic() > self._until else None)
 
     def _send(self) -> None:
         try:
             with urllib.request.build_opener(_NoRedirect).open(self._request, timeout=PATIENCE):
-                self._said = ARRIVED  # what the answer holds is not read
+                self._said = ARRIVED  # the body of the answer is not read
         except urllib.error.HTTPError as error:
             self._said = f"were answered with {error.code}"
             error.close()
@@ -211,17 +213,19 @@ class _AlertPost:
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """A message goes to the address that a person gave, and to no other."""
+        """Refuse redirects: a message goes only to the address that a person gave."""
 
 
 def wants_slack(url: str) -> bool:
-    """Slack's own address, or one that takes what Slack takes (Discord's and Mattermost's end so)."""
+    """Return whether the address takes Slack's format (Slack itself, or Discord's and Mattermost's addresses for
+    Slack)."""
     parts = urlsplit(url)
     return parts.hostname == "hooks.slack.com" or parts.path.rstrip("/").endswith("/slack")
 
 
 def message(info: RunInfo, run_folder: Path, step: int | None, finding: Finding) -> dict[str, Any]:
-    """One finding of one step. Its notes and places say what models wrote: they are told if ``--alert-texts`` asks."""
+    """Build the message about one finding of one step. Notes and places quote models, so both need
+    ``--alert-texts``."""
     trace = next((place.trace_id[:12] for place in finding.places), "")
     look = look_at(shlex.quote(str(run_folder)), trace)
     lines = [
@@ -239,7 +243,7 @@ def message(info: RunInfo, run_folder: Path, step: int | None, finding: Finding)
 
 
 def _of_hung(reader: Reader) -> Finding | None:
-    """What hangs now, as a finding."""
+    """Return the calls that hang now as a finding."""
     found = hanging(reader)
     if not found:
         return None

@@ -1,9 +1,10 @@
-"""A connection between a relay and the collector of its run: frames that only the two can have written.
+"""Connect a relay and the collector of its run through frames that only the two ends can have written.
 
-Each end sends a nonce, and proves with it that it knows the run's secret, which never goes over the wire. Before the
-other end has proved it, a relay sends nothing of what it has. A frame (two lengths, a head, a body) ends with a digest
-under a key of this connection, so whoever is in between can drop the connection and change nothing. He can read it,
-unless the collector has a certificate (``AUTOTRACE_TLS``): a relay takes that alone whose digest the run carries.
+Each end sends a nonce, and proves with it that the end knows the run's secret. The secret never goes over the wire. A
+relay sends no records before the other end has given the proof. A frame (two lengths, a head, a body) ends with a
+digest under a key of this connection, so an attacker in between can drop the connection and change nothing. The
+attacker can read the frames unless the collector has a certificate (``AUTOTRACE_TLS``): a relay accepts only the
+certificate whose digest the run carries.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from autotrace.config import environment as env
 
 MAX_HEAD = 8 << 10
 MAX_BODY = 16 << 20
-"""Bytes in one frame."""
+"""Limit the bytes in one frame."""
 _LENGTHS = struct.Struct(">II")
 _DIGEST = 32
 
 
 class Channel:
-    """One end of ``connection``, proved. Raises ``ConnectionError`` where the other end does not know ``secret``,
-    ``OSError`` where it says nothing; then the connection is closed."""
+    """Hold one proved end of ``connection``. Raises ``ConnectionError`` if the other end does not know ``secret``,
+    ``OSError`` if the other end is silent. The connection is then closed."""
 
     def __init__(self, connection: socket.socket, secret: str, *, collector: bool) -> None:
         self._connection = connection
@@ -65,14 +66,15 @@ class Channel:
         self._connection.sendall(b"".join((lengths, head, body, self._digest(0, lengths, head, body))))
 
     def begun(self) -> tuple[int, int]:
-        """Wait until a frame begins: the lengths of its head and body. Raises ``OSError``."""
+        """Wait until a frame begins; return the lengths of head and body. Raises ``OSError``."""
         lengths = _LENGTHS.unpack(self._exactly(_LENGTHS.size))
         if lengths[0] > MAX_HEAD or lengths[1] > MAX_BODY:
             raise ConnectionError("the other end sends too much")
         return lengths
 
     def rest(self, lengths: tuple[int, int]) -> tuple[bytes, bytes]:
-        """Head and body of the frame that has begun. Raises ``OSError``, also where another has written it."""
+        """Receive head and body of the frame that has begun. Raises ``OSError``, also if another party wrote the
+        frame."""
         head, body = (self._exactly(length) for length in lengths)
         if not hmac.compare_digest(self._exactly(_DIGEST), self._digest(1, _LENGTHS.pack(*lengths), head, body)):
             raise ConnectionError("somebody in between has changed what was sent")
@@ -105,8 +107,9 @@ def _signed(key: bytes, role: bytes, nonces: bytes) -> bytes:
 
 
 def certificate(environ: Mapping[str, str]) -> tuple[ssl.SSLContext | None, str]:
-    """What a collector listens with, and its certificate's digest; None and "" without one. The certificate and its key
-    are in ``AUTOTRACE_TLS``, or those of Ray where that speaks TLS. Raises ``OSError`` and ``ValueError``."""
+    """Load the TLS context of a collector and the digest of its certificate; None and "" without a certificate.
+    ``AUTOTRACE_TLS`` names certificate and key; otherwise Ray's are used if Ray speaks TLS. Raises ``OSError`` and
+    ``ValueError``."""
     paths = [path for path in environ.get(env.TLS, "").split(os.pathsep) if path]
     if not paths and environ.get("RAY_USE_TLS", "0") not in ("", "0"):
         paths = [environ["RAY_TLS_SERVER_CERT"], environ["RAY_TLS_SERVER_KEY"]]
@@ -122,7 +125,7 @@ def certificate(environ: Mapping[str, str]) -> tuple[ssl.SSLContext | None, str]
 
 
 def encrypted(connection: socket.socket, digest: str) -> socket.socket:
-    """``connection`` to a collector, in TLS. Raises ``OSError``, also where its certificate has another digest."""
+    """Wrap ``connection`` to a collector in TLS. Raises ``OSError``, also if the certificate has another digest."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the digest says more than a name
     secured = context.wrap_socket(connection)

@@ -1,14 +1,15 @@
-"""Receives segments of other nodes and appends them to the collector's own spool, where they are like any other. It
-listens once the run asks for it.
+"""Receive segments of other nodes and append them to the collector's own spool, like local segments. The receiver
+listens once the run asks for a receiver.
 
-Over a ``channel``, which proves both ends: a frame is an ``ForwardedPart`` with the bytes that stand at ``offset`` of
-segment ``name``. The answer is the size of what is here now; bytes at another offset are not taken, so sending again
-is harmless and a relay can resume after any interruption. While a relay reports that the writer lives, the receiver
-holds the file's lock on its behalf, so that ``spool.reader.writer_alive`` works as for a local writer.
+Both ends of a ``channel`` are proved. A frame is a ``ForwardedPart`` with the bytes at ``offset`` of segment ``name``.
+The answer is the present size of the segment here. Bytes at another offset are refused, so sending again is harmless
+and a relay can resume after any interruption. While a relay reports that the writer lives, the receiver holds the
+file's lock for the writer, so that ``spool.reader.writer_alive`` works as for a local writer.
 
 Port and token stay the same for the run (``collector.json``): relays find a restarted collector again. Each frame has
-the sender's boot and monotonic clock, so that its records are put on this node's wall clock, however wrong the other
-one's is; the error is the time that the first bytes of a frame take."""
+the sender's boot and monotonic clock, which put the sender's records on this node's wall clock, however wrong the
+sender's wall clock is. The error is the transfer time of the first bytes of a frame.
+"""
 
 from __future__ import annotations
 
@@ -38,20 +39,20 @@ from autotrace.ship.cluster.channel import Channel, certificate
 _log = logging.getLogger("autotrace.ship")
 
 IDLE = 30.0
-"""Seconds after which a connection on which nothing arrives is closed; relays open another."""
+"""Close a silent connection after so many seconds; relays open another connection."""
 STRANGER = 10.0
-"""Seconds in which a new connection has to prove that it knows the token."""
+"""Give a new connection so many seconds to prove that the other end knows the token."""
 STRANGERS = 64
-"""Open at the same time that have not; the oldest is closed for one more."""
+"""Limit the open connections without a proof; the oldest is closed for another."""
 MAX_CONNECTIONS = 512
-"""Open at the same time, about one per relay; more are closed at once (a relay tries again)."""
+"""Limit the open connections, about one per relay. A further connection is closed at once (a relay tries again)."""
 SILENCE = 20.0
-"""Seconds without a request from the relay after which a writer counts as dead."""
+"""Count a writer as dead after so many seconds without a request from the relay."""
 _NAME = re.compile(r"[A-Za-z0-9_.]{1,80}-\d{1,10}-[0-9a-f]{8}-\d{1,9}\.seg")
 
 
 class _Incoming:
-    """One segment of another node; its file is open as long as its writer lives there."""
+    """Hold one segment of another node; the file is open as long as its writer lives."""
 
     def __init__(self, path: str) -> None:
         self.fd = files.shared(path, os.O_APPEND)
@@ -59,24 +60,24 @@ class _Incoming:
         self.heard = time.monotonic()
 
     def hold(self) -> None:
-        """Its writer lives. To lock it once more changes nothing."""
+        """Note that the writer lives. A second lock changes nothing."""
         self.heard = time.monotonic()
         fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class ForwardedPart(msgspec.Struct, array_like=True):
-    """What a relay sends."""
+    """Hold one frame of a relay."""
 
     name: str
     offset: int
     alive: bool
     boot: str
     clock: int
-    """The sender's monotonic clock, ns."""
+    """Hold the sender's monotonic clock, ns."""
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """One thread a connection, up to ``MAX_CONNECTIONS``."""
+    """Serve each connection in one thread, up to ``MAX_CONNECTIONS``."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -84,7 +85,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, address: tuple[str, int], receiver: Receiver) -> None:
         self.connections: dict[socket.socket, float | None] = {}
-        """Since when each connection has not proved anything; None: it has. The oldest first."""
+        """Map connection -> when it was opened, the oldest first; None: the connection has given its proof."""
         self._receiver = receiver
         super().__init__(address, socketserver.BaseRequestHandler)
 
@@ -107,11 +108,12 @@ class _Server(socketserver.ThreadingTCPServer):
         try:
             request.settimeout(IDLE)
             self._receiver.serve(request)
-        except (OSError, ValueError) as error:  # a stranger can make as many as he likes
+        except (OSError, ValueError) as error:  # a stranger can open any number of connections
             _log.debug("a connection from %s was closed: %r", client_address, error)
 
     def turn_away_strangers(self) -> None:
-        """Close what was opened ``STRANGER`` seconds ago and has proved nothing, however slowly it sends."""
+        """Close connections that have given no proof within ``STRANGER`` seconds, however slowly the other end
+        sends."""
         for connection, since in list(self.connections.items()):
             if since is not None and time.monotonic() - since > STRANGER:
                 self._turn_away(connection)
@@ -119,17 +121,17 @@ class _Server(socketserver.ThreadingTCPServer):
     def _turn_away(self, connection: socket.socket) -> None:
         self.connections.pop(connection, None)
         with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)  # its thread, in a read, goes on and closes it
+            connection.shutdown(socket.SHUT_RDWR)  # the connection's thread, in a read, goes on and closes the socket
 
     def handle_error(self, request: object, client_address: object) -> None:
         _log.warning("a connection from %s was closed", client_address, exc_info=True)
 
 
 class Receiver:
-    """Listens on ``host`` (default: every interface) until ``close``; ``url`` and ``token`` are what relays need.
+    """Listen on ``host`` (default: every interface) until ``close``. Relays need ``url`` and ``token``.
 
-    ``towards``: an address of the cluster, so that of several interfaces the one that leads there is published. Raises
-    ``OSError`` when the given port is taken.
+    ``towards``: an address of the cluster; of several interfaces, the interface that leads there is published. Raises
+    ``OSError`` if the given port is taken.
     """
 
     def __init__(self, run_folder: str | Path, host: str = "0.0.0.0", port: int = 0, towards: str = "") -> None:
@@ -138,9 +140,9 @@ class Receiver:
         parts = urlsplit(before.get("url", ""))
         self.token = before.get("token") or secrets.token_urlsafe(24)
         self.clocks: dict[str, int] = {}
-        """Boot of another node -> nanoseconds from its monotonic clock to this node's wall clock."""
+        """Map boot of another node -> nanoseconds from the node's monotonic clock to this node's wall clock."""
         self.silent: dict[str, None] = {}
-        """Nodes that have fallen silent while something there was still being recorded."""
+        """List nodes that have fallen silent while a process there was still recording."""
         self._incoming: dict[str, _Incoming] = {}
         self._guard = threading.Lock()
         self.last_heard = time.monotonic()
@@ -156,12 +158,13 @@ class Receiver:
         threading.Thread(target=self._server.serve_forever, name="receiver", daemon=True).start()
 
     def publish(self, run_folder: str | Path) -> None:
-        """Write ``collector.json`` (0600), where the launcher and the driver look for the address."""
+        """Write ``collector.json`` (0600), in which the launcher and the driver look for the address."""
         text = json.dumps({"url": self.url, "token": self.token})
         files.replace(Path(run_folder, layout.COLLECTOR_JSON), text.encode())
 
     def serve(self, connection: socket.socket) -> None:
-        """Take what arrives on ``connection`` until it ends. Raises ``OSError`` and ``ValueError``, which end it."""
+        """Receive frames on ``connection`` until the connection ends. Raises ``OSError`` and ``ValueError``, both of
+        which end the connection."""
         if self._tls is not None:
             bare, since = connection, self._server.connections.pop(connection, 0.0)
             connection = self._tls.wrap_socket(bare, server_side=True, do_handshake_on_connect=False)
@@ -170,7 +173,7 @@ class Receiver:
             if isinstance(connection, ssl.SSLSocket):
                 connection.do_handshake()
             channel = Channel(connection, self.token, collector=True)
-            if self._server.connections.get(connection) is None:  # it was turned away
+            if self._server.connections.get(connection) is None:  # the connection was turned away
                 return
             self._server.connections[connection] = None
             while True:
@@ -193,18 +196,19 @@ class Receiver:
 
     @property
     def connections(self) -> int:
-        """How many are open now."""
+        """Count the open connections."""
         return len(self._server.connections)
 
     def append(self, name: str, offset: int, alive: bool, data: bytes) -> int:
-        """Size of the segment here afterwards. Raises ``OSError`` when the disk does not take it."""
+        """Append to a segment; return the segment's size afterwards. Raises ``OSError`` if the disk does not take the
+        bytes."""
         with self._guard:
             self.last_heard = time.monotonic()
             self.silent.pop(name.rsplit("-", 3)[0], None)
             incoming = self._incoming.get(name)
             if incoming is None:
                 incoming = self._incoming[name] = _Incoming(os.path.join(self._folder, name))
-            incoming.hold()  # never let it look dead between these bytes and their last
+            incoming.hold()  # the segment must not look dead between these bytes and the last bytes
             if offset != incoming.size:
                 return incoming.size
             try:
@@ -218,13 +222,13 @@ class Receiver:
             return incoming.size
 
     def _let_go(self, name: str) -> None:
-        """The writer of ``name`` is gone: closing the file frees its lock; a later request opens it anew."""
+        """Close the file of ``name``, whose writer is gone, to free the lock; a later request opens the file again."""
         incoming = self._incoming.pop(name)
         with contextlib.suppress(OSError):
             os.close(incoming.fd)
 
     def forget_the_silent(self) -> None:
-        """Let go of writers whose relay has sent nothing for ``SILENCE`` seconds (their node is gone)."""
+        """Release writers whose relay has sent nothing for ``SILENCE`` seconds (the node is gone)."""
         self._server.turn_away_strangers()
         now = time.monotonic()
         with self._guard:
@@ -245,7 +249,8 @@ class Receiver:
 
 
 def address(towards: str = "") -> str:
-    """The address other nodes reach this one at: that of the interface towards ``towards``, or of the default route."""
+    """Find the address at which other nodes reach this node, on the interface towards ``towards`` or of the default
+    route."""
     for target in filter(None, (towards, "192.0.2.1")):  # the second: documentation range, stands for "anywhere else"
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
             probe.connect((target, 9))  # a datagram socket sends nothing here
@@ -256,11 +261,11 @@ def address(towards: str = "") -> str:
 
 
 GRACE = 3.0
-"""Seconds after the end of the run, or after a relay's last request, in which other nodes may still send."""
+"""Wait so many seconds after the end of the run, or after a relay's last request, for other nodes."""
 
 
 class Listening:
-    """Takes what other nodes of one run record."""
+    """Receive the records of other nodes of one run."""
 
     def __init__(self, run_folder: Path) -> None:
         self._run_folder = run_folder
@@ -268,7 +273,7 @@ class Listening:
         self._problem = ""
 
     def look(self) -> None:
-        """Begin to listen if other nodes will send; let go of those that have stopped sending."""
+        """Listen if other nodes will send; release nodes that have stopped sending."""
         request = self._run_folder / layout.LISTEN
         if self._receiver is None and request.exists():
             host, _, port = os.environ.get(env.LISTEN, "").rpartition(":")
@@ -286,16 +291,17 @@ class Listening:
 
     @property
     def clocks(self) -> Mapping[str, int]:
-        """Boot of another node -> nanoseconds from its monotonic clock to our wall clock."""
+        """Map boot of another node -> nanoseconds from the node's monotonic clock to this node's wall clock."""
         return {} if self._receiver is None else self._receiver.clocks
 
     def expects_more(self, ended_for: float) -> bool:
-        """The run ended ``ended_for`` seconds ago, but the last records of other nodes may still be in transit."""
+        """Return whether last records of other nodes may be in transit, ``ended_for`` seconds after the end of the
+        run."""
         receiver = self._receiver
         return receiver is not None and min(ended_for, time.monotonic() - receiver.last_heard) < GRACE
 
     def notes(self) -> Iterator[str]:
-        """Notes for the user about other nodes."""
+        """Yield notes for the user about other nodes."""
         if self._receiver is None:
             if self._problem:
                 yield f"other nodes cannot send what they record: {self._problem}"

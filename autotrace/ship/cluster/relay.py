@@ -1,11 +1,12 @@
-"""``python -m autotrace.ship.cluster.relay RUN_FOLDER``: forwards this node's segments to the collector of the run.
+"""Forward this node's segments to the collector of the run: ``python -m autotrace.ship.cluster.relay RUN_FOLDER``.
 
-Started by the first process that records on a node without the run's folder (see ``run.remote_node``), and again
-by its guard when it is killed; one per node (``shipper.lock``). Ends when every writer here is gone and everything was
-taken, or after ``LAST_TRIES``; what is left stays in the folder, and the same command sends it later.
+The first process that records on a node without the run's folder (see ``run.remote_node``) starts the relay, and the
+process's guard starts a killed relay again. A node has one relay (``shipper.lock``). A relay ends when every writer
+here is gone and the collector has everything, or after ``LAST_TRIES``. Segments that are left stay in the folder, and
+the same command sends them later.
 
-Its stderr is that of the process it was started by, until it knows whether the collector can be reached: the one
-message that the user needs at the start of a run and not at its end (Ray shows it in the driver's log).
+The relay writes to the stderr of the process that started the relay until the relay knows whether the collector can be
+reached. The user needs this message at the start of a run and not at its end (Ray shows it in the driver's log).
 """
 
 from __future__ import annotations
@@ -38,16 +39,17 @@ from autotrace.spool.writer import REMOVE_ABOVE, REMOVE_TO
 _log = logging.getLogger("autotrace.relay")
 
 POLL = 0.1
-"""Seconds between two looks at the segments. A node that is switched off loses this and a ``flush_interval``."""
+"""Wait so many seconds between two looks at the segments. A node that is switched off loses this time and a
+``flush_interval``."""
 PROBE = 0.5
-"""Seconds between two looks whether the writers live."""
+"""Wait so many seconds before checking again whether the writers live."""
 HEARTBEAT = 5.0
-"""Seconds between two heartbeats for a writer that lives and writes nothing."""
+"""Wait so many seconds between two heartbeats for a silent living writer."""
 CHUNK = 4 << 20
 IDLE = 30.0
-"""Seconds without a living writer after which the relay ends."""
+"""End the relay after so many seconds without a living writer."""
 LAST_TRIES = 600.0
-"""Seconds the collector may be out of reach after the last writer ended."""
+"""Try an unreachable collector for so many seconds after the last writer ended."""
 TIMEOUT = 15.0
 
 
@@ -57,11 +59,11 @@ class _Sent:
     heartbeat_at: float = -HEARTBEAT
     probed: float = -PROBE
     ended: bool = False
-    """The collector knows that the writer is gone, and has everything."""
+    """Store whether the collector has everything and knows that the writer is gone."""
 
 
 class Collector:
-    """The other end. Raises ``OSError`` when it cannot be reached, or is another's."""
+    """Send to the collector. Raises ``OSError`` if the collector cannot be reached or belongs to another run."""
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
@@ -72,7 +74,7 @@ class Collector:
         self._channel: Channel | None = None
 
     def append(self, name: str, offset: int, alive: bool, data: bytes) -> int:
-        """Size of segment ``name`` at the collector afterwards."""
+        """Append to segment ``name``; return the size of the segment at the collector afterwards."""
         try:
             channel = self._channel = self._channel or self._connected()
             arrived = ForwardedPart(name, offset, alive, self._boot, time.monotonic_ns())
@@ -92,15 +94,15 @@ class Collector:
         return f"the collector of this run ({self._address[0]}:{self._address[1]})"
 
     def close(self) -> None:
-        """Drop the connection; the next ``append`` makes another."""
+        """Drop the connection; the next ``append`` opens another."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
 
 
 class Relay:
-    """Forwards the segments of one folder; ``round`` sends what is new. ``limit``: bytes the folder may take
-    (``--spool-limit``); what the collector has whole goes first, the oldest before the others."""
+    """Forward the segments of one folder; ``round`` sends new bytes. ``limit``: bytes the folder may take
+    (``--spool-limit``). Segments that the collector has whole are removed first, the oldest before the others."""
 
     def __init__(self, run_folder: str | Path, collector: Collector, limit: int = 0) -> None:
         self._folder = run_folder
@@ -110,7 +112,7 @@ class Relay:
         self.living = True
 
     def round(self) -> bool:
-        """Send what is new; True when something was sent. Raises what ``Collector.append`` raises."""
+        """Send new bytes; return whether bytes were sent. Raises the errors of ``Collector.append``."""
         moved = False
         self.living = False
         for file in segments(self._folder):
@@ -122,7 +124,7 @@ class Relay:
                 self.living = True
                 continue
             sent.probed = now
-            alive = writer_alive(self._folder, file.name)  # before the size: what it wrote last is seen below
+            alive = writer_alive(self._folder, file.name)  # before the size: the writer's last bytes are seen below
             self.living = self.living or alive
             with opened(self._folder, file.name) as fd:
                 size = os.fstat(fd).st_size
@@ -150,11 +152,11 @@ class Relay:
                 total -= file.size
 
     def behind(self) -> bool:
-        """A process has begun to write since the last round."""
+        """Return whether a process has begun to write since the last round."""
         return any(file.name not in self._sent for file in segments(self._folder))
 
     def follow(self) -> bool:
-        """Until the writers are gone and everything was taken; False when something is left."""
+        """Forward until the writers are gone and the collector has everything. Returns False if something is left."""
         quiet_since = failing_since = None
         delay = POLL
         reported = False
@@ -194,7 +196,7 @@ def _spool_limit() -> int:
 
 
 def _hush() -> bool:
-    """Stop writing to the stderr of the process that started this one; returns False."""
+    """Stop writing to the stderr of the process that started the relay; return False."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
     os.close(nothing)
@@ -202,8 +204,8 @@ def _hush() -> bool:
 
 
 def main(run_folder: str) -> int:
-    """``OK``: everything was forwarded (or another relay does it); ``FAILED``: something is left, or no collector is
-    set; ``BROKEN``: to be started again."""
+    """Return ``OK`` if everything was forwarded (or another relay is at work), ``FAILED`` if something is left or no
+    collector is set, ``BROKEN`` if the relay must be started again."""
     os.environ[env.AUTOTRACE] = "0"
     url, token = os.environ.get(env.COLLECTOR), os.environ.get(env.TOKEN)
     log_to_file(Path(run_folder))

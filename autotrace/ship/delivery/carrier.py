@@ -1,7 +1,7 @@
-"""How trajectories get to a sink: by a thread of its own.
+"""Send trajectories to a sink, in a thread of the sink's own.
 
-The state is written by another thread, and only after the sink returned: a kill in between means that the same
-trajectories are sent once more, which replaces them.
+Another thread writes the state, only after the sink returned. After a kill in between, the same trajectories are sent
+again and replace the first copies.
 """
 
 from __future__ import annotations
@@ -20,50 +20,52 @@ from autotrace.trajectory.model import Trajectory
 _log = logging.getLogger("autotrace.ship")
 
 Wanted = Sequence[tuple[str, int]]
-"""Trace ids and versions that are to be delivered."""
+"""List trace ids and versions to deliver."""
 Binds = Sequence[tuple[str, Mapping[str, Any]]]
-"""What was reported about the run, by name."""
+"""List the reports about the run, by name."""
 
 
 class DeliveryProblem(msgspec.Struct):
-    """Why nothing of a parcel counts as delivered."""
+    """Describe why no trajectory of a parcel counts as delivered."""
 
     state: str
-    """``waiting`` (may pass) or ``blocked`` (a person must act)."""
+    """Name the state: ``waiting`` (may pass) or ``blocked`` (a person must act)."""
     text: str
     retry_after: float | None = None
-    """Seconds, if the backend named a time."""
+    """Wait so many seconds, if the backend named a time."""
 
 
 class ParcelReceipt(msgspec.Struct):
-    """What came of a parcel."""
+    """Describe the outcome of a parcel."""
 
     delivered: list[tuple[str, int, str | None]] = []
-    """Trace id, version, page."""
+    """List trace id, version and page."""
     rejected: list[tuple[str, int, str]] = []
-    """By the backend: trace id, version, reason."""
+    """List what the backend rejected: trace id, version, reason."""
     left_out: LeftOut = []
-    """Not sent."""
+    """List what was not sent."""
     sent: int = 0
-    """Bytes that the backend took."""
+    """Count the bytes that the backend took."""
     problem: DeliveryProblem | None = None
     given: int = 0
-    """Trajectories that the sink was given: as many of the first as fit into a parcel."""
+    """Count the trajectories that the sink was given: the first ones, as many as fit into a parcel."""
 
     @property
     def moved(self) -> bool:
-        """Something left the queue."""
+        """Return whether something left the queue."""
         return bool(self.delivered or self.rejected or self.left_out)
 
 
 class Carrier:
-    """Takes trajectories to one backend: loads them in the calling thread and delivers them in one of its own.
+    """Deliver trajectories to one backend: load in the calling thread, send in a thread of the carrier's own.
 
-    The next parcel is loaded while the backend is at the one before. If that fails, the next is handed back untried.
+    The next parcel is loaded while the backend takes the parcel before. If that parcel fails, the next parcel is handed
+    back untried.
     """
 
     def __init__(self, sink: Sink, packer: Packer, from_tables: bool = False) -> None:
-        """``from_tables``: as in ``Backend``; all that is wanted is in the tables, and nothing is loaded."""
+        """Set up the carrier. ``from_tables``: as in ``Backend``; the tables have every wanted trajectory, so nothing
+        is loaded."""
         self._sink = sink
         self._packer = packer
         self._from_tables = from_tables
@@ -73,16 +75,17 @@ class Carrier:
 
     @property
     def capacity(self) -> int:
-        """Parcels that may be on their way at the same time. A budget asks the sink for sizes, and a sink is asked by
-        one thread at a time."""
+        """Count the parcels that may be on the way at the same time. A budget asks the sink for sizes, and only one
+        thread at a time may ask a sink."""
         return 1 if self._from_tables or self._packer.limits(self._sink) else 2
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Hand something about the run to the sink before the next delivery."""
+        """Pass a report about the run to the sink before the next delivery."""
         self._binds.append((name, value))
 
     def send(self, wanted: Wanted) -> Future[ParcelReceipt]:
-        """Load ``wanted``, or as many of the first as fit into a parcel, and deliver them in the background."""
+        """Load the first trajectories of ``wanted``, as many as fit into a parcel, and deliver the parcel in the
+        background."""
         left_out = LeftOut()
         parcel: Parcel | None = Parcel([], dict(wanted))
         if not self._from_tables:
@@ -139,7 +142,7 @@ class Carrier:
             return None
 
     def close(self, idle: bool) -> None:
-        """Let go of the sink. ``idle``: nothing is on its way; else the sink is left alone."""
+        """Release the sink. ``idle``: no parcel is on the way; otherwise the sink stays open."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         if idle:
             self._told(self._binds)
@@ -151,6 +154,6 @@ def _problem(name: str, error: Exception) -> DeliveryProblem:
         return DeliveryProblem("waiting", str(error), error.retry_after)
     if isinstance(error, Refused):
         return DeliveryProblem("blocked", str(error))
-    # a bug here or in the backend's library: nothing is lost, it is tried again
+    # a bug here or in the backend's library: nothing is lost, the parcel is tried again
     _log.error("delivery to %s failed", name, exc_info=error)
     return DeliveryProblem("waiting", f"{name}: {type(error).__name__}: {error}"[:500])

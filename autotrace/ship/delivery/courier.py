@@ -1,4 +1,4 @@
-"""Delivers to one backend: decides how much to send at once, and how long to wait after a failure."""
+"""Deliver to one backend: decide how much to send at once, and how long to wait after a failure."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ _log = logging.getLogger("autotrace.ship")
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 30.0
 REFUSED_DELAY = 15.0
-"""Seconds between two tries when a person must act first."""
+"""Wait so many seconds between two tries when a person must act first."""
 FIRST_BATCH, MAX_BATCH = 50, 1_000
-"""Trajectories that a parcel is made of, if so many fit into it. As many as the latest ones held and some more are
-taken from the queue at once: what does not fit goes back to it."""
+"""Set the trajectories of a parcel, if so many fit. The next parcel takes from the queue a quarter more than the latest
+parcel held. Trajectories that do not fit return to the queue."""
 GATHERED_BATCH = 200
-"""``FIRST_BATCH`` of a backend to which each delivery is a cost of its own."""
+"""Replace ``FIRST_BATCH`` for a backend with a fixed cost per delivery."""
 TRIES = 4
-"""In the foreground: failed tries in a row after which a backend is given up."""
+"""Give up a backend in the foreground after so many failed tries in a row."""
 
 
 class Courier:
-    """Delivers the trajectories that are queued for backend ``name``, through ``carrier``."""
+    """Deliver the trajectories that are queued for backend ``name``, through ``carrier``."""
 
     def __init__(self, name: str, carrier: Carrier, *, gather: float = 0.0, after: str = "") -> None:
-        """``gather``: as in ``Backend``. ``after``: as in ``DeliveryQueue.next``."""
+        """Set up the courier. ``gather``: as in ``Backend``. ``after``: as in ``DeliveryQueue.next``."""
         self.name = name
         self.after = after
         self.state = "ok"
-        """ok | waiting | blocked"""
+        """Name the state: ok | waiting | blocked."""
         self.error: str | None = None
         self.failures = 0
-        """In a row."""
+        """Count the failures in a row."""
         self.batch = GATHERED_BATCH if gather else FIRST_BATCH
         self._carrier = carrier
         self._not_before = 0.0
@@ -48,32 +48,32 @@ class Courier:
         self._running: deque[tuple[Wanted, Future[ParcelReceipt]]] = deque()
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Hand something to the sink before the next delivery."""
+        """Pass a report to the sink before the next delivery."""
         self._carrier.bind(name, value)
         self._not_before = 0.0
 
     @property
     def busy(self) -> bool:
-        """A parcel is on its way."""
+        """Return whether a parcel is on the way."""
         return bool(self._running)
 
     @property
     def gave_up(self) -> bool:
-        """In the foreground it is not tried any more."""
+        """Return whether the backend is given up (in the foreground)."""
         return not self.busy and (self.state == "blocked" or self.failures >= TRIES)
 
     def ready(self) -> bool:
-        """A parcel may be sent now."""
+        """Return whether a parcel may be sent now."""
         return len(self._running) < self._carrier.capacity and time.monotonic() >= self._not_before
 
     def next(self, queue: DeliveryQueue, coming: bool) -> Wanted:
-        """What to send now. ``coming``: there will be more to deliver, for which a few may wait."""
+        """Return the trajectories to send now. ``coming``: more will follow, so a few trajectories may wait."""
         under_way = {trace_id for wanted, _ in self._running for trace_id, _ in wanted}
         found = queue.next(self.name, self.batch, under_way, self.after)
         return () if coming and self._gather and self.waits(len(found)) else found
 
     def waits(self, count: int) -> bool:
-        """``count`` trajectories are too few for a parcel and have not waited long; more are to come."""
+        """Return whether ``count`` trajectories are too few for a parcel and have not waited long."""
         if not count or count >= self.batch * 3 // 4:
             self._gathers_since = None
             return False
@@ -82,12 +82,13 @@ class Courier:
         return now < self._gathers_since + self._gather
 
     def send(self, wanted: Wanted) -> None:
-        """Deliver ``wanted`` in the background; ``receipt`` tells what came of it."""
+        """Deliver ``wanted`` in the background; ``receipt`` returns the outcome."""
         self._gathers_since = None
         self._running.append((wanted, self._carrier.send(wanted)))
 
     def receipt(self) -> ParcelReceipt | None:
-        """What came of a parcel, once; None while all are on their way. What nothing came of is tried again."""
+        """Return the outcome of a parcel, once; None while all parcels are on the way. A parcel without an outcome is
+        tried again."""
         if not self._running or not self._running[0][1].done():
             return None
         wanted, future = self._running.popleft()
@@ -117,7 +118,7 @@ class Courier:
         self._not_before = time.monotonic() + delay
 
     def close(self, seconds: float) -> list[ParcelReceipt]:
-        """Wait at most ``seconds`` for what is on its way, then let go of the sink."""
+        """Wait at most ``seconds`` for parcels on the way, then release the sink."""
         wait([future for _, future in self._running], seconds)
         receipts = list(iter(self.receipt, None))
         self._carrier.close(idle=not self._running)

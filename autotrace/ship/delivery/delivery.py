@@ -1,4 +1,4 @@
-"""All delivery of a run: into its tables, and to each backend."""
+"""Deliver a run into its tables and to each backend."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _log = logging.getLogger("autotrace.ship")
 
 
 class Delivery:
-    """Hands queued trajectories to one courier per destination, and stores which trajectories arrived."""
+    """Pass queued trajectories to one courier per destination, and store which trajectories arrived."""
 
     def __init__(
         self, state: State, run_folder: Path, info: RunInfo, outbox: Outbox, loader: Loader, tables: TablesSink, *,
         unlimited: bool,
     ) -> None:  # fmt: skip
-        """``unlimited``: budgets do not count."""
+        """Set up the couriers. ``unlimited``: ignore budgets."""
         self._state = state
         self._run_folder = run_folder
         self._info = info
@@ -41,7 +41,7 @@ class Delivery:
         self._decoder = Decoder(run_folder, much=True)
         self._packer = Packer(state, loader, self._decoder, None if unlimited else info.step_budget)
         self._bound = 0
-        """How many of the reports about the run were handed on."""
+        """Count the reports about the run that were passed on."""
         self._is_closed = self._is_warm = False
         self._couriers = self._made(info.backends)
 
@@ -49,7 +49,7 @@ class Delivery:
         return iter(self._couriers)
 
     def _made(self, backends: Sequence[str]) -> list[Courier]:
-        """Make the courier into the tables, then one per backend: some backends read the tables. Raises
+        """Create the courier of the tables, then one courier per backend: some backends read the tables. Raises
         ``registry.BackendError``."""
         self._packer.destinations = 1 + sum(not registry.get(name).from_tables for name in backends)
         into_tables = Courier(TABLES, Carrier(self._tables, self._packer), gather=GATHER_FOR_TABLES)
@@ -62,8 +62,8 @@ class Delivery:
         return Courier(name, carrier, gather=backend.gather, after=TABLES if backend.from_tables else "")
 
     def replace(self, backends: Sequence[str]) -> None:
-        """Deliver to ``backends`` from now on. Raises ``registry.BackendError`` when one of them cannot be used; then
-        nothing has changed."""
+        """Deliver to ``backends`` from now on. Raises ``registry.BackendError`` and changes nothing if a backend cannot
+        be used."""
         couriers = self._made(backends)
         self._let_go()
         self._couriers, self._bound = couriers, 0
@@ -71,13 +71,13 @@ class Delivery:
             self._outbox.deliver_to(backends)
 
     def put_in_order(self) -> None:
-        """Close the sinks and make them anew. Some sinks put their files in order when they are closed. Call it only
-        while no parcel is on its way."""
+        """Close the sinks and create new sinks. Some sinks put their files in order when closed. Call only while no
+        parcel is on the way."""
         self._let_go()
         self._couriers, self._bound = self._made(self._info.backends), 0
 
     def warm_up(self) -> None:
-        """Have the backends import their libraries, in the background; once."""
+        """Import the backends' libraries in the background, once."""
         if self._is_warm:
             return
         self._is_warm = True
@@ -95,12 +95,12 @@ class Delivery:
 
     @property
     def busy(self) -> bool:
-        """Whether a parcel is on its way."""
+        """Return whether a parcel is on the way."""
         return any(courier.busy for courier in self)
 
     def deliver(self, sending: bool, coming: bool = False) -> bool:
-        """Store what came of earlier parcels and, if ``sending``, hand over new ones; True when something moved.
-        ``coming``: more trajectories will follow."""
+        """Store the outcome of earlier parcels and, if ``sending``, hand over new parcels. Returns whether something
+        moved. ``coming``: more trajectories will follow."""
         self._hand_on_binds()
         moved = False
         for courier in self:
@@ -108,18 +108,18 @@ class Delivery:
                 self._store(courier, receipt)
                 moved = moved or receipt.moved
             while sending and self._is_ready(courier) and (wanted := courier.next(self._queue, coming)):
-                self._hand_on_binds()  # after looking: what was reported before a trajectory is handed on before it
+                self._hand_on_binds()  # after the look: reports from before a trajectory go first
                 courier.send(wanted)
                 moved = True
         return moved
 
     def _is_ready(self, courier: Courier) -> bool:
-        """Whether the courier may be given more. The tables wait a little for backends that are at work."""
+        """Return whether the courier may get more. The tables wait a little for backends that are at work."""
         others = courier.name == TABLES and any(one.busy and one.state == "ok" for one in self._couriers[1:])
         return courier.ready() and not (others and self._packer.ahead)
 
     def _hand_on_binds(self) -> None:
-        """Pass the new reports about the run to the backends and the decoder."""
+        """Pass new reports about the run to the backends and the decoder."""
         for name, value in binds_of(self._state, self._bound):
             self._bound += 1
             if name == "tokenizer":
@@ -139,7 +139,7 @@ class Delivery:
 
     @property
     def blocked(self) -> bool:
-        """Whether some backend cannot go on until the user acts."""
+        """Return whether some backend cannot go on until the user acts."""
         return any(courier.state == "blocked" for courier in self)
 
     def unfinished(self) -> list[Courier]:
@@ -147,18 +147,18 @@ class Delivery:
         return [courier for courier in self if courier.busy or self._queue.next(courier.name, 1, (), courier.after)]
 
     def notes(self) -> list[str]:
-        """Notes for the user: why texts could not be decoded."""
+        """List notes for the user: why texts could not be decoded."""
         return [self._decoder.problem] if self._decoder.problem else []
 
     def _let_go(self) -> None:
-        """Store what is on its way and close the sinks."""
+        """Store the outcome of parcels on the way and close the sinks."""
         self._hand_on_binds()
         for courier in self:
             for receipt in courier.close(seconds=5.0):
                 self._store(courier, receipt)
 
     def close(self) -> None:
-        """Store what is on its way and close the sinks; once."""
+        """Store the outcome of parcels on the way and close the sinks, once."""
         if not self._is_closed:
             self._is_closed = True
             self._let_go()

@@ -1,4 +1,4 @@
-"""The tables of the run folder as a destination: what goes to backends, and all that does not, is committed there."""
+"""Commit every trajectory to the tables of the run folder, whether or not a backend gets the trajectory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger("autotrace.ship")
 
 GATHER = 2.0
-"""Seconds for which a few trajectories wait for others: each commit is some files."""
+"""Wait so many seconds to gather trajectories: each commit writes several files."""
 
 
 class TablesSink(Sink):
-    """See ``Sink`` and ``Reporter``: it is both."""
+    """Implement both ``Sink`` and ``Reporter``."""
 
     name = TABLES
     needs_calls = False
@@ -53,10 +53,10 @@ class TablesSink(Sink):
             self._tables.write_metrics(step, numbers)
 
     def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
-        """See ``Reporter``; what it says follows from the tables."""
+        """See ``Reporter``; store nothing, because a report follows from the tables."""
 
     def close(self) -> None:
-        """Make few files of many."""
+        """Merge small files."""
         try:
             self._tables.finish()
         except StorageError as error:
@@ -72,7 +72,7 @@ def _as_sinks_do() -> Iterator[None]:
 
 
 def open_tables(run_folder: Path, run_id: str) -> TablesSink:
-    """The tables of a run, for its shipper."""
+    """Open the tables of a run for its shipper."""
     arrow_without_pandas("numpy")  # half of pyarrow's own start
     from autotrace.tables.writer import TableWriter
 

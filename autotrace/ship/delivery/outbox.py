@@ -1,9 +1,9 @@
-"""Between "complete" and "to be delivered": puts traces into the backends' queues, with keep-rules or a budget once
-their group has ended.
+"""Put complete traces into the backends' queues; with keep-rules or a budget, once the trace's group has ended.
 
-Keep-rules decide for a whole group (the rollouts of one prompt in one step): what is interesting about one of its
-rollouts is interesting beside the others. What is not delivered stays in the run folder; ``autotrace ship --all``
-delivers it still."""
+Keep-rules decide for a whole group (the rollouts of one prompt in one step): an interesting rollout is interesting
+beside the other rollouts of its group. Undelivered rollouts stay in the run folder; ``autotrace ship --all`` delivers
+these rollouts later.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from autotrace.sinks import registry
 from autotrace.trajectory.model import OK
 
 QUIET = 2.0
-"""Seconds without news of a group, and without an open trajectory in it, after which it is decided on."""
+"""Wait so many seconds without news of a group, and without an open trajectory in the group, before deciding."""
 
 
 class Outbox(Subscriber):
-    """What of one run is to be delivered, and to which backends. The indexer calls it with what is complete.
+    """Decide which traces of one run are delivered, and to which backends. The indexer reports complete traces.
 
-    A tail sampling decision is stored with each row, so it stands after a restart, and what comes later follows it.
+    A tail sampling decision is stored with each row: the decision survives a restart, and late calls follow the
+    decision.
     """
 
     def __init__(self, state: State, info: RunInfo) -> None:
@@ -39,20 +40,21 @@ class Outbox(Subscriber):
         self._seed = info.run_id
         self._holds_back = rules is not None or info.step_budget is not None
         self._undecided: dict[str, float] = {}
-        """Group -> when a record of it was read last."""
+        """Map group -> when a record of the group was last read."""
         if self._holds_back:
             for row in state.rows("complete = 1 AND role = 'trajectory' AND kept IS NULL"):
                 self._undecided[row.group] = 0.0
 
     def deliver_to(self, backends: Sequence[str]) -> None:
-        """From now on everything, what was queued already included, goes to ``backends``. Inside a transaction."""
+        """Deliver everything to ``backends`` from now on, including queued traces. Inside a transaction."""
         self._backends = tuple(backends)
         self.queue.keep_only((TABLES, *self._backends))
         for backend in self._backends:
             self.queue.add_missing(backend)
 
     def completed(self, row: TraceRow) -> None:
-        """Version ``row.version`` of a trace is complete. Inside the transaction in which the caller stores ``row``."""
+        """Queue version ``row.version`` of a complete trace. Inside the transaction in which the caller stores
+        ``row``."""
         if not self._holds_back or row.role != "trajectory":
             row.kept = ALL
         elif row.kept is None:
@@ -65,25 +67,25 @@ class Outbox(Subscriber):
         return (TABLES, *self._backends) if row.kept else (TABLES,)
 
     def learned(self, row: TraceRow) -> None:
-        """Facts of a complete trace changed. Inside the transaction in which the caller stores ``row``."""
+        """Queue the changed facts of a complete trace. Inside the transaction in which the caller stores ``row``."""
         self.queue.add_facts(self._to(row), row.trace_id, row.version)
         if row.group in self._undecided:
             self._undecided[row.group] = time.monotonic()
 
     def marked(self, row: TraceRow, backends: bool) -> None:
-        """The group or the step of a trace showed something, for the tables, and for ``backends`` with the calls that
-        it is about. Inside the caller's transaction."""
+        """Queue a trace about which the group or the step showed something. The tables get the marks; ``backends`` get
+        the calls too. Inside the caller's transaction."""
         self.queue.add_facts((TABLES,), row.trace_id, row.version)
         if backends:
             self.queue.add(self._backends, row.trace_id, row.version)
 
     def bound(self, name: str, value: Mapping[str, Any]) -> None:
-        """Something was reported about the run after its start. Inside the transaction that stores it."""
-        for backend in registry.linked_by(name, self._backends):  # with the link to the trainer's run
+        """Queue traces again after a report about the run. Inside the transaction that stores the report."""
+        for backend in registry.linked_by(name, self._backends):  # again, with the link to the trainer's run
             self.queue.add_again(backend, rejected=False)
 
     def settle(self, open_groups: Collection[str], over: bool) -> int:
-        """Decide on the groups that have ended; how many there were. ``over``: the run has ended."""
+        """Decide on the groups that have ended; return how many. ``over``: the run has ended."""
         now = time.monotonic()
         ended = [
             group
@@ -101,7 +103,7 @@ class Outbox(Subscriber):
 
     def _decide(self, group: str) -> None:
         rows = [row for row in self._state.group(group) if row.complete]
-        kept = ALL  # a budget alone decides later, from what would be sent
+        kept = ALL  # a budget alone decides later, from the bytes to send
         if self._rules is not None:
             kept = why_kept(self._rules, self._seed, group, rows) or LOCAL
         self._state.decide(group, kept)
@@ -111,12 +113,12 @@ class Outbox(Subscriber):
 
     @property
     def undecided(self) -> bool:
-        """Some group waits for its decision."""
+        """Return whether some group waits for a decision."""
         return bool(self._undecided)
 
 
 def why_kept(rules: KeepRules, seed: str, group: str, rows: Collection[TraceRow]) -> str | None:
-    """Why the group is kept, None when it is not. The random share is the same again for the same ``seed``."""
+    """Return why the group is kept; None: not kept. The random share is equal for the same ``seed``."""
     rewards = {row.reward for row in rows if row.reward is not None}
     if rules.errors and any(row.status != OK for row in rows):
         return "errors"

@@ -1,8 +1,9 @@
-"""What goes into a backend's next parcel: loaded, decoded, and within the backend's budget.
+"""Pack a backend's next parcel: load, decode, and stay within the backend's budget.
 
-The byte budget of a training step decides for a whole group (the rollouts of one prompt in one step) once it has ended,
-from what exactly would be sent, and is exceeded only by rollouts that join a group after that. What is not delivered
-stays in the run folder; ``autotrace ship --all`` delivers it still."""
+The byte budget of a training step decides for a whole group (the rollouts of one prompt in one step) once the group has
+ended, from the exact bytes to send. Only rollouts that join a group later exceed the budget. Undelivered groups stay in
+the run folder; ``autotrace ship --all`` delivers such groups later.
+"""
 
 from __future__ import annotations
 
@@ -21,32 +22,33 @@ from autotrace.trajectory.model import Trajectory
 _log = logging.getLogger("autotrace.ship")
 
 LeftOut = list[tuple[str, int, str]]
-"""Trace id, version, and why it cannot go."""
+"""List trace id, version, and why the trajectory cannot be sent."""
 OVER_BUDGET = "over the byte budget; it stays in the run folder, autotrace ship --all delivers it"
-"""Why a trajectory counts as left out, in the state."""
+"""Mark a trajectory as left out, in the state."""
 MAX_BYTES = 32 << 20
-"""The memory that the trajectories of one call of a sink take, about. Two such parcels may be on their way."""
+"""Limit the memory (about, in bytes) of the trajectories that a sink gets in a call. Two such parcels may be on the
+way."""
 KNOWN_BYTES = 4 << 10
-"""The memory that a trajectory without its calls takes, about."""
+"""Estimate the memory of a trajectory without calls, in bytes."""
 SHARED_BYTES = 48 << 20
-"""The memory for trajectories that one destination has got and the others will."""
+"""Limit the memory for trajectories that some destinations have got and others will get, in bytes."""
 PATIENCE = 3.0
-"""Seconds for which the tables wait for backends before another parcel, so that each trajectory is assembled once.
-Less than ``recent.SOON``: what waits for it is kept meanwhile."""
+"""Let the tables wait so many seconds for backends before another parcel, so that each trajectory is assembled once.
+Less than ``recent.SOON``, for which records of waiting trajectories are kept."""
 
 
 @dataclass
 class Parcel:
-    """What one call of a sink gets."""
+    """Hold the contents of one call of a sink."""
 
     trajectories: list[Trajectory]
     versions: dict[str, int]
     known: list[Trajectory] = field(default_factory=list)
-    """Trajectories that are delivered already: only their new facts are delivered."""
+    """List already delivered trajectories: only new facts are sent."""
     bytes: int = 0
 
     def add(self, trajectory: Trajectory, version: int, size: int, is_whole: bool = True) -> None:
-        """Put a trajectory in, which takes ``size`` bytes of memory."""
+        """Add a trajectory that takes ``size`` bytes of memory."""
         (self.trajectories if is_whole else self.known).append(trajectory)
         self.versions[trajectory.trace_id] = version
         self.bytes += size
@@ -57,34 +59,35 @@ class _Shared:
     trajectory: Trajectory
     size: int
     had: set[str]
-    """Destinations that have got it."""
+    """List the destinations that have got the trajectory."""
 
 
 class Packer:
-    """Makes parcels of one run. Belongs to the thread of ``state``."""
+    """Build the parcels of a run. Belongs to the thread of ``state``."""
 
     def __init__(self, state: State, loader: Loader, decoder: Decoder, step_budget: int | None = None) -> None:
-        """``step_budget``: bytes that a backend may get of one training step."""
+        """Set up the packer. ``step_budget``: bytes of a training step that a backend may get."""
         self._state = state
         self._queue = DeliveryQueue(state)
         self._loader = loader
         self._decoder = decoder
         self._step_budget = step_budget
         self.destinations = 1
-        """How many ask for each trajectory: it is assembled and decoded once for all of them."""
+        """Count the destinations of each trajectory, which is assembled and decoded once for all destinations."""
         self._shared: dict[tuple[str, int], _Shared] = {}
         self._bytes = 0
         self._tables_at = 0.0
-        """When something was assembled for the tables."""
+        """Store when a trajectory was last assembled for the tables."""
         self._in_touch = True
-        """Backends found what they asked for since something was dropped."""
+        """Store whether backends found everything that backends asked for since a trajectory was dropped."""
 
     def limits(self, sink: Sink) -> bool:
-        """Whether what ``sink`` gets has a budget."""
+        """Return whether ``sink`` has a budget."""
         return self._step_budget is not None and sink.name != TABLES
 
     def parcel(self, sink: Sink, wanted: Sequence[tuple[str, int]]) -> tuple[Parcel | None, LeftOut]:
-        """The first of ``wanted`` (trace ids and versions), None when none of them can be sent, and what never is."""
+        """Return the first trajectories of ``wanted`` (trace ids and versions) as a parcel, None if none can be sent
+        now, and the trajectories that are never sent."""
         parcel, left_out = Parcel([], {}), LeftOut()
         self._loader.refresh()
         for trace_id, version in wanted:
@@ -93,7 +96,7 @@ class Packer:
                 known = None if whole or getattr(sink, "needs_calls", True) else self._loader.known(trace_id)
                 loaded = self._once(sink.name, trace_id, version) if known is None else (known, KNOWN_BYTES)
                 affordable = loaded is None or not whole or self._affordable(sink, loaded[0])
-            except OSError as error:  # the file system fails: nothing is acknowledged, so it is tried again
+            except OSError as error:  # the file system fails: nothing is acknowledged, so the trace is tried again
                 _log.warning("cannot read the segments of trace %s: %s", trace_id, error)
                 break
             if loaded is None:
@@ -108,13 +111,13 @@ class Packer:
 
     @property
     def ahead(self) -> bool:
-        """Backends have yet to ask for so much of what the tables have got that there is no room for more of it; not
-        for longer than ``PATIENCE``, nor while what they ask for was dropped before."""
+        """Return whether backends have yet to ask for so many trajectories of the tables that no more fit into memory.
+        False after ``PATIENCE``, and while backends ask for trajectories that were dropped."""
         much = sum(one.size for one in self._shared.values() if TABLES in one.had) > SHARED_BYTES - MAX_BYTES
         return much and self._in_touch and time.monotonic() < self._tables_at + PATIENCE
 
     def _once(self, name: str, trace_id: str, version: int) -> tuple[Trajectory, int] | None:
-        """``_loaded``, unless another destination had it a moment ago."""
+        """Return ``_loaded``, or the copy that another destination had a moment ago."""
         key = trace_id, version
         known = self._shared.get(key)
         if known is not None:
@@ -138,14 +141,15 @@ class Packer:
         self._bytes -= self._shared.pop(key).size
 
     def _loaded(self, trace_id: str) -> tuple[Trajectory, int] | None:
-        """With its texts, and what it takes in memory."""
+        """Load the trajectory with decoded text; return it with its size in memory (bytes)."""
         loaded = self._loader.load_sized(trace_id)
         if loaded is not None:
             self._decoder.add_texts(loaded[0])
         return loaded
 
     def _affordable(self, sink: Sink, trajectory: Trajectory) -> bool:
-        """The first of a group decides for all of it. What is sent again is not counted again."""
+        """Return whether the budget admits the trajectory. The first of a group decides for the whole group. A
+        trajectory that is sent again is not counted again."""
         if not self.limits(sink):
             return True
         own = trajectory.trace_id
@@ -171,7 +175,7 @@ class Packer:
         return self._state.count(sql, (sink.name, step)) + size <= (self._step_budget or 0)
 
     def _sizes(self, sink: Sink, trajectory: Trajectory, group: str) -> Mapping[str, int]:
-        """Trace id -> bytes that ``sink`` would send of it, of ``trajectory`` and the others of its group."""
+        """Map trace id -> bytes that ``sink`` would send, for ``trajectory`` and the rest of its group."""
         own = trajectory.trace_id
         sizes = {own: sink.size(trajectory)}
         for other in self._state.group(group):

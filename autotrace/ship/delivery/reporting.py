@@ -1,5 +1,5 @@
-"""What is known of whole steps, to the backends that have a place for it, each from a thread of its own: reports, to
-stand beside the trainer's own metrics, and what was recorded of these."""
+"""Send reports about steps, and the metrics that the trainer recorded, to the backends that show metrics. Each backend
+has a thread of its own."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from autotrace.sinks.protocol import Refused, Reporter, Unavailable
 _log = logging.getLogger("autotrace.ship")
 _KEY = "report:"
 _STORED = "metrics:"
-"""Backend and step -> digest of the metrics that it has."""
+"""Map backend and step -> digest of the metrics that the backend has."""
 
 PAUSE = 10.0
-"""Seconds until a report that failed is tried again."""
+"""Wait so many seconds before a failed report is tried again."""
 TRIES = 30
-"""Of a report; after the end of the run ``LAST_TRIES``."""
+"""Try a report so many times; after the end of the run ``LAST_TRIES``."""
 LAST_TRIES = 2
 
 
 class StepReport(msgspec.Struct):
-    """About one step of training."""
+    """Report on one step of training."""
 
     step: int
     metrics: dict[str, float]
@@ -43,24 +43,24 @@ class StepReport(msgspec.Struct):
 
 
 class Logged(msgspec.Struct):
-    """What was recorded about one step (``index.facts``)."""
+    """Hold the recorded numbers of one step (``index.facts``)."""
 
     step: int
     numbers: dict[str, dict[str, float]] = {}
-    """Read when it is sent: there may be as many steps as a run has."""
+    """Read at sending: as many steps may wait as a run has."""
 
     def digest(self) -> str:
-        """Of the numbers."""
+        """Return a digest of the numbers."""
         return hashlib.blake2b(msgspec.json.encode(self.numbers), digest_size=8).hexdigest()
 
 
 Item = StepReport | Logged
 Waiting = tuple[int, str]
-"""Step and kind of an item: of those that wait, one of each."""
+"""Name an item by step and kind: of equal names, one item waits."""
 
 
 class _Post:
-    """One backend's: what waits for it, and what is on its way."""
+    """Hold the waiting items of one backend and the item on the way."""
 
     def __init__(self, name: str, reporter: Reporter) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class _Post:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"report-{name}")
 
     def send(self, item: Item) -> None:
-        """Hand it over."""
+        """Hand an item over to the backend's thread."""
         self.sending = (item, self._thread.submit(self._call, item))
 
     def _call(self, item: Item) -> None:
@@ -82,15 +82,15 @@ class _Post:
             self.reporter.logged(item.step, item.numbers)
 
     def close(self) -> None:
-        """Let go; what is on its way is left alone."""
+        """Release the reporter; an item on the way is left alone."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         if self.sending is None:
             self.reporter.close()
 
 
 class Reporting(Subscriber):
-    """Of one run, and a subscriber of its indexer. What was not taken when the shipper ends is sent by the next one of
-    the run."""
+    """Report on one run, as a subscriber of its indexer. The next shipper of the run sends the items that were not
+    taken."""
 
     def __init__(
         self, state: State, run_folder: Path, info: RunInfo, backends: Iterable[str], tables: Reporter
@@ -100,7 +100,7 @@ class Reporting(Subscriber):
         self._info = info
         self._tables = tables
         self._recorded: set[int] = set(facts.step_numbers(state))
-        """Steps of which something was recorded that may not be everywhere yet."""
+        """List steps with recorded numbers that some backend may lack."""
         self._posts = self._made(backends)
         for post in self._posts:
             for text in state.metas(f"{_KEY}{post.name}:").values():
@@ -111,36 +111,36 @@ class Reporting(Subscriber):
         posts = [_Post(TABLES, self._tables)]
         for name in backends:
             memory = Memory(self._state, f"backend:{name}:")
-            with contextlib.suppress(registry.BackendError, ImportError):  # said where the sink is made
+            with contextlib.suppress(registry.BackendError, ImportError):  # reported where the sink is made
                 reporter = registry.usable(name).reporter(self._info, self._run_folder, memory)
                 if reporter is not None:
                     posts.append(_Post(name, reporter))
         return posts
 
     def replace(self, backends: Iterable[str]) -> None:
-        """Report to ``backends`` from now on. They are to be handed all that is known about the run."""
+        """Report to ``backends`` from now on. New backends get everything known about the run."""
         self.close()
         self._posts = self._made(backends)
         self._recorded |= set(facts.step_numbers(self._state))
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Hand something about the run to all."""
+        """Pass a report about the run to all backends."""
         for post in self._posts:
             post.reporter.bind(name, value)
 
     def add(self, report: StepReport) -> None:
-        """Report this about its step, instead of what waits about it."""
+        """Report on a step, instead of an earlier waiting report on the step."""
         for post in self._posts:
             post.waiting[_place(report)] = report
             with self._state:
                 self._state.put_meta(_key(post, report), msgspec.json.encode(report).decode())
 
     def recorded(self, step: int) -> None:
-        """Something about a step was recorded."""
+        """Note that numbers about a step were recorded."""
         self._recorded.add(step)
 
     def _send(self, post: _Post) -> bool:
-        """Hand over what comes next, unless the backend has it; whether there was anything."""
+        """Hand over the next item that the backend lacks; return whether any was left."""
         while post.waiting:
             item = post.waiting.pop(min(post.waiting))
             if isinstance(item, Logged):
@@ -152,7 +152,7 @@ class Reporting(Subscriber):
         return False
 
     def deliver(self, over: bool) -> bool:
-        """Store what came of earlier items and hand over the next ones; True when something moved."""
+        """Store the outcome of earlier items and hand over the next items. Returns whether something moved."""
         moved = False
         for post in self._posts:
             post.waiting |= {_place(logged): logged for logged in map(Logged, self._recorded)}
@@ -185,17 +185,17 @@ class Reporting(Subscriber):
 
     @property
     def busy(self) -> bool:
-        """Something is to be sent."""
+        """Return whether something waits to be sent."""
         return bool(self._recorded) or any(post.waiting or post.sending is not None for post in self._posts)
 
     def close(self) -> None:
-        """Let go."""
+        """Release all backends."""
         for post in self._posts:
             post.close()
 
 
 def has_all_steps(state: State, name: str) -> bool:
-    """``name`` has what was recorded about steps."""
+    """Return whether ``name`` has all recorded numbers about steps."""
     return all(_has(state, name, Logged(*step)) for step in facts.read_steps(state).items())
 
 
