@@ -1,4 +1,4 @@
-"""``python -m autotrace.ship RUN_FOLDER``: the shipper process of a run; ``run.shipper_process`` starts it."""
+"""Run the shipper process of a run: ``python -m autotrace.ship RUN_FOLDER``, started by ``run.shipper_process``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from autotrace.ship.store.migrations import NewerDatabase
 
 
 def main(run_folder: str) -> int:
-    """Follow the run until it is over; ``BROKEN`` when something unforeseen happened. Logs to ``shipper.log`` alone."""
+    """Follow the run until the run is over; return ``BROKEN`` after an unexpected error. Logs only to
+    ``shipper.log``."""
     folder = Path(run_folder)
     process.begin(folder)
     os.environ[env.OWN_RUN] = os.path.abspath(run_folder)
@@ -38,7 +39,7 @@ def main(run_folder: str) -> int:
                 shipper.follow()
             finally:
                 shipper.close()
-        except NewerDatabase as error:  # nothing that another try would change
+        except NewerDatabase as error:  # another try would change nothing
             log.error("cannot deliver this run: %s", error)
             return exit_codes.FAILED
         except Exception:

@@ -1,4 +1,4 @@
-"""Read a run folder: its state and its segments beside its tables. The run may go on, or have had no shipper."""
+"""Read a run folder (state, segments and tables). The run may go on, or never have had a shipper."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from autotrace.trajectory.jsonable import number, word
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import answered_ids, asked_ids
 
-if TYPE_CHECKING:  # what assembles and decodes is imported where something is: most of a command's time, else
+if TYPE_CHECKING:  # assembly and decoding are imported at the first use: the imports take most of a command's time
     from autotrace.ship.assembly.decoding import Decoder
     from autotrace.ship.index.indexer import Indexer
 
@@ -58,7 +58,7 @@ _GIVEN = {
     "attributes": "CASE WHEN json_valid(attributes) THEN attributes END",
     "profile": "nullif(profile, '{}')",
 }  # fmt: skip
-"""Column of ``trajectories`` -> SQL over the state."""
+"""Map column of ``trajectories`` -> SQL over the state."""
 _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "validate": ("validate", lambda value: None if value is None else bool(value)),
     "complete": ("complete", bool),
@@ -76,24 +76,24 @@ _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
         if column.fact and column.name not in _GIVEN
     },
 }
-"""... -> a column of the state, and what is made from it."""
+"""Map column of ``trajectories`` -> a column of the state, and a function of its value."""
 ENDED_EARLY = "the shipper ended early: this reader completed trajectories in memory; autotrace ship completes the run"
 
 
 class _Opened(NamedTuple):
     state: State
     indexer: Indexer | None
-    """Where segments were read into memory."""
+    """Hold the indexer if segments were read into memory."""
     problem: str
 
 
 class Live(Committed):
-    """The traces of one run. Use ``open``; delivers nothing."""
+    """Read the traces of one run. Use ``open``; delivers nothing."""
 
     def __init__(self, folder: Path, info: RunInfo) -> None:
         self.path, self.info = folder, info
         self._decoder: Decoder | None = None
-        rests = _rests(folder)  # before what is in the tables: nothing falls between
+        rests = _rests(folder)  # before reading the tables' ids: nothing falls between
         self._read: frozenset[str] | None = frozenset() if rests else not_in_tables(self._state)
         super().__init__(folder)
         if not self.has_commits:
@@ -102,19 +102,19 @@ class Live(Committed):
 
     @classmethod
     def open(cls, folder: str | Path) -> Live:
-        """A source of the run ``folder``, which may be a stranger's: nothing is written there, and no link in it is
-        followed. Raises what ``RunInfo.read`` raises, and ``PermissionError`` with one sentence."""
+        """Open a source of the run ``folder``, which may be a stranger's: nothing is written there, and no link in the
+        folder is followed. Raises the errors of ``RunInfo.read``, and ``PermissionError`` with one sentence."""
         folder = Path(folder)
         info = RunInfo.read(folder)
         closed = unreadable(folder)
-        if closed is not None:  # what is left would look like the whole
+        if closed is not None:  # a part of the run would look like the whole run
             raise not_readable(closed)
         return cls(folder, info)
 
     @cached_property
     def _opened(self) -> _Opened:
-        """The state of the shipper, if one is at work. Otherwise what the state lacks is read into memory. The state of
-        a run at rest is opened only for what the tables lack: to check it takes longer than most questions."""
+        """Open the shipper's state if a shipper is at work, else read the missing part into memory. Checking the state
+        of a finished run takes longer than most questions, so that state is opened only for what the tables lack."""
         problem = ""
         try:
             state = State.read_only(self.path)
@@ -147,14 +147,14 @@ class Live(Committed):
     # -- its tables ----------------------------------------------------------------------------------------------------
 
     def files(self, table: str) -> Sequence[str]:
-        """See ``Source``. What the trainer logged is in the state, but in a copy of the tables."""
+        """See ``Source``. The trainer's metrics are in the state, except in a copy of the tables."""
         return () if table == METRICS.name and self._has_steps() else super().files(table)
 
     def _has_steps(self) -> bool:
         return not self._all_in_tables and bool(facts.step_numbers(self._state))
 
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None, shown: Iterable[str] = ()) -> Lines | None:
-        """See ``Source``: what the state has of each trajectory needs no segment."""
+        """See ``Source``: the columns that the state has need no segment."""
         if self._all_in_tables:
             return iter(())
         if table == METRICS.name:
@@ -240,7 +240,7 @@ class Live(Committed):
 
     @property
     def living(self) -> bool:
-        """The run goes on: also where no backend takes anything from it."""
+        """Return whether the run goes on, even if no backend takes anything from the run."""
         try:
             state = status_now(Status.read(self.path), self.path).state
         except (OSError, ValueError, msgspec.MsgspecError):
@@ -267,7 +267,8 @@ class Live(Committed):
         return self._decoder
 
     def status(self) -> Status:
-        """The status that the shipper wrote last; where none ever ran, one computed from the segments now."""
+        """Read the status that the shipper wrote last; if no shipper ever ran, compute a status from the segments
+        now."""
         try:
             status = Status.read(self.path)
         except (OSError, ValueError, msgspec.MsgspecError):
@@ -304,7 +305,7 @@ class Live(Committed):
         return {name: self._state.metas(f"backend:{name}:") for name in self.info.backends}
 
     def fingerprint(self) -> object:
-        """See ``Source``. Where a shipper is at work, its state counts: what it has not read is not shown."""
+        """See ``Source``. While a shipper is at work, its state counts: unread segments are not shown."""
         names = (layout.STATE_DB, f"{layout.STATE_DB}-wal", f"{FOLDER}/{FILE}", layout.LABELS)
         found: list[object] = [files.changed(self.path / name) for name in names]
         if not shipper_alive(str(self.path)):
@@ -320,7 +321,7 @@ class Live(Committed):
 
 
 def _rests(folder: Path) -> bool:
-    """What there is of it is in the tables: nothing else is there, or its shipper has ended and said so."""
+    """Return whether the tables hold everything: the folder has only tables, or its shipper has ended and said so."""
     if segments(folder) or shipper_alive(str(folder)):
         return False
     if not os.path.lexists(folder / layout.STATE_DB):  # a copy
@@ -332,7 +333,7 @@ def _rests(folder: Path) -> bool:
 
 
 def _refreshed(state: State, folder: Path, info: RunInfo) -> Indexer:
-    """Read everything there is and complete the traces that can be judged complete."""
+    """Read all segments and complete the traces that can be judged complete."""
     from autotrace.ship.delivery.outbox import Outbox
     from autotrace.ship.index.indexer import Indexer
 

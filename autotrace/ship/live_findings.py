@@ -1,8 +1,7 @@
-"""Findings while the run goes on: a step is looked at when its trajectories are complete, and again when late facts
-about them have come.
+"""Examine steps while the run goes on: when the trajectories of a step are complete, and again after late facts.
 
-What a step or a group shows of a trajectory is written into the trajectory's line, and the first of them are delivered
-once more with it. Costs the shipper ``SHARE`` of its time at most.
+Marks that a step or a group puts on a trajectory are written into the trajectory's line, and the first marked
+trajectories are delivered again with their marks. Costs the shipper at most ``SHARE`` of its time.
 """
 
 from __future__ import annotations
@@ -36,21 +35,22 @@ from autotrace.tables.rollout import ROLES
 
 _log = logging.getLogger("autotrace.ship")
 QUIET = 5.0
-"""Seconds without news of a step after which it is looked at."""
+"""Examine a step after so many seconds without news of the step."""
 SHARE = 0.05
-"""Of the shipper's time."""
+"""Limit the share of the shipper's time."""
 MAX_ROWS = 20_000
-"""A step with more trajectories is looked at by ``autotrace diagnose`` alone: they do not fit into a shipper."""
+"""Limit the trajectories of a step. A larger step does not fit into a shipper and is left to ``autotrace diagnose``."""
 DELIVERED_AGAIN = 4, 32, 32
-"""Trajectories of a step that are, because a group or the step shows something of them: at least so many, one of so
-many, at most so many. Each costs a delivery."""
+"""Limit the trajectories of a step that are delivered again because a group or the step marks them: at least the first
+number, at most the third, otherwise a share of 1 / the second. Each costs a delivery."""
 MAX_NOTES = 3
 _OF_ROLES = f"role IN ({', '.join('?' * len(ROLES))})"
 _KEY = "found:"
 
 
 class LiveFindings(Subscriber):
-    """Of one run. The indexer tells it what is complete; ``settle`` looks at the steps whose turn it is."""
+    """Examine the steps of one run. The indexer reports complete traces; ``settle`` diagnoses the steps that are
+    due."""
 
     def __init__(
         self,
@@ -59,27 +59,27 @@ class LiveFindings(Subscriber):
         report: Callable[[StepReport], None],
         found: Callable[[int | None, Sequence[Finding]], None],
     ) -> None:
-        """``report`` is called with what there is to say about each step of training, ``found`` with what was found in
-        each step that was looked at, inside the transaction that remembers it."""
+        """Set up the diagnosis. ``report`` gets the report on each training step, ``found`` the findings of each
+        diagnosed step, inside the transaction that stores the findings."""
         self._state = state
         self._outbox = outbox
         self._report = report
         self._found = found
         self._diagnosis = Diagnosis()
         self._due: dict[int | None, float] = {}
-        """Step -> when something of it was complete last."""
+        """Map step -> when a trace of the step was last completed."""
         self._latest = -1
-        """Step of which something is complete."""
+        """Store the latest step with a complete trace."""
         self._not_before = 0.0
         self._so_far: Found | None = None
         self.notes: list[str] = []
-        """What was not looked at."""
+        """List notes about steps that were not diagnosed."""
         self._resume()
 
     def _resume(self) -> None:
-        """Go on where the last shipper of this run stopped."""
+        """Resume where the last shipper of this run stopped."""
         for text in self._state.metas(_KEY).values():
-            with contextlib.suppress(msgspec.MsgspecError):  # of another release: the step is looked at again
+            with contextlib.suppress(msgspec.MsgspecError):  # from another release: the step is diagnosed again
                 self._diagnosis.put(msgspec.json.decode(text, type=StepFound))
         known = self._diagnosis.numbers
         sql = f"SELECT DISTINCT step FROM traces WHERE complete = 1 AND {_OF_ROLES}"
@@ -89,27 +89,27 @@ class LiveFindings(Subscriber):
                 self._due[step] = time.monotonic()
 
     def completed(self, row: TraceRow) -> None:
-        """A trace is complete, or complete anew."""
+        """Note that a trace is complete, or complete again."""
         if row.role in ROLES:
             self._due[row.step] = time.monotonic()
             self._latest = max(self._latest, -1 if row.step is None else row.step)
 
     def learned(self, row: TraceRow) -> None:
-        """Facts of a complete trace changed: its step is looked at again."""
+        """Examine the step again after facts of a complete trace changed."""
         self.completed(row)
 
     def recorded(self, step: int) -> None:
-        """Numbers about a step were stored: it is looked at again."""
+        """Examine a step again after numbers about the step were stored."""
         if step in self._diagnosis.numbers:
             self._due[step] = time.monotonic()
 
     @property
     def waiting(self) -> bool:
-        """Some step has not been looked at since something of it was complete."""
+        """Return whether some step has not been diagnosed since a trace of the step was completed."""
         return bool(self._due)
 
     def found(self) -> Found:
-        """Of the run so far."""
+        """Return the findings of the run so far."""
         if self._so_far is None:
             findings = self._diagnosis.findings()
             said = "" if findings else verdict(self._diagnosis, most=3)
@@ -122,8 +122,8 @@ class LiveFindings(Subscriber):
         binds: Sequence[tuple[str, Mapping[str, Any]]],
         over: bool,
     ) -> bool:
-        """Look at one step, if it is a step's turn; whether it was. ``open_traces``: those that may still grow, with
-        their steps. ``over``: the run has ended."""
+        """Examine one step that is due; return whether a step was due. ``open_traces``: the traces that may still
+        grow, with their steps. ``over``: the run has ended."""
         now = time.monotonic()
         if not self._due or (now < self._not_before and not over):
             return False
@@ -146,8 +146,9 @@ class LiveFindings(Subscriber):
         return True
 
     def _is_ready(self, step: int | None, unfinished: Collection[int | None], now: float, over: bool) -> bool:
-        """Nothing comes any more; what hangs is not waited for once a later step is there. After the run all that is
-        open is completed within a few rounds: what a part of the step shows would be wrong and delivered in vain."""
+        """Return whether no more traces of a step are expected. Hung traces are not waited for once a later step is
+        there. After the run all open traces are completed within a few rounds: findings from a part of the step would
+        be wrong and delivered in vain."""
         if over:
             return step not in unfinished
         is_past = step is not None and step < self._latest
@@ -179,7 +180,7 @@ class LiveFindings(Subscriber):
         self._report(StepReport(number, numbers, page(title, findings)))
 
     def _mark(self, hits: Sequence[Hit], rows: Mapping[str, TraceRow], open_traces: Collection[str]) -> None:
-        """Write what groups and the step showed of a trajectory into its line. Inside a transaction."""
+        """Write the marks of groups and of the step into the lines of trajectories. Inside a transaction."""
         found: dict[str, dict[str, Mark]] = {trace_id: {} for trace_id in rows}
         for hit in hits:
             if not hit.record.has(hit.code):

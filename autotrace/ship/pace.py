@@ -1,8 +1,8 @@
-"""Whether delivery keeps up with the run: what is made and what each backend takes, over the last minute.
+"""Check whether delivery keeps up with the run, over the last minute.
 
-A backend that has taken nothing yet is still starting: it imports its library, or connects. What waits for that does
-not count, nor does a burst that the backend works off. When it does not keep up, one sentence says so: in
-``status.json``, from there in ``autotrace status`` and ``autotrace ls``, and in ``shipper.log``.
+A backend without any delivery is still starting: the backend imports its library, or connects. The backlog of the start
+does not count, and a burst that the backend works off does not count either. One sentence reports a backend that does
+not keep up: in ``status.json``, from there in ``autotrace status`` and ``autotrace ls``, and in ``shipper.log``.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ from autotrace.run.status import BackendStatus, Status
 _log = logging.getLogger("autotrace.ship")
 
 WINDOW = 60.0
-"""Seconds that rates are taken over."""
+"""Compute rates over so many seconds."""
 SHORTEST = 20.0
-"""Seconds of them that there must be before anything is said."""
+"""Report nothing before so many seconds of samples."""
 KEEPS_UP = 0.9
-"""Share of what is made that a backend may take without counting as behind."""
+"""Set the share of the run's rate at which a backend still keeps up."""
 BACKLOG = 15.0
-"""Seconds that the backlog would last at the rate of the run, before it is worth a sentence."""
+"""Report a backlog only if the backlog would last so many seconds at the rate of the run."""
 AGAIN = 600.0
-"""Seconds between two lines of the log about one backend."""
+"""Wait so many seconds between two log lines about one backend."""
 
 
 class Sample(NamedTuple):
-    """What there was at one moment. Unread bytes count as the traces that they will become."""
+    """Hold the counts at one moment. Unread bytes count as the traces of the bytes."""
 
     at: float
-    """Seconds of the monotonic clock."""
+    """Count the seconds of the monotonic clock."""
     made: float
-    """Traces for this backend so far."""
+    """Count the traces for this backend so far."""
     taken: int
-    """By the backend, so far."""
+    """Count the traces that the backend has taken so far."""
 
     @property
     def waiting(self) -> float:
-        """Traces that the backend has not taken yet."""
+        """Count the traces that the backend has not taken yet."""
         return self.made - self.taken
 
 
 class Pace:
-    """Of one run: ``look`` is called with each new status and completes it."""
+    """Watch the pace of one run: ``look`` gets each new status and completes the status."""
 
     def __init__(self) -> None:
         self._samples: dict[str, deque[Sample]] = {}
-        """Since the backend took something."""
+        """List samples since the backend took its first trace."""
         self._taken_before: dict[str, int] = {}
-        """What each backend had taken when this was first asked."""
+        """Count the traces that each backend had taken at the first look."""
         self._logged: dict[str, float] = {}
 
     def look(self, status: Status, now: float | None = None) -> None:
@@ -93,5 +93,5 @@ def _behind(backend: BackendStatus, samples: Sequence[Sample]) -> str | None:
 
 
 def warnings(status: Status) -> list[str]:
-    """The sentences about backends that do not keep up."""
+    """List the sentences about backends that do not keep up."""
     return [backend.behind for backend in status.backends.values() if backend.behind]

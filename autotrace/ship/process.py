@@ -1,4 +1,4 @@
-"""What the shipper's process does for itself: its log, its garbage collection, a look at the run's first process."""
+"""Set up the shipper's process: its log, its garbage collection, a watch on the run's first process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from autotrace.run import files, layout
 
 
 def begin(run_folder: Path) -> None:
-    """Prepare this process to be a shipper: nothing here is traced, and a signal that a terminal sends to all of its
-    processes does not end the shipper."""
+    """Prepare this process to be a shipper: nothing here is traced, and a terminal's signal to all of its processes
+    does not end the shipper."""
     os.environ[env.AUTOTRACE] = "0"
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
@@ -29,35 +29,35 @@ def begin(run_folder: Path) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process. Not ``sys.exit``: a thread of a backend's library must not keep a process alive that has
-    delivered everything."""
+    """End the process. Not ``sys.exit``: a thread of a backend's library must not keep the process alive after
+    delivery."""
     logging.shutdown()
     os._exit(code)
 
 
 def log_to_file(run_folder: Path) -> None:
-    """From now on this process logs there, and nowhere else."""
+    """Send this process's log to the shipper's log file, and nowhere else."""
     path = run_folder / layout.SHIPPER_LOG
     files.ensure(path)
     logging.basicConfig(
         filename=path, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
     )
-    logging.getLogger("autotrace").setLevel(logging.INFO)  # of a backend's library only what went wrong
+    logging.getLogger("autotrace").setLevel(logging.INFO)  # a backend's library logs only errors
 
 
 BACKSTOP = 500_000
-"""Objects after which garbage is collected all the same. A trajectory is thousands of objects and no cycles, so looking
-for cycles whenever some objects have been made takes up to a twentieth of the time: it is done by the clock."""
+"""Collect garbage by count only after so many objects. A trajectory is thousands of objects without cycles, so a search
+for cycles after every few objects takes up to a twentieth of the time. The clock decides instead."""
 COLLECT_EVERY = 20.0
-"""Seconds between two times."""
+"""Wait so many seconds between two collections."""
 
 _M_MMAP_THRESHOLD, LARGE = -3, 1 << 20
-"""glibc's number, and bytes from which on a piece of memory is the system's again once it is freed. By itself glibc
-takes more and more to be small, and pyarrow's own memory pools keep what they have had."""
+"""Name glibc's option, and return freed blocks above so many bytes to the system. Without the option glibc raises its
+limit more and more, and pyarrow's own memory pools keep freed memory."""
 
 
 def give_memory_back() -> None:
-    """From now on what is freed is the host's again, a backlog's tables above all. Called before pyarrow is there."""
+    """Return freed memory to the host, above all the tables of a backlog. Call before pyarrow is imported."""
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     with contextlib.suppress(OSError, AttributeError):  # another libc
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE)
@@ -67,12 +67,12 @@ _last = time.monotonic()
 
 
 def put_off_garbage() -> None:
-    """From now on only ``BACKSTOP`` objects are a reason to collect."""
+    """Collect garbage by count only after ``BACKSTOP`` objects."""
     gc.set_threshold(BACKSTOP, 20, 20)
 
 
 def collect_garbage() -> None:
-    """Collect, unless that was done a moment ago."""
+    """Collect, unless the last collection was a moment ago."""
     global _last
     if (now := time.monotonic()) - _last > COLLECT_EVERY:
         gc.collect()
@@ -80,11 +80,11 @@ def collect_garbage() -> None:
 
 
 SHELLS_DIE = 1.0
-"""Seconds within which the shells of a command end after a SIGTERM."""
+"""Wait so many seconds for the shells of a command to end after a SIGTERM."""
 
 
 class MainProcess:
-    """Watches process ``pid`` of machine ``host``; on another machine it counts as gone."""
+    """Watch process ``pid`` of machine ``host``; a process on another machine counts as gone."""
 
     def __init__(self, pid: int, host: str) -> None:
         self._pid = pid
@@ -92,14 +92,14 @@ class MainProcess:
         self._gone_at: float | None = None
 
     def gone_for(self) -> float:
-        """Seconds since it was first seen gone; 0.0 while it lives."""
+        """Return the seconds since the process was first seen gone; 0.0 while the process lives."""
         if self._gone_at is None and (not self._started or _start_time(self._pid) != self._started):
             self._gone_at = time.monotonic()
         return 0.0 if self._gone_at is None else max(1e-9, time.monotonic() - self._gone_at)
 
     def terminate(self, recorded: Set[int]) -> None:
-        """Ask it to end, as ``kill`` does. ``recorded``: process ids of traced processes on this machine. Those below
-        a shell (``bash train.sh``) are asked too: it dies and passes nothing on."""
+        """Send SIGTERM to the process. ``recorded``: process ids of traced processes on this machine. Traced processes
+        below a shell (``bash train.sh``) get SIGTERM too: the shell dies and passes no signal on."""
         parents = {pid: _parent(pid) for pid in self._below(recorded)}
         _terminate(self._pid)
         until = time.monotonic() + SHELLS_DIE
@@ -109,7 +109,8 @@ class MainProcess:
             _terminate(pid)
 
     def _below(self, recorded: Set[int]) -> set[int]:
-        """The traced processes that no signal reaches through those between; its own children get it from it."""
+        """Find the traced processes that no signal reaches through the processes between; direct children get the
+        signal from the first process."""
         found = set()
         for pid in recorded - {self._pid}:
             above = _parent(pid)
@@ -126,18 +127,19 @@ def _terminate(pid: int) -> None:
 
 
 def _start_time(pid: int) -> str:
-    """Start of process ``pid`` in clock ticks (tells it from a later one of that number); "": dead or a zombie."""
+    """Read the start of process ``pid`` in clock ticks (a later process of that number differs); "": dead or a
+    zombie."""
     fields = _fields(pid)
     return "" if not fields or fields[0] in "ZX" else fields[19]
 
 
 def _parent(pid: int) -> int:
-    """0: it is gone."""
+    """Return the parent's id; 0: the process is gone."""
     return int((_fields(pid) or ["", "0"])[1])
 
 
 def _just_dies(pid: int) -> bool:
-    """Of a SIGTERM: it handles none, so it passes none on."""
+    """Return whether a SIGTERM just ends the process: a process without a handler passes no signal on."""
     try:
         with open(f"/proc/{pid}/status") as file:
             caught = next(line for line in file if line.startswith("SigCgt:"))
@@ -147,7 +149,7 @@ def _just_dies(pid: int) -> bool:
 
 
 def _fields(pid: int) -> list[str]:
-    """Those of ``/proc/PID/stat``, from the state on; empty: there is no such process."""
+    """Read the fields of ``/proc/PID/stat`` after the name, beginning with the state; empty: no such process."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rsplit(")", 1)[1].split()

@@ -1,5 +1,5 @@
-"""Opens what a path names for the one reader: a run folder, a folder of runs, a folder of tables, a file of lines, and
-rollouts that another project saved."""
+"""Open a path for the one reader: a run folder, a folder of runs, a folder of tables, a file of lines, and rollouts
+that another project saved."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from autotrace.tables.storage import is_url
 
 _INSTEAD = "name a run folder, a folder of runs, or a run by its name"
 Find = Callable[[Path], Sequence[Source]]
-"""Finds runs that are stored in one way."""
+"""Find runs that are stored in one way."""
 
 
 def open(path: str | Path = layout.DEFAULT_RUN_DIR) -> Runs:
-    """The run at ``path``, or all runs of a folder or a bucket (``s3://bucket/lake``), oldest first.
+    """Open the run at ``path``, or all runs of a folder or a bucket (``s3://bucket/lake``), oldest first.
 
-    Raises ``FileNotFoundError`` with one sentence where there is none, ``PermissionError`` where it cannot be read,
+    Raises ``FileNotFoundError`` with one sentence if no run is there, ``PermissionError`` if the path cannot be read,
     ``QueryError`` for a file of something else.
     """
     return Runs(places(path))
 
 
 def of_run(path: str | Path) -> Reader:
-    """A reader of the run at ``path``, of the newest where there are several. Raises as ``open``."""
+    """Open a reader of the run at ``path``, or of the newest run there. Raises as ``open``."""
     return opened(places(path)[-1])
 
 
 def opened(place: ReadableRun, before: Reader | None = None) -> Reader:
-    """A reader of the run there as it is now. ``before``: an earlier one, whose tokenizer is taken over."""
+    """Open a reader of the run as the run is now. ``before``: an earlier reader, whose tokenizer is taken over."""
     source = place.open()
     if before is not None and isinstance(source, Live) and isinstance(before.run, Live):
         source.take_over(before.run)
@@ -54,13 +54,13 @@ def opened(place: ReadableRun, before: Reader | None = None) -> Reader:
 
 
 def is_run(path: Path) -> bool:
-    """It is a run folder."""
-    return os.path.exists(path / layout.RUN_JSON)  # False where that may not be seen: it is said when it is opened
+    """Return whether ``path`` is a run folder."""
+    return os.path.exists(path / layout.RUN_JSON)  # False where the file may not be seen: opening the run reports that
 
 
 def places(path: str | Path, problems: list[Exception] | None = None) -> list[ReadableRun]:
-    """The runs at ``path``, oldest first. One that cannot be read is passed over where there are others; ``problems``
-    gets a sentence about it. Raises as ``open``."""
+    """Find the runs at ``path``, oldest first. An unreadable run is skipped if other runs are there; ``problems`` gets
+    a sentence about each. Raises as ``open``."""
     errors = [] if problems is None else problems
     if isinstance(path, str) and is_url(path):
         return remote_runs(path, errors)
@@ -90,13 +90,12 @@ def places(path: str | Path, problems: list[Exception] | None = None) -> list[Re
 
 
 def name_of(place: ReadableRun) -> str:
-    """That of its folder, else the run's own. Either may have anything in it."""
+    """Return the name of the run's folder, otherwise the run's own name. Either name may hold any text."""
     return place.path.name if is_run(place.path) else place.info.run_id
 
 
 def listed(places: Iterable[ReadableRun]) -> list[dict[str, Any]]:
-    """What is told of each in a list, newest first, from what its shipper wrote last. None: no shipper wrote
-    anything."""
+    """Describe each run for a list, newest first, as its shipper last reported. None: no shipper reported."""
     found = []
     for path, info, name in ((place.path, place.info, name_of(place)) for place in places):
         told: dict[str, Any] = {
@@ -113,9 +112,9 @@ def listed(places: Iterable[ReadableRun]) -> list[dict[str, Any]]:
 
 
 def stored_places(path: Path) -> list[ReadableRun]:
-    """The runs whose trajectories stand at ``path`` outside of a run folder. Raises ``QueryError``."""
+    """Find the runs whose trajectories are stored at ``path`` outside a run folder. Raises ``QueryError``."""
     found: list[ReadableRun] = []
-    with contextlib.suppress(PermissionError):  # it is said where runs are looked for
+    with contextlib.suppress(PermissionError):  # reported where runs are looked for
         kinds = () if is_run(path) else _KINDS[::-1] if path.is_file() else _KINDS
         for kind in kinds:
             if found or (kind is _OF_OTHERS and kind is kinds[-1] and _has_runs(path)):
@@ -133,7 +132,7 @@ def _foreign(path: Path) -> Sequence[Source]:
 
 _OF_OTHERS: tuple[Find, ...] = (_foreign,)
 _KINDS: tuple[tuple[Find, ...], ...] = ((line_files, table_folders), _OF_OTHERS)
-"""In this order in a folder. A file is autotrace's own where it is nobody else's."""
+"""Try the kinds in this order in a folder. A file is autotrace's own unless another project's reader takes the file."""
 
 
 def _has_runs(path: Path) -> bool:
@@ -154,7 +153,7 @@ def _run(folder: Path) -> ReadableRun:
 
 
 def _again(find: Find, path: Path, first: Source) -> Source:
-    """The run of ``first`` as it stands there now; ``first`` where nothing of it is left."""
+    """Return the run of ``first`` as the run is now; ``first`` if nothing of the run is left."""
     again = first.again()
     if again is not None:
         return again

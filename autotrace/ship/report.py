@@ -1,5 +1,5 @@
-"""``Status`` from the state: the numbers of a run in one place. And which backends a run has: the user's own choice,
-else what veRL's own configuration says, else the default."""
+"""Compute ``Status`` from the state, with all numbers of a run. Choose the backends of a run: the user's choice,
+otherwise the choice of veRL's configuration, otherwise the default."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from autotrace.spool.records import ENDED, OUTSIDE
 from autotrace.tables.rollout import ROLES
 
 VERL_TRACE = "actor_rollout_ref.rollout.trace"
-"""Where veRL's configuration has its trace settings, unless ``Bind("verl_trace")`` names another ``key``."""
+"""Name the place of the trace settings in veRL's configuration, unless ``Bind("verl_trace")`` names another ``key``."""
 
 
 def chosen_backends(info: RunInfo, settings: Mapping[str, Any]) -> list[str]:
-    """The backend that veRL's trace settings (``Bind("verl_trace")``) name, and what ``--tables`` adds; nothing where
-    the user chose one, or where no backend has that name."""
+    """Return the backend that veRL's trace settings (``Bind("verl_trace")``) name, and the tables of ``--tables``.
+    Empty if the user chose a backend, or if no backend has that name."""
     backend = settings.get("backend")
     if backend not in registry.names() or info.origins.get("backends") != "default":
         return []
@@ -42,7 +42,7 @@ def chosen_backends(info: RunInfo, settings: Mapping[str, Any]) -> list[str]:
 
 
 def origin_of(settings: Mapping[str, Any], name: str) -> str:
-    """Where a setting of veRL's came from, as ``autotrace status`` shows it."""
+    """Name the origin of a veRL setting, as ``autotrace status`` shows the origin."""
     return f"veRL's {settings.get('key', VERL_TRACE)}.{name}"
 
 
@@ -52,7 +52,7 @@ _SHOWN = 20
 _MINUTE = 60
 SECONDS_A_DAY = 86_400
 SHORTEST = 600.0
-"""Seconds that a run must have taken before it says anything about a day."""
+"""Require so many seconds of a run before figures per day are shown."""
 
 
 class _Counters(msgspec.Struct):
@@ -63,7 +63,7 @@ class _Counters(msgspec.Struct):
 
 
 def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str) -> Status:
-    """The status of a run with ``verdict`` as its state; delivery errors are the caller's to add."""
+    """Compute the status of a run with ``verdict`` as its state; the caller adds delivery errors."""
     status = Status(verdict, info.run_id, os.getpid(), os.uname().nodename, time.time_ns())
     for complete, whole, count, kept_here in state.db.execute(
         f"SELECT complete, role IN {ROLES}, count(*), sum(kept IS '') FROM traces GROUP BY 1, 2"
@@ -92,7 +92,7 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
 
 
 class StatusFile:
-    """``status.json``: written about once a second and whenever the state changes."""
+    """Write ``status.json`` about once a second and whenever the state changes."""
 
     def __init__(self, state: State, run_folder: Path, pace: Pace) -> None:
         self._state = state
@@ -110,8 +110,8 @@ class StatusFile:
         progress: Callable[[Status], None] | None,
         found: Callable[[], Found] = Found,
     ) -> Status:
-        """Write the status with what the ``couriers`` say and what was ``found``; ``progress`` gets it, and gets it
-        more often."""
+        """Write the status with the states of the ``couriers`` and the findings of ``found``. ``progress`` gets the
+        status, and more often."""
         now = time.monotonic()
         often = progress is not None or verdict in ("done", "blocked")
         latest = self.latest
@@ -165,7 +165,8 @@ def _backend(state: State, name: str, info: RunInfo, since: int) -> BackendStatu
 
 
 def _seconds(state: State, name: str) -> float:
-    """How long what ``name`` got, or would have got, took to happen: the run's own time, not that of delivery."""
+    """Return how long (seconds) the run took to produce the traces of ``name``: the run's own time, not the time of
+    delivery."""
     sql = "SELECT min(start_ns), max(end_ns) FROM traces JOIN deliveries USING (trace_id) WHERE backend = ?"
     first, last = state.db.execute(sql, (name,)).fetchone()
     return (last - first) / 1e9 if first and last else 0.0

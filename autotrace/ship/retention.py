@@ -1,11 +1,12 @@
-"""Retention in the spool of a run: segments whose trajectories are in the tables and delivered are removed. A state
-that was lost is made again of the tables then (``restore``).
+"""Remove segments from the spool of a run once their trajectories are in the tables and delivered. Restore a lost state
+from the tables (``restore``).
 
-A segment goes when its writer will not append to it, all of it was read, each trajectory in it is in the tables, and
-no backend waits for one. At the end of the run all such segments go. While the run goes on, a segment stays for
-``HOLD`` seconds: late calls and the trainer's values of tokens make a trajectory anew, which takes ten times as long
-from the tables.
-``--spool-limit`` removes them earlier, oldest first, and ``--keep-spool`` keeps them."""
+A segment is removed when its writer will not append to the segment, all records were read, each trajectory of the
+segment is in the tables, and no backend waits for a trajectory. At the end of the run all such segments are removed.
+While the run goes on, a segment stays for ``HOLD`` seconds: late calls and the trainer's values of tokens rebuild a
+trajectory, which takes ten times as long from the tables. ``--spool-limit`` removes segments earlier, oldest first, and
+``--keep-spool`` keeps all segments.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +37,17 @@ from autotrace.tables.storage import sync
 from autotrace.tables.trajectories import TRAJECTORIES
 
 AT_ONCE = 100
-"""Trajectories in memory."""
+"""Limit the trajectories in memory."""
 
 
 _ABOUT = ("processes", "reports", "binds")
-"""Tables of the state about the run rather than its trajectories: what processes counted, found to wrap, reported."""
+"""List the tables of the state about the run rather than its trajectories: counters of processes, targets, reports."""
 
 
 def _keep_about(state: State, run_folder: Path) -> None:
-    """Write down what segments say beside trajectories, before they go."""
+    """Write the records that are not about trajectories to a file before the segments go."""
     about = {name: list(map(dict, state.db.execute(f"SELECT * FROM {name}"))) for name in _ABOUT}
-    with contextlib.suppress(OSError):  # on a full disk the state alone has it: that segments go makes room
+    with contextlib.suppress(OSError):  # on a full disk only the state has the records: removing segments makes room
         files.replace(run_folder / layout.ABOUT, msgspec.msgpack.encode(about))
         sync(run_folder / layout.ABOUT)
 
@@ -72,7 +73,7 @@ def _restore_about(state: State, run_folder: Path) -> None:
 
 
 def restore(state: State, run_folder: Path) -> None:
-    """Fill ``state``, if it is new, with what the tables have. Raises ``OSError`` or ``QueryError``."""
+    """Fill a new ``state`` from the tables. Raises ``OSError`` or ``QueryError``."""
     if state.count("SELECT EXISTS (SELECT 1 FROM segments) OR EXISTS (SELECT 1 FROM traces)"):
         return
     from autotrace.ship.index.summary import summarise  # with all detectors, which commands do without
@@ -99,25 +100,25 @@ def restore(state: State, run_folder: Path) -> None:
 _log = logging.getLogger("autotrace.ship")
 
 REMOVED = "removed"
-"""The seal of a removed segment in the state: it counts as sealed, and its traces are read from the tables."""
+"""Seal a removed segment in the state: the segment counts as sealed, and its traces are read from the tables."""
 HOLD = 600.0
-"""Seconds since a segment was written after which little comes about its trajectories."""
+"""Remove a segment so many seconds after its last change, when few late records are expected."""
 EVERY = 60.0
-"""Seconds between two looks without ``--spool-limit``."""
+"""Wait so many seconds between two looks without ``--spool-limit``."""
 _AWAITED = """
 SELECT {segment} FROM {rows} LEFT JOIN traces t USING (trace_id)
 LEFT JOIN deliveries d ON d.trace_id = t.trace_id AND d.backend = ?
 WHERE {of} AND ifnull(t.complete AND t.kept IS NOT NULL AND d.version >= t.version AND d.rejected IS NULL
     AND NOT EXISTS (SELECT 1 FROM queue WHERE queue.trace_id = t.trace_id), {unknown}) = 0 GROUP BY {segment}
 """
-"""Segments that something waits for."""
+"""Select segments that something waits for."""
 
 
 class Retention:
-    """Removes segments; ``make_room`` is called between two rounds of the shipper."""
+    """Remove segments; ``make_room`` is called between two rounds of the shipper."""
 
     def __init__(self, state: State, run_folder: str | Path, has_news: Callable[[SegmentFile], bool]) -> None:
-        """``has_news``: whether something in a segment was not read yet."""
+        """Set up the retention. ``has_news``: whether a segment has unread records."""
         self._state = state
         self._run_folder = Path(run_folder)
         self._has_news = has_news
@@ -127,7 +128,8 @@ class Retention:
         self._looked = time.monotonic()
 
     def make_room(self, over: bool = False) -> int:
-        """Remove what may go, if it is time to; bytes removed. ``over``: the run has ended, and its shipper does."""
+        """Remove segments if a look is due; return the bytes removed. ``over``: the run has ended, and its shipper
+        ends."""
         now = time.monotonic()
         if not over and now - self._looked < self._every:
             return 0
@@ -144,7 +146,7 @@ class Retention:
         return total - left
 
     def _removable(self, found: list[SegmentFile], over: bool) -> Iterator[tuple[SegmentFile, int, bool]]:
-        """Segments that nothing waits for, the oldest first, and whether little more is likely to come."""
+        """Yield segments that nothing waits for, the oldest first, and whether few late records are expected."""
         db = self._state.db
         ended = {row[0] for row in db.execute("SELECT process FROM processes WHERE ended IS NOT NULL")}
         since = time.time_ns() - int(HOLD * 1e9)
@@ -167,7 +169,7 @@ class Retention:
             if first:
                 _keep_about(self._state, self._run_folder)
             db.execute("PRAGMA synchronous=FULL")  # the segment goes for good: so must this
-            with self._state:  # first: what is remembered as removed is never assembled from the rest
+            with self._state:  # before the file: an assembly never reads the rest of a removed segment
                 db.execute("UPDATE segments SET sealed = ? WHERE id = ?", (REMOVED, id))
                 db.execute("INSERT OR IGNORE INTO removed SELECT trace_id FROM places WHERE segment = ?", (id,))
                 for table in ("places", "defines"):

@@ -1,6 +1,6 @@
-"""The shipper: reads a run's segments while it goes on, delivers what is complete, ends after the run.
+"""Read a run's segments while the run goes on, deliver complete traces, and end after the run.
 
-It may be killed at any point: what it knows is in the state, what it has not delivered is in the segments.
+The shipper may be killed at any point: the state has everything read, and the segments have everything undelivered.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from autotrace.tables.errors import QueryError
 _log = logging.getLogger("autotrace.ship")
 
 POLL = 0.3
-"""Seconds between two looks at the segments while nothing happens."""
+"""Wait so many seconds between two looks at the segments while nothing happens."""
 LOOK = 0.05
-"""Seconds between two looks where somebody waits, and between two looks at whether somebody does."""
+"""Wait so many seconds between two looks while somebody waits, and between two looks whether somebody waits."""
 IDLE = 1.0
-"""Seconds without a new record after which a living process under ``drain`` is no longer waited for."""
+"""Stop waiting for a living process under ``drain`` after so many seconds without a new record."""
 LAST_TRIES = 600.0
-"""Seconds after the end of the run (beyond its drain timeout) for which an unreachable backend is tried again."""
+"""Try an unreachable backend for so many seconds after the end of the run (beyond its drain timeout)."""
 
 
 class Shipper:
-    """One run's shipper. ``step`` does everything there is to do now and returns the state."""
+    """Ship one run. ``step`` does everything that is due now and returns the state."""
 
     def __init__(self, run_folder: str | Path, *, once: bool = False, everything: bool = False) -> None:
         self.run_folder = Path(run_folder)
         self.info = RunInfo.read(self.run_folder)
         self.once = once
         self.stopped = False
-        """Set by a signal: commit and end."""
+        """Store that a signal arrived: commit and end."""
         self._state = State.of_run(self.run_folder)
         try:
             restore(self._state, self.run_folder)
@@ -78,14 +78,14 @@ class Shipper:
         )  # fmt: skip
         self._listening = Listening(self.run_folder)
         self._unusable_choice = ""
-        """Why veRL's choice of a backend could not be followed."""
+        """Store why veRL's choice of a backend could not be followed."""
         self._bound = 0
         self._asked_at: float | None = None
-        """When the first process was first seen to wait for delivery."""
+        """Store when the first process was first seen to wait for delivery."""
         self._main = MainProcess(self.info.main_pid, self.info.host)
         self._status = StatusFile(self._state, self.run_folder, Pace())
         with self._state:
-            if everything:  # also what the keep-rules left in the run folder
+            if everything:  # with traces that the keep-rules left in the run folder
                 self._state.db.execute("UPDATE traces SET kept = ? WHERE complete = 1", (ALL,))
             self._outbox.queue.add_missing(TABLES, everything=True)
             for name in self.info.backends:
@@ -96,9 +96,9 @@ class Shipper:
     # -- one round -----------------------------------------------------------------------------------------------------
 
     def step(self) -> tuple[str, bool]:
-        """Read, decide, deliver; ``(state, something happened)`` with the state as in ``Status``."""
+        """Read, decide, deliver; return ``(state, something happened)`` with the state as in ``Status``."""
         gone_for = self._main.gone_for()
-        waited_for = self._waited_for()  # before reading: what was recorded was written before this was asked
+        waited_for = self._waited_for()  # before reading: every record is older than this question
         draining = self.once or gone_for > 0 or waited_for > 0
         if self.once or (waited_for > 0 and gone_for <= 0):
             self._indexer.look_at_locks()
@@ -118,21 +118,22 @@ class Shipper:
         return self._verdict(draining, living, over), bool(read or settled or looked or moved)
 
     def _waited_for(self) -> float:
-        """Seconds since the first process was first seen to wait for delivery, its last act; 0.0: it does not."""
+        """Return the seconds since the first process was first seen to wait for delivery, its last act; 0.0: not
+        waiting."""
         if self._asked_at is None and (self.run_folder / layout.DRAIN).exists():
             self._asked_at = time.monotonic()
         return 0.0 if self._asked_at is None else max(1e-9, time.monotonic() - self._asked_at)
 
     def _run_is_over(self, gone_for: float, waited_for: float = 0.0) -> bool:
-        """The first process has ended or waits for delivery, and all others have ended or are not waited for any
-        longer."""
+        """Return whether the first process has ended or waits for delivery, and all other processes have ended or their
+        drain timeout has passed."""
         ended_for = max(gone_for, waited_for)
         if ended_for <= 0 or self._listening.expects_more(ended_for):
             return False
         return not self._indexer.living or gone_for > self.info.drain_timeout
 
     def _hand_on_binds(self) -> None:
-        """Follow what was reported about the run since the last round: a choice of backends, and what reporters use."""
+        """Apply the reports about the run since the last round: a choice of backends, and values for reporters."""
         binds = self._indexer.binds
         new, self._bound = binds[self._bound :], len(binds)
         for name, value in new:
@@ -143,8 +144,8 @@ class Shipper:
             self._reporting.bind(name, value)
 
     def _redirect(self, backends: list[str], settings: dict[str, object]) -> bool:
-        """Deliver to ``backends`` from now on (before anything was delivered: veRL says so before the first rollout);
-        False when it cannot be used."""
+        """Deliver to ``backends`` from now on (before any delivery: veRL reports its choice before the first rollout).
+        Returns False if a backend cannot be used."""
         try:
             self._delivery.replace(backends)
             self._reporting.replace(backends)
@@ -171,7 +172,7 @@ class Shipper:
         return "blocked" if all(courier.state == "blocked" for courier in unfinished) else "draining"
 
     def _stop_run(self) -> bool:
-        """End the run (``--stop-on``), unless it is at its end; whether it was asked to."""
+        """End the run (``--stop-on``), unless the run is already ending; return whether the run was asked to end."""
         ending = self._asked_at is not None or (self.run_folder / layout.ENDING).exists()
         if self.once or ending or self._main.gone_for() > 0:
             return False
@@ -181,7 +182,7 @@ class Shipper:
     # -- the whole life ------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """Until the run is over and everything is delivered or given up."""
+        """Ship until the run is over and everything is delivered or given up."""
         in_order = False
         while not self.stopped:
             state, moved = self.step()
@@ -193,7 +194,7 @@ class Shipper:
                 if state == "done" or gave_up:
                     self._end(state)
                     return
-            if state == "done" and not in_order:  # the first process waits for this word: its files are read next
+            if state == "done" and not in_order:  # the first process waits for this
                 self._delivery.put_in_order()
             in_order = state == "done"
             self.write(state)
@@ -204,7 +205,7 @@ class Shipper:
         self.write("running")
 
     def _rest(self, seconds: float) -> None:
-        """Sleep so long, or until the first process begins to wait for delivery."""
+        """Wait ``seconds``, or until the first process begins to wait for delivery."""
         end = time.monotonic() + seconds
         was_asked = self._asked_at is not None
         while not self.stopped and (left := end - time.monotonic()) > 0:
@@ -213,9 +214,9 @@ class Shipper:
                 return
 
     def deliver_all(self, progress: Callable[[Status], None] | None = None) -> Status:
-        """In the foreground: deliver what is there, give a backend up after a few failed tries in a row."""
+        """Deliver the present records in the foreground; give a backend up after a few failed tries in a row."""
         while not self.stopped:
-            idle = self._indexer.quiet_for > IDLE  # before the step: what is complete by then, this step completes
+            idle = self._indexer.quiet_for > IDLE  # before the step: the step completes everything complete by then
             state, moved = self.step()
             unfinished = self._delivery.unfinished()
             going_on = self._indexer.open_traces and self._indexer.living
@@ -224,7 +225,7 @@ class Shipper:
             if state == "done":
                 return self._end(state, progress)
             waiting = self._indexer.open_traces or self._outbox.undecided
-            others = moved or (waiting and self._indexer.quiet_for <= QUIET + IDLE)  # may get more than those given up
+            others = moved or (waiting and self._indexer.quiet_for <= QUIET + IDLE)  # more may come
             if unfinished and not others and all(courier.gave_up for courier in unfinished):
                 return self.write("blocked", progress)
             self.write(state, progress)
@@ -232,7 +233,8 @@ class Shipper:
         return self.write("blocked", progress)
 
     def _end(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
-        """Say how it ended. The sinks are closed before: some put their files in order then, which are read next."""
+        """Write the last status. The sinks are closed before: some sinks then put their files in order, and the files
+        are read next."""
         self._delivery.close()
         self._alerts.close()
         if state == "done":
@@ -249,7 +251,7 @@ class Shipper:
         return msgspec.structs.replace(self._live.found(), ended_run=self._alerts.stopped_by)
 
     def close(self) -> None:
-        """Commit what is on its way and let go."""
+        """Commit parcels on the way and release everything."""
         self._delivery.close()
         self._reporting.close()
         self._listening.close()
@@ -263,11 +265,11 @@ def ship(
     everything: bool = False,
     progress: Callable[[Status], None] | None = None,
 ) -> Status:
-    """Run the shipper of ``run_folder`` here. ``once``: deliver what is left and return; else until the run is over.
-    ``everything``: also what the keep-rules left in the spool.
+    """Run the shipper of ``run_folder`` in this process. ``once``: deliver the rest and return; otherwise follow until
+    the run is over. ``everything``: include traces that the keep-rules left in the spool.
 
-    When another shipper of this run is at work, its status is returned. Raises ``OSError``, ``msgspec.DecodeError`` or
-    ``sqlite3.Error`` when the folder cannot be used.
+    If another shipper of this run is at work, returns its status. Raises ``OSError``, ``msgspec.DecodeError`` or
+    ``sqlite3.Error`` if the folder cannot be used.
     """
     with ShipperLock(run_folder) as lock:
         if not lock.held:

@@ -1,4 +1,4 @@
-"""What is to be delivered to which backend, and what each backend has: the tables ``queue`` and ``deliveries``.
+"""Store which backend gets which traces, and which traces each backend has: the tables ``queue`` and ``deliveries``.
 
 A row leaves the queue only after the backend acknowledged, or rejected, that version of the trace.
 """
@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Sequence
 from autotrace.ship.store.state import State
 
 TABLES = "tables"
-"""The run's own tables, in the place of a backend: everything goes there."""
+"""Name the run's own tables among the backends: everything goes there."""
 
 
 def not_in_tables(state: State) -> frozenset[str]:
-    """The traces that the tables do not have as they are now."""
+    """Return the traces that the tables lack in their present version."""
     rows = state.db.execute(
         "SELECT trace_id FROM traces WHERE NOT complete OR NOT EXISTS (SELECT 1 FROM deliveries WHERE"
         " deliveries.trace_id = traces.trace_id AND backend = ? AND deliveries.version >= traces.version)",
@@ -25,7 +25,7 @@ def not_in_tables(state: State) -> frozenset[str]:
 
 
 class DeliveryQueue:
-    """The delivery queue of one run, for all its backends. Writes belong into a transaction of ``state``."""
+    """Queue deliveries of one run to all its backends. Writes belong into a transaction of ``state``."""
 
     def __init__(self, state: State) -> None:
         self._db = state.db
@@ -37,7 +37,7 @@ class DeliveryQueue:
         )
 
     def add_facts(self, backends: Iterable[str], trace_id: str, version: int) -> None:
-        """Queue the facts of version ``version``. A trace that a backend does not have yet goes there whole."""
+        """Queue the facts of version ``version``. A backend that lacks the trace gets the whole trace."""
         self._db.executemany(
             "INSERT INTO queue SELECT ?1, ?2, ?3, NOT EXISTS (SELECT 1 FROM deliveries WHERE backend = ?1"
             " AND trace_id = ?2 AND rejected IS NULL) WHERE true"
@@ -46,14 +46,14 @@ class DeliveryQueue:
         )
 
     def is_whole(self, backend: str, trace_id: str) -> bool:
-        """Whether calls are to be delivered; False: facts alone."""
+        """Return whether calls are delivered; False: facts alone."""
         sql = "SELECT is_whole FROM queue WHERE backend = ? AND trace_id = ?"
         row = self._db.execute(sql, (backend, trace_id)).fetchone()
         return row is None or bool(row[0])
 
     def add_missing(self, backend: str, everything: bool = False) -> None:
-        """Queue every complete trace that ``backend`` never got (a backend that was added later); ``everything``: also
-        what the keep-rules do not let it have."""
+        """Queue every complete trace that ``backend`` never got (a backend that was added later). ``everything``:
+        include the traces that the keep-rules withhold."""
         kept = "1" if everything else "kept != ''"
         self._db.execute(
             f"INSERT OR IGNORE INTO queue SELECT ?, trace_id, version, 1 FROM traces WHERE complete = 1 AND {kept} "
@@ -62,7 +62,7 @@ class DeliveryQueue:
         )
 
     def add_again(self, backend: str, *, rejected: bool) -> None:
-        """Queue everything once more that ``backend`` has, or has rejected."""
+        """Queue again everything that ``backend`` has, or everything that ``backend`` has rejected."""
         self._db.execute(
             "INSERT OR IGNORE INTO queue SELECT ?, trace_id, version, 1 FROM deliveries "
             "WHERE backend = ? AND (rejected IS NOT NULL) = ?",
@@ -70,7 +70,7 @@ class DeliveryQueue:
         )
 
     def keep_only(self, backends: Sequence[str]) -> None:
-        """Nothing is to be delivered to any but ``backends``."""
+        """Remove all deliveries except to ``backends``."""
         marks = ", ".join("?" * len(backends))
         self._db.execute(f"DELETE FROM queue WHERE backend NOT IN ({marks})", list(backends))
 
@@ -85,7 +85,7 @@ class DeliveryQueue:
         return [(row[0], row[1]) for row in rows if row[0] not in without][:limit]
 
     def acknowledged(self, backend: str, delivered: Iterable[tuple[str, int, str | None]]) -> None:
-        """``backend`` has these: (trace id, version, page)."""
+        """Store that ``backend`` has the versions: (trace id, version, page)."""
         now, delivered = time.time_ns(), list(delivered)
         self._db.executemany(
             "INSERT INTO deliveries VALUES (?, ?, ?, ?, ?, NULL) ON CONFLICT (backend, trace_id) DO UPDATE SET"
@@ -96,7 +96,7 @@ class DeliveryQueue:
         self._remove(backend, ((trace_id, version) for trace_id, version, _ in delivered))
 
     def rejected(self, backend: str, rejected: Iterable[tuple[str, int, str]]) -> None:
-        """``backend`` will never take these: (trace id, version, reason).
+        """Store that ``backend`` will never take the versions: (trace id, version, reason).
 
         The time and page of an earlier version, which the backend has, stay.
         """

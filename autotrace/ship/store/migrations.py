@@ -1,7 +1,8 @@
-"""Every table of the state database, as numbered migrations: ``PRAGMA user_version`` says how many were applied.
+"""Create every table of the state database through numbered migrations: ``PRAGMA user_version`` counts the applied
+migrations.
 
-A migration that stands here is never edited: databases of runs have been through it. A change of the tables is one more
-entry at the end. All that are missing are applied in one transaction, so a kill in the middle leaves what was there.
+Never edit a migration: databases of runs have been through it. A change of the tables is another entry at the end. All
+missing migrations are applied in one transaction, so a kill in the middle leaves the database unchanged.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import sqlite3
 
 
 class NewerDatabase(sqlite3.DatabaseError):
-    """A database was written by a newer autotrace; the message says so and what to do."""
+    """Refuse a database that a newer autotrace wrote; the message tells the user so, and how to go on."""
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Bring ``db`` (in autocommit mode) to the newest version. Raises ``NewerDatabase``, or ``sqlite3.Error`` when it
-    cannot be written; then it is as it was."""
+    """Update ``db`` (in autocommit mode) to the newest version. Raises ``NewerDatabase``, or ``sqlite3.Error`` if the
+    database cannot be written; the database is then unchanged."""
     if not is_older(db):
         return
     db.execute("BEGIN IMMEDIATE")
@@ -33,13 +34,13 @@ def migrate(db: sqlite3.Connection) -> None:
 
 
 def is_older(db: sqlite3.Connection) -> bool:
-    """Whether an earlier release wrote ``db``. Raises ``NewerDatabase``."""
+    """Return whether an earlier release wrote ``db``. Raises ``NewerDatabase``."""
     return _version(db) < len(STATE)
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    """End the transaction, if there still is one: on a full disk SQLite has rolled it back itself. Never raises, so
-    that the error which made it necessary is the one that is seen."""
+    """End the transaction, if a transaction is open: on a full disk SQLite has rolled back by itself. Never raises, so
+    that the caller sees the first error."""
     with contextlib.suppress(sqlite3.Error):
         if db.in_transaction:
             db.execute("ROLLBACK")
@@ -64,7 +65,7 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 _COMPUTES = re.compile(r"\b(?:AS|CHECK|GENERATED|VIRTUAL|COLLATE|REFERENCES)\b|\bDEFAULT\s*\(|/\*|--", re.IGNORECASE)
-"""What in the definition of a table makes SQLite run something when it is read or written."""
+"""Match parts of a table's definition that make SQLite run something when the table is read or written."""
 
 _FIRST = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -78,7 +79,8 @@ _FIRST = (
     "CREATE TABLE reports (process TEXT, key TEXT, name TEXT, state TEXT, reason TEXT,"
     " PRIMARY KEY (process, key, name)) WITHOUT ROWID",
     "CREATE TABLE binds (id INTEGER PRIMARY KEY, name TEXT, value BLOB, UNIQUE (name, value))",
-    # Traces: where their records lie, one line about each, what became known later. Lines lie in the order in which the
+    # Traces: where their records lie, one line about each, and late facts. Lines lie in the order in which the traces
+    # began, so traces that end together are on the same pages.
     # traces began, so those that end together are on the same pages.
     "CREATE TABLE places (trace_id TEXT NOT NULL, segment INTEGER NOT NULL, offsets BLOB NOT NULL)",
     "CREATE INDEX places_of ON places (trace_id)",
@@ -115,9 +117,9 @@ _FIRST = (
     " bytes INTEGER, PRIMARY KEY (backend, trace_id)) WITHOUT ROWID",
     "CREATE INDEX admitted_groups ON admitted (backend, group_key)",
 )
-"""The tables of 0.1.0."""
+"""Create the tables of 0.1.0."""
 
 STATE: tuple[tuple[str, ...], ...] = (_FIRST,)
-"""``state.db`` of a run: the statements that bring it from each version to the next."""
+"""List the statements that bring ``state.db`` of a run from each version to the next."""
 _BEFORE = 6
-"""``PRAGMA user_version`` of the last state before 0.1.0."""
+"""Store the ``PRAGMA user_version`` of the last state before 0.1.0."""

@@ -1,9 +1,10 @@
-"""``state.db``: what the shipper has read and delivered. It can be rebuilt from the segments and the tables of the run,
-except what the backends acknowledged.
+"""Store in ``state.db`` how far the shipper has read and delivered. The segments and tables of the run can restore
+everything except the acknowledgements of the backends.
 
-One transaction per reading round stores how far each segment was read together with what was read there, so a
+One transaction per reading round stores how far each segment was read together with the lines that were read, so a
 shipper killed at any point continues without losing or repeating a record. A trajectory's content stays in the
-segments; here is where its records lie and one line about it. The tables: ``migrations``; delivery: ``delivery_queue``.
+segments. The state has the places of the trajectory's records and one line about the trajectory. The tables:
+``migrations``; delivery: ``delivery_queue``.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ _PUT_ROW = (
     f"INSERT INTO traces ({_ROW}) VALUES ({', '.join('?' * len(COLUMNS))}) ON CONFLICT (trace_id) DO UPDATE SET "
     + ", ".join(f"{column} = excluded.{column}" for column in COLUMNS if column != "trace_id")
 )
-"""Where a line is, it stays: it is not put at the end once more."""
+"""Update a line at its place: the line does not move to the end."""
 TIMEOUT, TRIES = 20.0, 30
-"""Seconds for which a transaction of another process is waited for, and how often."""
+"""Wait so many seconds for a transaction of another process, and try so many times."""
 OffsetsOf = dict[int, list[int]]
-"""Segment -> ascending offsets of records in it."""
+"""Map segment -> ascending offsets of records in the segment."""
 
 
 def _refuse_strange(path: Path) -> None:
-    """Raise ``sqlite3.OperationalError`` for a state that would have SQLite touch other files."""
+    """Raise ``sqlite3.OperationalError`` for a state that would make SQLite touch other files."""
     if why := files.strange_database(path):
         raise sqlite3.OperationalError(why)
 
 
 def _refuse_shared_pages(db: sqlite3.Connection, path: str | Path) -> None:
-    """Raise ``sqlite3.DatabaseError`` for a state whose trees share pages or go in circles: some KB of it would hold
-    any number of rows, or a row of any size."""
+    """Raise ``sqlite3.DatabaseError`` for a state whose trees share pages or go in circles: a few KB would hold any
+    number of rows, or a row of any size."""
     size = sum(os.path.getsize(file) for file in (str(path), f"{path}-wal") if os.path.exists(file))
     budget = iter(range(100 + size // 10_000))
     db.set_progress_handler(
@@ -54,7 +55,7 @@ def _refuse_shared_pages(db: sqlite3.Connection, path: str | Path) -> None:
     )  # the list of its tables may be such a tree, too
     try:
         found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-    except MemoryError:  # SQLite's own, of what a row claims to hold
+    except MemoryError:  # SQLite's own error, about the size that a row claims
         raise sqlite3.DatabaseError("it is damaged: it asks for more memory than there is") from None
     finally:
         db.set_progress_handler(None, 0)
@@ -66,15 +67,14 @@ _NO_ID = "typeof(trace_id) != 'text' OR length(CAST(trace_id AS BLOB)) != 32 OR 
 
 
 def _refuse_strange_ids(db: sqlite3.Connection) -> None:
-    """Raise ``sqlite3.DatabaseError`` for a state in which a trace is called by something else than an id."""
+    """Raise ``sqlite3.DatabaseError`` for a state in which a trace has a name that is not an id."""
     for table in ("traces", "joins", "requests"):
         if db.execute(f"SELECT 1 FROM {table} WHERE {_NO_ID} LIMIT 1").fetchone():
             raise sqlite3.DatabaseError(f"it is damaged: a trace_id in {table} is no id")
 
 
 class State:
-    """One connection to the state of a run. Not thread-safe. Writes belong to the holder of
-    ``shipper.lock``."""
+    """Hold one connection to the state of a run. Not thread-safe. Only the holder of ``shipper.lock`` writes."""
 
     def __init__(self, path: str) -> None:
         self.db = sqlite3.connect(path, timeout=TIMEOUT, isolation_level=None, check_same_thread=False)
@@ -92,8 +92,8 @@ class State:
 
     @classmethod
     def of_run(cls, run_folder: str | Path) -> State:
-        """Open or create the state of ``run_folder``. Raises ``sqlite3.Error`` when the folder cannot be written, or
-        its state is not one of ours, and the subclass ``NewerDatabase``."""
+        """Open or create the state of ``run_folder``. Raises ``sqlite3.Error`` if the folder cannot be written or
+        autotrace did not write its state, and the subclass ``NewerDatabase``."""
         path = Path(run_folder, layout.STATE_DB)
         _refuse_strange(path)
         files.ensure(path)
@@ -101,11 +101,11 @@ class State:
 
     @classmethod
     def read_only(cls, run_folder: str | Path) -> State:
-        """The state of ``run_folder`` for who must write nothing there; that of an earlier release, and of a shipper
-        that died, as a copy in memory. Raises ``sqlite3.Error`` where there is none that can be read so."""
+        """Open the state of ``run_folder`` without writing there. The state of an earlier release, or of a shipper that
+        died, is copied into memory. Raises ``sqlite3.Error`` without a state that can be read so."""
         path = Path(run_folder, layout.STATE_DB).absolute()
         _refuse_strange(path)
-        journal = Path(f"{path}-wal").exists()  # else nobody is writing, and SQLite would make one in order to read
+        journal = Path(f"{path}-wal").exists()  # else nobody is writing, and SQLite would create a journal to read
         if journal and not shipper_alive(str(run_folder)):
             return cls._left_behind(path)
         state = cls.__new__(cls)
@@ -113,7 +113,7 @@ class State:
         state.db = sqlite3.connect(address, uri=True, timeout=TIMEOUT, isolation_level=None, check_same_thread=False)
         state.db.row_factory = sqlite3.Row
         try:
-            if not shipper_alive(str(run_folder)):  # else it is this machine's own
+            if not shipper_alive(str(run_folder)):  # else this machine's own shipper wrote the state
                 _refuse_shared_pages(state.db, path)
             if migrations.is_older(state.db):
                 state = state.copy()
@@ -125,7 +125,7 @@ class State:
 
     @classmethod
     def _left_behind(cls, path: Path) -> State:
-        """The state that a dead shipper left, from a copy: SQLite writes into the journal's files in order to read."""
+        """Copy the state that a dead shipper left: SQLite writes into the journal's files even to read."""
         with tempfile.TemporaryDirectory(prefix="autotrace-") as folder:
             try:
                 for name in (path.name, f"{path.name}-wal"):
@@ -136,7 +136,7 @@ class State:
             return cls(str(Path(folder, path.name))).copy()
 
     def copy(self) -> State:
-        """The same in memory, which may be written. The connection of this one is closed."""
+        """Copy the state into memory, where the copy may be written. This connection is closed."""
         copied = State(":memory:")
         try:
             self.db.backup(copied.db)
@@ -150,8 +150,8 @@ class State:
         self.db.close()
 
     def __enter__(self) -> State:
-        """Begin a transaction, once no other process has one. Raises ``sqlite3.OperationalError`` after minutes. No
-        rows of a query may be left to read."""
+        """Begin a transaction, once no other process has a transaction. Raises ``sqlite3.OperationalError`` after
+        minutes. No query may have unread rows."""
         tries = 0
         while True:
             try:
@@ -176,7 +176,7 @@ class State:
     # -- values by key -------------------------------------------------------------------------------------------------
 
     def meta(self, key: str) -> str | None:
-        """A remembered value."""
+        """Return a remembered value."""
         row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
@@ -185,7 +185,7 @@ class State:
         self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
     def metas(self, prefix: str) -> dict[str, str]:
-        """Remembered values whose key begins with ``prefix``, without it."""
+        """Return the remembered values whose key begins with ``prefix``; keys come without ``prefix``."""
         after = prefix[:-1] + chr(ord(prefix[-1]) + 1)
         rows = self.db.execute("SELECT key, value FROM meta WHERE key >= ? AND key < ?", (prefix, after))
         return {row[0][len(prefix) :]: row[1] for row in rows}
@@ -193,22 +193,22 @@ class State:
     # -- segments ------------------------------------------------------------------------------------------------------
 
     def segments(self) -> dict[str, sqlite3.Row]:
-        """All segments by name."""
+        """Return all segments by name."""
         return {row["name"]: row for row in self.db.execute("SELECT * FROM segments")}
 
     def removed(self, trace_id: str) -> bool:
-        """Whether a part of a trace was removed."""
+        """Return whether a part of a trace was removed."""
         return self.db.execute("SELECT 1 FROM removed WHERE trace_id = ?", (trace_id,)).fetchone() is not None
 
     # -- traces --------------------------------------------------------------------------------------------------------
 
     def row(self, trace_id: str) -> TraceRow | None:
-        """The line about a trace."""
+        """Return the line about a trace."""
         row = self.db.execute(f"SELECT {_ROW} FROM traces WHERE trace_id = ?", (trace_id,)).fetchone()
         return None if row is None else TraceRow.of(row)
 
     def rows(self, where: str = "1", values: Sequence[Any] = ()) -> list[TraceRow]:
-        """Lines that satisfy ``where`` (SQL, never user input; values are bound)."""
+        """Select the lines that satisfy ``where`` (SQL, never user input; values are bound)."""
         return [TraceRow.of(row) for row in self.db.execute(f"SELECT {_ROW} FROM traces WHERE {where}", values)]
 
     def put_rows(self, rows: Iterable[TraceRow]) -> None:
@@ -216,18 +216,18 @@ class State:
         self.db.executemany(_PUT_ROW, (row.values() for row in rows))
 
     def put_counts(self, rows: Iterable[TraceRow]) -> None:
-        """Store what further calls change of lines that are there: how many calls there are."""
+        """Store the numbers of calls in existing lines, which further calls change."""
         counts = ((row.spans, row.turns, row.tool_calls, row.late_spans, row.trace_id) for row in rows)
         sql = "UPDATE traces SET spans = ?, turns = ?, tool_calls = ?, late_spans = ? WHERE trace_id = ?"
         self.db.executemany(sql, counts)
 
     def put_offsets(self, offsets_of: Mapping[tuple[str, int], array[int]]) -> None:
-        """Remember where records lie: (trace id, segment) -> offsets."""
+        """Store where records lie: (trace id, segment) -> offsets."""
         rows = ((*place, offsets.tobytes()) for place, offsets in offsets_of.items())
         self.db.executemany("INSERT INTO places VALUES (?, ?, ?)", rows)
 
     def offsets_of(self, trace_id: str) -> OffsetsOf:
-        """Where the records of a trace lie."""
+        """Return where the records of a trace lie."""
         by_segment: dict[int, set[int]] = {}
         for segment, offsets in self.db.execute("SELECT segment, offsets FROM places WHERE trace_id = ?", (trace_id,)):
             by_segment.setdefault(segment, set()).update(array("q", offsets))
@@ -236,12 +236,12 @@ class State:
     # -- groups --------------------------------------------------------------------------------------------------------
 
     def kept(self, group: str) -> str | None:
-        """What was decided about a group (``TraceRow.kept``)."""
+        """Return the decision about a group (``TraceRow.kept``)."""
         row = self.db.execute("SELECT kept FROM traces WHERE group_key = ? AND kept IS NOT NULL", (group,)).fetchone()
         return None if row is None else str(row[0])
 
     def group(self, group: str) -> list[TraceRow]:
-        """All trajectories of a group."""
+        """Return all trajectories of a group."""
         return self.rows("group_key = ?", (group,))
 
     def decide(self, group: str, kept: str) -> None:
@@ -249,14 +249,14 @@ class State:
         self.db.execute("UPDATE traces SET kept = ? WHERE group_key = ?", (kept, group))
 
     def count(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """The number that the query ``sql`` (never user input) returns; 0 for NULL."""
+        """Return the number that the query ``sql`` (never user input) selects; 0 for NULL."""
         return int(self.db.execute(sql, values).fetchone()[0] or 0)
 
 
 class Memory(UserDict[str, str]):
-    """What a sink must remember for the next process: text by name, stored at once.
+    """Store text by name for a sink, at once, so that the next process of the run has the text.
 
-    Used in the sink's thread, so each change is a connection of its own; there are a handful in a run.
+    The sink's thread writes, so each change opens a connection of its own; a run has a handful of changes.
     """
 
     def __init__(self, state: State, prefix: str) -> None:
