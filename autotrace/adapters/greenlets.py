@@ -29,7 +29,7 @@ def _follow_parents(module: ModuleType) -> None:
         try:
             parent = parent_of(module.getcurrent())
             held = None if parent is None else context_of(parent)
-            return None if held is None else standing(held.copy().run(current.get))  # it may be entered
+            return None if held is None else standing(held.copy().run(current.get))  # the context may be entered
         except Exception as error:
             faults.failed("greenlet", error)
             return None

@@ -75,7 +75,7 @@ def _hold(call: OpenCall, result: Any) -> bool:
     if method == "parse":
         response = member(result, "http_response")
         if response is None or type(member(response, "_content")) is bytes:
-            return False  # it was read, and says what the answer is
+            return False  # the response was read, and has the answer
     _waiting[id(result)] = iterators.Watched(result, call, _waiting)
     return True
 

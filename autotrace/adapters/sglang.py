@@ -221,7 +221,7 @@ def settle(timeline: Timeline, batch: Any, number: int) -> None:
     waited = float(getattr(stats[number], "queue_duration_s", 0.0) or 0.0)
     if not queued or not scheduled:
         return
-    retracted = queued > scheduled  # it waited once more: the entry time is that of the last wait
+    retracted = queued > scheduled  # the request waited again: the entry time is the last wait's
     if not retracted:
         timeline.queued, timeline.scheduled = queued, [scheduled]
     elif waited:

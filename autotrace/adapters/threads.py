@@ -52,7 +52,7 @@ def _follow_starts(_: ModuleType) -> None:
         return
     for owner, name in _STARTS:
         original = vars(owner).get(name)
-        if type(original) is BuiltinFunctionType:  # another one, such as gevent's, starts no thread
+        if type(original) is BuiltinFunctionType:  # another function, such as gevent's, starts no thread
             adapting.put(owner, name, _starting(original))
 
 

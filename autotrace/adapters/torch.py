@@ -25,7 +25,7 @@ def install() -> None:
     adapting.add(refusal=forward)
     try:
         compiler = getattr(importlib.import_module("torch"), "compiler", None)
-        calls.compiling = getattr(compiler, "is_compiling", None)  # torch >= 2.3; older ones have no such question
+        calls.compiling = getattr(compiler, "is_compiling", None)  # torch >= 2.3; older releases have no such function
         if calls.compiling is not None:
             adapting.when_imported("torch._dynamo", _guard)
     except Exception as error:

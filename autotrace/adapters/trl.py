@@ -80,7 +80,7 @@ def _with_tools(trainer: Any) -> Callable[[], None]:
             if type(table) is dict and table:
                 traced = {name: _in_row(number, tool, str(name)) for name, tool in table.items()}
                 tables.append((table, dict(table), traced))
-    for table, _, traced in tables:  # all of them could be made
+    for table, _, traced in tables:  # all wrappers could be made
         table.update(traced)
 
     def restore() -> None:

@@ -164,7 +164,7 @@ def _outputs_came(
     processor: Any, engine_core_outputs: Any, engine_core_timestamp: Any = None, *args: Any, **kwargs: Any
 ) -> None:
     timelines = getattr(processor, _TIMELINES, None)
-    if timelines and len(engine_core_outputs):  # a list; early releases split it with numpy
+    if timelines and len(engine_core_outputs):  # a list; early releases split the list with numpy
         now = _monotonic_ns()
         ids, events = noted(processor.request_states, engine_core_outputs)
         arrived(take, timelines, ids, events, engine_core_timestamp or now / 1e9, now)

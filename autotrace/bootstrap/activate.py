@@ -74,7 +74,7 @@ class Watch:
 def _is_hosts(error: BaseException) -> bool:
     try:
         from autotrace.record.origin import is_hosts
-    except Exception:  # it is what does not start
+    except Exception:  # the import of autotrace itself failed
         return not isinstance(error, Exception)
     return is_hosts(error)
 
@@ -84,7 +84,7 @@ def _complain() -> None:
         import logging
 
         logging.getLogger("autotrace").warning("autotrace could not start; this process runs untraced")
-    except Exception as error:  # it is half imported, or has handlers of the host's
+    except Exception as error:  # logging is half imported, or has handlers of the host
         if _is_hosts(error):
             raise
 
@@ -130,7 +130,7 @@ def main() -> None:
     if script and SPAWN not in names:  # not even the children that multiprocessing spawns of it
         os.environ[environment.MODULES] += f",{SPAWN}"
     if script or "__main__" in names or not names.isdisjoint((*sys.modules, *sys.stdlib_module_names, *OWN)):
-        watch.start()  # in the middle of the import of what the engine needs itself, it could not
+        watch.start()  # the engine could not start amid the import of its own needs
 
 
 def _is_main_interpreter() -> bool:

@@ -126,7 +126,7 @@ def stop() -> None:
 def _activate() -> None:
     from autotrace.bootstrap import activate
 
-    activate.main()  # importing it did so the first time
+    activate.main()  # the first import of the module activated already
     if activate.watch is not None and not activate.watch.started:
         activate.watch.start()
 
@@ -144,7 +144,7 @@ def _undo(run: TracedRun) -> None:
     try:
         engine = sys.modules.get("autotrace.patch.engine")
         if engine is not None:
-            with host_timers.held():  # a timeout in the middle would leave half of it
+            with host_timers.held():  # a timeout in the middle would leave half of the run
                 engine.stop()
             _wait_for_thread()
     finally:

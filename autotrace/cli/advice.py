@@ -172,7 +172,7 @@ def clients(plan: Plan | None) -> list[str]:
     """List the libraries whose calls are recorded only inside other calls."""
     targets = plan.targets if plan is not None else ()
     alone = {library(target.key) for target in targets if not target.inside}
-    watched = set(watched_modules(plan)) if plan is not None else set()  # others get a root from their conversation
+    watched = set(watched_modules(plan)) if plan is not None else set()  # others get a root from a conversation
     return sorted({library(target.key) for target in targets if target.inside} - alone - watched)
 
 

@@ -33,9 +33,9 @@ from autotrace.tables.steps import steps
               help="Only this finding, with all its places; repeatable.")  # fmt: skip
 @terminal.json_option('Print one JSON object a finding; one with "code": null if nothing is found.')
 def diagnose(named: tuple[str, ...], step: int | None, gpus: int | None, codes: Sequence[str], as_json: bool) -> None:
-    """Say what is wrong with a run: how many trajectories, since when, where, what may cause it, and what to try.
+    """Say what is wrong with a run: the number of trajectories, the first step, places, likely causes, and remedies.
 
-    Each finding has a code. `autotrace help CODE` prints its page.
+    Each finding has a code. `autotrace help CODE` prints the page of a finding.
     """
     out = terminal.console()
     with contextlib.closing(runs.reader_of_one(named)) as reader:

@@ -34,5 +34,6 @@ def help_page(topic: str | None) -> None:
 
 @click.command(short_help="Print the page that tells an agent how to read a run (SKILL.md).")
 def skill() -> None:
-    """Print SKILL.md: how an agent reads a run with these commands. Save it where your agent looks for skills."""
+    """Print SKILL.md: how an agent reads a run with autotrace's commands. Save the page where your agent looks for
+    skills."""
     click.echo(Path(PACKAGE_PARENT, "autotrace", "SKILL.md").read_text(encoding="utf-8"), nl=False)

@@ -33,10 +33,11 @@ _MEANING = {
               help=f"Where to write; `-` prints.  [default: {FILE} beside PROGRAM's modules]")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 def init(program: Path, out: Path | None, force: bool) -> None:
-    """Write a commented spec of what looks worth tracing in PROGRAM, a file or folder (default: this folder).
+    """Write a commented spec of targets worth tracing in PROGRAM, a file or folder (default: this folder).
 
-    Agents, tools, rewards and calls of models are found by reading source text; nothing is imported. What the shipped
-    specs already trace is named at the top. Read the spec, delete what you do not want, then: autotrace check FILE.
+    Agents, tools, rewards and calls of models are found by reading source text; nothing is imported. The top of the
+    spec names the targets that the shipped specs already trace. Read the spec, delete unwanted targets, then: autotrace
+    check FILE.
     """
     if not program.exists():
         raise terminal.fail(f"{program}: no such file or folder", exit_codes.USAGE)

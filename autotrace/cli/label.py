@@ -17,10 +17,10 @@ from autotrace.tables import labels
 @click.option("--run", metavar="RUN", help="The run; default: the newest.")
 @click.option("--remove", is_flag=True, help="Take the label away.")
 def label(trace: str, label: str, why: str, run: str | None, remove: bool) -> None:
-    """Give TRACE (an id or its beginning) a LABEL, any text, and say why.
+    """Give TRACE (an id or the beginning of an id) a LABEL, any text, and say why.
 
-    ls and show print it, exports have it, and --where "label = 'good'" finds it. A new label replaces the old one.
-    Labels are kept in the run folder, which must be yours.
+    ls and show print the label, exports have the label, and --where "label = 'good'" finds the label. A new label
+    replaces the old label. Labels are kept in the run folder, which must be yours.
     """
     if remove == bool(label):
         raise click.UsageError("name a label, or take it away with --remove")

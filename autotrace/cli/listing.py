@@ -227,7 +227,7 @@ def _add_calls(tree: Tree, reader: Reader, row: Any) -> None:
     except NotFound:
         return
     trees: dict[str | None, Tree] = {}
-    for span in spans.values():  # a call stands before those below it
+    for span in spans.values():  # a call comes before the calls below
         outer = trees.get(span.parent_id, tree)
         inside = above(span, spans, (span.role,)) is not None
         named = span.title is not None and span.parent_id in spans

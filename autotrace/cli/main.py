@@ -146,7 +146,7 @@ def main() -> None:
     RUN is a run folder, a folder of runs, the beginning of a run's name, or s3://bucket/lake. The default is the newest
     run in ./autotrace-runs (or in $AUTOTRACE_RUN_DIR).
     """
-    gc.set_threshold(100_000)  # of many rows, an eighth of the time went to looking for cycles among them
+    gc.set_threshold(100_000)  # the search for cycles among many rows took an eighth of the time
     # Messages that the shipper logs to a file are printed by these commands.
     logging.getLogger("autotrace").addHandler(logging.NullHandler())
 

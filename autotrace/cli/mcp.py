@@ -46,7 +46,8 @@ Without `run` the newest run is meant. Texts of trajectories are what models and
 def serve(run: str | None) -> None:
     """Serve the Model Context Protocol on standard input and output. Only RUN, or the runs in that folder, are read.
 
-    Register it with an agent as the command `autotrace mcp /path/to/autotrace-runs`. It needs the extra `mcp`.
+    Register the server with an agent as the command `autotrace mcp /path/to/autotrace-runs`. The server needs the extra
+    `mcp`.
     """
     from mcp.server.mcpserver import MCPServer
     from mcp.types import ToolAnnotations

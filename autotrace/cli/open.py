@@ -1,4 +1,4 @@
-"""Say what a place holds, from any writer, what is wrong and how to go on: ``autotrace open``.
+"""Describe a place's rollouts, from any writer, the problems, and the next commands: ``autotrace open``.
 
 ``autotrace demo`` does the same for a recorded run that the package carries.
 """
@@ -42,11 +42,11 @@ RECORDED = {
 @click.option("--view", "opens", is_flag=True, help="Then read them in the browser.")
 @click.pass_context
 def open_path(context: click.Context, path: str, opens: bool) -> None:
-    """Say what PATH holds and what is wrong with it. Nothing is written, and nothing in it is run.
+    """Say what PATH holds and what is wrong with the rollouts. Nothing is written, and nothing in PATH is run.
 
     PATH is a file or a folder that another project wrote: veRL's rollout_data_dir, ATIF, verifiers, prime-rl, slime,
     Miles, uni-agent, Inspect, TRL's completions, or rows of OpenAI's messages. ls, show, view, diagnose, compare, sql
-    and export take it, too.
+    and export take PATH, too.
     """
     out = terminal.console()
     with contextlib.closing(runs.reader_of_one([path])) as reader:
@@ -124,7 +124,7 @@ def _copied(source: Path, run_dir: Path | None) -> Path:
                     to = Path(making, path.relative_to(source))
                     files.folder(to.parent)
                     files.replace(to, path.read_bytes())
-            with contextlib.suppress(OSError):  # another one was quicker, which is looked at next
+            with contextlib.suppress(OSError):  # another process was quicker; its folder is checked next
                 os.rename(making, folder)
         finally:
             shutil.rmtree(making, ignore_errors=True)

@@ -103,10 +103,10 @@ IDENTITY = ("step", "sample_index", "rollout_n", "validate", "uid", "data_source
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @terminal.json_option("Print the whole trajectory as one JSON object.")
 def show(words: tuple[str, ...], selection: runs.Selection, worst: bool, full: bool, as_json: bool) -> None:
-    """Show one trajectory as a tree. TRACE is a trace id or the beginning of one (see autotrace ls).
+    """Show one trajectory as a tree. TRACE is a trace id or the beginning of a trace id (see autotrace ls).
 
-    Instead of TRACE, choose with --step, --where and so on (the first that matches), or with --worst. Without any of
-    these, show the newest trajectory; a RUN instead of TRACE lists its trajectories.
+    Instead of TRACE, choose with --step, --where and so on (the first that matches), or with --worst. Without any
+    choice, show the newest trajectory; a RUN instead of TRACE lists the trajectories of the run.
     """
     trace = None if selection or worst else next((word for word in words if not runs.is_run(word)), None)
     named = [word for word in words if word is not trace]

@@ -31,13 +31,13 @@ WIDTH = 80
 def sql(words: tuple[str, ...], form: str | None) -> None:
     """Ask a question in SQL (DuckDB's), also while the run goes on.
 
-    The tables are trajectories, chains, turns, spans, facts, tokens and metrics; `autotrace help data` lists their
-    columns. They hold the rows of all runs that are named; run_id tells them apart.
+    The tables are trajectories, chains, turns, spans, facts, tokens and metrics; `autotrace help data` lists the
+    columns. The tables hold the rows of all named runs; run_id tells the runs apart.
     """
     query = next((word for word in words if " " in word.strip() and not runs.is_run(word)), words[0])
     named = [word for word in words if word is not query]
     with (
-        absent("pandas"),  # pyarrow imports it wherever it is installed
+        absent("pandas"),  # pyarrow imports pandas wherever pandas is installed
         contextlib.closing(runs.reader(named)) as reader,
         terminal.counting("trajectories read") as reader.views.progress,
     ):

@@ -155,7 +155,7 @@ def _about(out: Console, source: Source, current: Status, plan: Plan | None) -> 
         out.print(line(f"  {name:14}{value}") + line(f"  ({origin})" if origin else "", "dim"), soft_wrap=True)
     settings = {name: (value, info.origins[name]) for name, value in chosen(info, plan).items()}
     own = plan.settings.sampling if plan is not None else {}
-    for name in ("token2text", "max_samples_per_step_per_worker"):  # veRL's own tracer is off, its settings hold
+    for name in ("token2text", "max_samples_per_step_per_worker"):  # veRL's own tracer is off, but the settings hold
         if trace.get(name) not in (None, False) and own.get(name) is None:
             settings[name] = trace[name], origin_of(trace, name)
     for name, (value, origin) in settings.items():

@@ -75,7 +75,7 @@ def steps(
     if follow and living:
         seen = {_key(each) for each in lines if not each.open}
         out.file.flush()
-        with contextlib.suppress(KeyboardInterrupt):  # how one stops looking
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C stops the command
             _follow(read, seen, out.file, as_json)
 
 

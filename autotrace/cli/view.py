@@ -55,7 +55,7 @@ def view(
 
     RUN may also be a file that autotrace export --format jsonl wrote, or the folder of Parquet files of a run.
 
-    --step, --where and so on choose what --export and --perfetto write; without them it is the whole run.
+    --step, --where and so on choose the trajectories that --export and --perfetto write; default: the whole run.
     """
     if page is not None or timeline is not None:
         with contextlib.closing(runs.reader_of_one(named)) as reader:
@@ -86,7 +86,7 @@ def _serve(at: str | Path, host: str, port: int | None, page_of: str, no_browser
             raise
         raise terminal.fail(f"autotrace view needs {error.name}, which is not installed: {install('view')}") from None
     sys.setswitchinterval(SWITCH)
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of a neighbour's connections it would tell without end
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # asyncio would log a neighbour's connections without end
     listening = _socket(host, port)
     where = listening.getsockname()[0] if host == "localhost" else host  # a neighbour may listen on its other address
     shown = f"[{where}]" if ":" in where else where

@@ -36,11 +36,11 @@ MOST = 2048
 def why(named: tuple[str, ...], step: int | None, where: str | None, against: str | None, as_json: bool) -> None:
     """Say what tells two sets of rollouts apart: the traits that carry the difference, the earliest cause first.
 
-    Without options: the rollouts after and before each change of the mean reward; without a change, those below and
-    above the mean of their group. With two runs: the rollouts of one and of the other.
+    Without options: the rollouts after and before each change of the mean reward; without a change, the rollouts below
+    and above the mean of each group. With two runs: the rollouts of both runs.
 
-    A trait is anything recorded about a rollout: its prompt, sampling, tools with their arguments and answers, errors,
-    how it ended, times, host. A cause is printed only if chance is ruled out; the number of traits is accounted for.
+    A trait is anything recorded about a rollout: prompt, sampling, tools with arguments and answers, errors, ending,
+    times, host. A cause is printed only if chance is ruled out; the number of traits is accounted for.
     """
     if step is not None and where is not None:
         raise click.UsageError("choose rollouts with --step or with --where, not with both")

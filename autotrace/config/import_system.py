@@ -30,7 +30,7 @@ def current() -> FindSpec:
 
 def replace(before: FindSpec, after: FindSpec) -> None:
     """Put ``after`` where ``before`` is; leave any other function alone."""
-    for name in ("_frozen_importlib", "importlib.util"):  # the second has taken it by name
+    for name in ("_frozen_importlib", "importlib.util"):  # the second module imported the function by name
         module = sys.modules.get(name)
         if module is not None and vars(module).get(_NAME) is before:
             setattr(module, _NAME, after)

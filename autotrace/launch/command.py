@@ -53,7 +53,7 @@ class Command:
 
     def execute(self, environ: Mapping[str, str]) -> NoReturn:
         """Replace this process by the command. Never returns; raises ``OSError``."""
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them for itself; a program expects the default
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores both signals; a program expects the default
             signal.signal(number, signal.SIG_DFL)
         try:
             os.execve(self.path, list(self.argv), dict(environ))

@@ -151,7 +151,7 @@ def address(text: str) -> str:
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and "@" not in parts.netloc
     except ValueError:
         usable = False
-    if not usable or not (text.isascii() and text.isprintable()) or " " in text:  # not shown: it may be a secret
+    if not usable or not (text.isascii() and text.isprintable()) or " " in text:  # not shown: the text may be a secret
         raise ValueError("this is not an address; write for example https://hooks.example.com/autotrace")
     return text
 

@@ -44,7 +44,7 @@ _FROM_KERNEL = 0x80
 def supervise(program: Command, environ: Mapping[str, str], run_folder: str, options: Options) -> NoReturn:
     """Run ``program`` as a child, wait for the child and for delivery, and end as the child ended."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED | {signal.SIGCHLD})
-    on_child = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would never tell us that the command ended
+    on_child = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an ignored SIGCHLD would never report the command's end
     child = os.fork()
     if not child:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL if on_child is None else on_child)

@@ -80,7 +80,7 @@ def folder(path: AnyPath) -> None:
     for each in reversed(missing):
         try:
             os.mkdir(each, DIR_MODE)
-        except FileExistsError:  # another process made it, or something else has that name
+        except FileExistsError:  # another process made the folder, or something else has that name
             if not os.path.isdir(each):
                 raise
 

@@ -38,12 +38,12 @@ def guard(words: list[str], run_folder: str) -> int:
             charge.send_signal(number)
 
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a relay is started by a thread that takes no signals
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it hides how our child ended
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # SIGCHLD ignored by a parent hides how the child ended
     signal.signal(signal.SIGTERM, stop)
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     deaths, delay = 0, FIRST_DELAY
-    while files.is_own(run_folder):  # in another one, what it says would run as this user
+    while files.is_own(run_folder):  # a stranger's folder could name code that runs as this user
         began = time.monotonic()
         charge = subprocess.Popen(words)
         if stopped:  # the signal came while the process was being started

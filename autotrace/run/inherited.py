@@ -14,7 +14,7 @@ from autotrace.config.originals import time, wall_ns
 from autotrace.run import layout
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing it takes longer than everything else that starts with a process
+if TYPE_CHECKING:  # the import takes longer than everything else that starts with a process
     from collections.abc import Mapping
 
 _CLOCKS = 60.0

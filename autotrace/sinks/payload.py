@@ -72,7 +72,7 @@ class _Shown(Conversion):
     """
 
     def __call__(self, value: Any, depth: int = MAX_DEPTH) -> Any:
-        kind = type(value)  # these are most of what there is
+        kind = type(value)  # most values are of these three kinds
         if kind is str:
             return self.text(value)
         if kind is int:

@@ -57,7 +57,7 @@ def usable(name: str) -> Backend:
     for library in backend.requires:
         try:
             importable = _importable(library)
-        except Exception as error:  # a package above a dotted name, which may raise anything when it is imported
+        except Exception as error:  # the import of a dotted name's package may raise anything
             raise BackendError(
                 f"the backend {name} needs {library}, which cannot be imported: {type(error).__name__}: {error}"
             ) from error
@@ -190,7 +190,7 @@ def _importable(library: str) -> bool:
         return find_spec(library) is not None
     except ModuleNotFoundError:  # the parent package of a dotted name is missing
         return False
-    except ValueError:  # imported, by something that gave it no spec
+    except ValueError:  # imported without a spec
         if library not in sys.modules:
             raise
         return True

@@ -129,7 +129,7 @@ class _Drafts:
         reported: set[Position] = set()
 
         def complain(position: Position, text: str) -> None:
-            if position not in reported:  # one mistake, one line: what follows from it is left unsaid
+            if position not in reported:  # one mistake, one line: consequences are left unsaid
                 reported.add(position)
                 self.problems.append(Problem(file, position.line, position.column, text))
 

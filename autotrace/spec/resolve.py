@@ -207,7 +207,7 @@ class Resolver:
         if statement.attribute is None:
             return module
         inside = None if depth > _MAX_DEPTH else self._in_module(module, statement.attribute, depth + 1)
-        return inside.meaning if isinstance(inside, Lazy) else inside  # importing it does fetch it
+        return inside.meaning if isinstance(inside, Lazy) else inside  # the import fetches the attribute
 
     def _value(self, value: ast.expr, module: Module, qualname: str, owner: Class | None, depth: int) -> Symbol | None:
         if isinstance(value, ast.Lambda):

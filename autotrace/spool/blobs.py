@@ -86,6 +86,6 @@ def keep_tokenizer(run_folder: str | Path, folder: str | Path) -> str | None:
         os.replace(part, kept)
     except OSError:
         shutil.rmtree(part, ignore_errors=True)
-        if not kept.is_dir():  # another process made it meanwhile
+        if not kept.is_dir():  # another process made the folder meanwhile
             raise
     return name

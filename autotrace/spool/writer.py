@@ -230,7 +230,7 @@ def _append(fd: int, data: bytes) -> int:
         return os.write(fd, data)
     except OSError as error:
         if error.errno == errno.EFBIG and signal.SIGXFSZ in signal.sigpending() - before:
-            signal.sigwait({signal.SIGXFSZ})  # it goes to the thread that wrote, so it is there
+            signal.sigwait({signal.SIGXFSZ})  # the signal goes to the thread that wrote, so the signal is pending
         raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

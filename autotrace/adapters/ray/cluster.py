@@ -138,7 +138,7 @@ def with_variables(runtime_env: Any, environ: Mapping[str, str]) -> Any:
         return runtime_env
     if runtime_env is None:
         return {"env_vars": ours}
-    merged = copy.copy(runtime_env)  # a dict, or Ray's RuntimeEnv, which is one
+    merged = copy.copy(runtime_env)  # a dict, or Ray's RuntimeEnv (a dict, too)
     merged["env_vars"] = {**theirs, **ours}
     return merged
 

@@ -159,7 +159,7 @@ def _object(members: Sequence[str]) -> str:
 def _stored_form() -> Callable[[Any], Any]:
     try:
         translation: Any = import_module("mlflow.tracing.otel.translation")
-    except ImportError:  # MLflow 3.5 stores what it gets
+    except ImportError:  # MLflow 3.5 stores spans unchanged
         return lambda span: span.to_dict()
     form: Callable[[Any], Any] = translation.translate_span_when_storing
     return form

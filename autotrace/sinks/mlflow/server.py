@@ -81,7 +81,7 @@ class ServerStore:
             return None
         wanted: dict[str, Any] = {"experiment_id": experiment_id, "max_results": 1000}
         answer = self._ask("POST", f"{_ISSUES}/search", json=wanted)
-        if answer.status_code in (404, 405, 501):  # a store without them
+        if answer.status_code in (404, 405, 501):  # a store without issues
             return None
         if (known := self._oldest(answer, issue)) is not None:
             return known

@@ -101,7 +101,7 @@ class MlflowSink(Sink):
             self._info.tracking_uri or self._memory.get("place") or str(self._run.get("tracking_uri") or "") or default
         )
         by_hand = env.is_by_hand(self._run_folder)
-        if told == default and by_hand and (why := files.strange_database(beside)):  # it came with the run folder
+        if told == default and by_hand and (why := files.strange_database(beside)):  # the file came with the run folder
             raise Refused(f"{why}; to deliver elsewhere: autotrace ship RUN --tracking-uri URI")
         try:
             return _with_password(registry.trusted(told, not by_hand, default, *_named()))
@@ -193,7 +193,7 @@ class MlflowSink(Sink):
                     if (issue := store.issue(experiment, Issue.of(code))) is None:
                         break
                     known[code] = issue
-            except Exception as error:  # of any kind: the feedback says the same, and traces do not wait for it
+            except Exception as error:  # of any kind: feedback says the same, and traces do not wait
                 self._no_issues_before = time.monotonic() + ISSUES_AGAIN
                 _log.info("no issues are made for findings: %s", type(error).__name__)
         return known

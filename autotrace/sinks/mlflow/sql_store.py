@@ -66,7 +66,7 @@ class SqlStore:
         if experiment is None:
             try:
                 return str(self._store.create_experiment(name))
-            except MlflowException:  # another process has created it
+            except MlflowException:  # another process has created the experiment
                 experiment = self._store.get_experiment_by_name(name)
                 if experiment is None:
                     raise

@@ -122,7 +122,7 @@ def initialise(uri: str) -> None:
             _check_revision(uri, path)
             return
         made_by = store_class()
-        files.ensure(path)  # the files that SQLite puts beside it get the same mode
+        files.ensure(path)  # SQLite's files beside the store get the same mode
         made_by(uri, artifact_root(path)).engine.dispose()
         with closing(sqlite3.connect(path)) as db:
             db.execute(f"PRAGMA application_id = {MARK}")
@@ -208,6 +208,6 @@ def store_class() -> Any:
         try:
             with absent(*LIBRARIES):
                 importlib.import_module(_STORE)
-        except Exception:  # of a release that needs one of them
+        except Exception:  # of a release that needs such a library
             importlib.import_module(_STORE)
         return importlib.import_module(_STORE).SqlAlchemyStore

@@ -120,7 +120,7 @@ class OtlpSink(Sink):
             self._exporter = _exporter(self._session)
         try:
             done = self._exporter.export(spans) is SpanExportResult.SUCCESS
-        except requests.RequestException:  # exporters before 1.40 let it through
+        except requests.RequestException:  # exporters before 1.40 let the error through
             done = False
         answer = self._last
         if answer is None:

@@ -43,7 +43,7 @@ class ParquetSink(Sink):
         """Copy everything that was committed since the last call."""
         try:
             if self._copy is None:
-                project = self._memory.setdefault("project", self._project or "")  # at the first delivery: it stays
+                project = self._memory.setdefault("project", self._project or "")  # fixed at the first delivery
                 folder = f"{segment(project, 'no-project')}/{segment(self._info.run_id, 'run')}"
                 claim(self._place, folder, self._run_folder)
                 self._copy = Copy(self._run_folder, self._place, folder)

@@ -94,7 +94,7 @@ def _create(
             connection.post("/feedback/batch/create", msgspec.json.encode({"batch": [row for _, _, row in rows]}))
         return reasons
     except ClientError:
-        pass  # one of them, or a server that knows no batches: one by one
+        pass  # a bad row, or a server without batches: send one by one
     for trace_id, name, row in rows:
         try:
             connection.post("/feedback/create", msgspec.json.encode(row))
