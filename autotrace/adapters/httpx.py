@@ -40,7 +40,7 @@ QUESTIONS = {
 }
 """Maps ends of paths to the field without which a body is not a question."""
 ENGINES = (*QUESTIONS, b"/generate")
-"""Ends of paths at which a model answers, in whatever words."""
+"""Ends of paths at which a model answers, in any protocol."""
 RECORDED_CLIENTS = ("openai.", "anthropic.", "litellm.")
 """Prefixes of client libraries whose calls are recorded already."""
 HEADER = "x-request-id"

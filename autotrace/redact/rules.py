@@ -63,7 +63,7 @@ HOOKS = tuple(Rule(**rule) for rule in _DATA["hooks"])
 PLACES = tuple(CredentialContext(**rule) for rule in _DATA["places"])
 
 PRIVATE_KEY_BEGINS = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?=(?P<dashes>-----))"
-"""Matches the begin of a key, which ends at ``-----END`` (``redact.credentials``)."""
+"""Matches the beginning of a key, which ends at ``-----END`` (``redact.credentials``)."""
 SCHEME = (
     r"(?<![A-Za-z0-9])(?P<scheme>(?i:bearer)\s+(?=[A-Za-z0-9._~+/-]{16})|Basic\s+(?=[A-Za-z0-9+/]*[0-9+/=][A-Za-z0-9+/=]*))"
     r"[A-Za-z0-9._~+/-]{8,}=*"

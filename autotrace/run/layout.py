@@ -1,24 +1,24 @@
-"""File names of a run folder: the only module that has them.
+"""Name the files of a run folder, which no other module names.
 
 ::
 
     autotrace-runs/                 AUTOTRACE_RUN_DIR (0700)
         mlflow.db                   local MLflow store when no tracking URI is given
         20261121-064412-2bd3f9c1a/  a run: AUTOTRACE_RUN_FOLDER (0700)
-            run.json                what was started, by whom, into which backends (``RunInfo``; no secrets)
+            run.json                command, user, backends (``RunInfo``; no secrets)
             plan.json               the compiled plan every process reads
             spool/HOST-PID-RAND-N.seg   segments, one series per process, append-only (0600)
             blobs/DIGEST            tokenizer files and large payloads, by content hash
-            state.db                the shipper's own state: index of trajectories, what was acknowledged
+            state.db                the shipper's own state: index of trajectories, acknowledged deliveries
             shipper.lock            held by the shipper of this node while it runs
-            shipper.log             what the shipper logged
-            status.json             the shipper's last word: delivered, lag, errors, done
-            about.msgpack           what removed segments said beside trajectories: counters, targets, settings
+            shipper.log             the shipper's log
+            status.json             the shipper's last report: delivered, lag, errors, done
+            about.msgpack           counters, targets and settings of removed segments
             listen                  exists once processes on other nodes will record
-            collector.json          where their relays send to, and the token they show (0600)
-            tables/commits.jsonl    what is in the tables: a line a commit
-            tables/TABLE/N.parquet  their files
-            labels.jsonl            what people called trajectories (0600)
+            collector.json          address and token for the relays of other nodes (0600)
+            tables/commits.jsonl    the content of the tables: a line a commit
+            tables/TABLE/N.parquet  files of the tables
+            labels.jsonl            people's labels of trajectories (0600)
             disk-full               exists once a process could not write because the disk was full
             drain                   exists once the run's first process asks for delivery of everything
 """

@@ -9,7 +9,7 @@ from autotrace.run import layout
 
 _PREFIX = "drop:"
 DISK_FULL = "drop:disk full: "
-"""Begin of a reason; the run folder follows. The loss has no counter, because no counter could be written."""
+"""Start of a reason; the run folder follows. The loss has no counter, because no counter could be written."""
 OUTSIDE_OF = "outside:"
 """Prefix before a library whose calls were made outside any recorded call."""
 _WORDS = {

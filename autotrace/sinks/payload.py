@@ -161,8 +161,7 @@ def usage(span: Span) -> tuple[int, int] | None:
 
 
 def total_usage(trajectory: Trajectory) -> tuple[int, int] | None:
-    """Sum the usage over the turns; a prompt that is repeated in every turn counts every time, as the engine read
-    it."""
+    """Sum the usage over the turns; a prompt that is repeated in every turn counts every time, as in the engine."""
     usages = [pair for span in trajectory.llm_spans if (pair := usage(span))]
     return (sum(pair[0] for pair in usages), sum(pair[1] for pair in usages)) if usages else None
 

@@ -22,7 +22,7 @@ _COMPILED = {
 }
 """Maps each compiler to the names of its decorators, as people write the decorators."""
 _LOOKS = "auto_await"
-"""Names veRL's decorator that looks whether the caller awaits. Other such decorators show only when they run."""
+"""Names veRL's decorator that looks whether the caller awaits. Other such decorators show only at run time."""
 _IMPLICIT_CLASS_METHODS = frozenset({"__init_subclass__", "__class_getitem__"})
 
 

@@ -42,12 +42,12 @@ def decode(payload: bytes | memoryview) -> Record:
 _DENSE = bytes([*range(0x80, 0xA8), 0xC0, 0xCC, 0xCD, 0xD0, 0xD1])
 """First bytes of values that take far more memory than bytes: maps, lists, short texts, nil, short integers."""
 VALUES, BYTES = 500_000, 16
-"""Values that a ``Budget`` allows: so many, and one more for so many bytes."""
+"""Limits of a ``Budget``: a number of values, and the bytes that allow another value."""
 _FIXED = {0xCA: 4, 0xCB: 8, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD0: 1, 0xD1: 2, 0xD2: 4, 0xD3: 8,
           0xD4: 2, 0xD5: 3, 0xD6: 5, 0xD7: 9, 0xD8: 17}  # fmt: skip
 _COUNTED = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1),
             0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0)}  # fmt: skip
-"""First byte -> bytes of the length that follows, and bytes that the length does not count."""
+"""Maps a first byte to the bytes of the length that follows, and the bytes that the length does not count."""
 
 
 class Budget:
@@ -62,7 +62,7 @@ class Budget:
         self._bytes = self._values = 0
 
     def decode(self, payload: bytes | memoryview) -> Record:
-        """See ``decode``."""
+        """Decode a payload within the budget; see ``decode``."""
         size = len(payload)
         self._bytes += size
         dense = size - len(bytes(payload).translate(None, _DENSE))
@@ -72,7 +72,7 @@ class Budget:
 
 
 def _values(payload: bytes | memoryview, most: int) -> int:
-    """Values in ``payload``, or in what is whole of it. Raises ``Undecodable`` if they are more than ``most``."""
+    """Count the values in ``payload``, or in the complete part. Raises ``Undecodable`` above ``most`` values."""
     at, left, found = 0, 1, 0
     while left and at < len(payload):
         first = payload[at]

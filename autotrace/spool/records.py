@@ -211,7 +211,7 @@ OUTSIDE = "outside"
 """State of a target that calls a model and was called outside any recorded call."""
 CALLED_BY = " > "
 ENDED = "ended"
-"""States without a target: this process ended another process by a signal. ``Report.name`` is the number of that
+"""State without a target: this process ended another process by a signal. ``Report.name`` is the number of that
 process, and ``reason`` the signal."""
 EXEC = "exec"
 """Reason of a seal: the process is about to become another program. After a failure, the process goes on here."""
