@@ -1,5 +1,5 @@
-"""Arguments by name, from the code object alone: ``inspect.signature`` costs 8 us a call. The caller's thread only
-copies them; the flusher puts the names to the copies."""
+"""Bind arguments to names from the code object alone: ``inspect.signature`` costs 8 us a call. The caller's thread only
+copies the arguments; the flusher puts the names to the copies."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ _UNDECLARED: Any = object()
 
 
 described: WeakKeyDictionary[FunctionType, Callable[..., Any]] = WeakKeyDictionary()
-"""Functions that somebody else's name and parameters were put on, once a context manager was made of them: whose."""
+"""Map a function that a context manager was built from to the function whose name and parameters are recorded instead.
+"""
 
 
 class Signature:
-    """One function of a target: what it is called, its parameters, and which of them are captured.
+    """Describes one function of a target: the function's name, the parameters, and the parameters that are captured.
 
-    ``names`` are its positional parameters in order, ``method`` tells whether the first is ``self`` or ``cls``; members
-    of ``**kwargs`` have their own names. ``takes``: whether the argument of that name is captured;
-    ``whole``: every one is.
+    ``names`` lists the positional parameters in order. ``method`` tells whether the first parameter is ``self`` or
+    ``cls``. Members of ``**kwargs`` have their own names. ``takes`` tells whether the argument of a name is captured;
+    ``whole`` tells whether every argument is captured.
 
-    A wrapper has its original's parameters and so passes defaults on. An argument that is its default is not captured,
-    and in paths it is absent if it is None.
+    A wrapper has the parameters of the original and so passes defaults on. An argument that is the parameter's default
+    is not captured. In paths, a default of None is absent.
     """
 
     __slots__ = (
@@ -57,10 +58,10 @@ class Signature:
         self.method = bool(self.names) and self.names[0] in ("self", "cls")
         self.start = int(self.method)
         self.reads_name = False
-        """A call is called as the object is that it is a method of."""
+        """Tells whether the call takes the name of the object that the method is called on."""
         self.unwatched = False  # the functions that this one calls are to be watched, which is not done yet
         self.layout: Layout | None = None
-        """Of the class of the object that the method was called on last."""
+        """Holds the layout of the class of the object that the method was called on last."""
         given = getattr(function, "__defaults__", None) or ()
         self.defaults: dict[str, Any] = {
             **dict(zip(self.names[self.count - len(given) :], given, strict=False)),
@@ -71,18 +72,19 @@ class Signature:
         self.positions = tuple(
             position for position, name in enumerate(self.names) if takes(name) and not (self.method and position == 0)
         )
-        """Indexes of the positional arguments that are captured."""
+        """Lists the indexes of the positional arguments that are captured."""
         self.captured = tuple(self.names[position] for position in self.positions)
-        """Their names."""
+        """Lists the names of the captured positional arguments."""
         self.captured_defaults = tuple(self.defaults.get(name, ABSENT) for name in self.captured)
-        """Their defaults; ``ABSENT`` for those without."""
+        """Lists the defaults of the captured positional arguments; ``ABSENT`` where a parameter has no default."""
         declared = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         self.declared = {name: self.defaults.get(name, ABSENT) if takes(name) else NOT_CAPTURED for name in declared}
-        """Defaults of the parameters that can be passed by name; ``ABSENT`` for those without, ``NOT_CAPTURED``."""
+        """Map each parameter that can be passed by name to the parameter's default: ``ABSENT`` for a parameter without
+        a default, ``NOT_CAPTURED`` for a parameter that is not captured."""
         self.whole = whole and len(self.positions) == self.count - self.start
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """``{name: value}`` of what was passed. Wrong calls bind as far as they go."""
+        """Return ``{name: value}`` of the passed arguments. A wrong call is bound as far as possible."""
         arguments = dict(zip(self.names, args))  # noqa: B905 - too many or too few is the callee's error to raise
         if len(args) > len(self.names) and self.rest:
             arguments[self.rest] = args[len(self.names) :]
@@ -96,7 +98,7 @@ class Signature:
         return arguments
 
     def positional(self, args: tuple[Any, ...], limits: Limits) -> Sequence[Any]:
-        """Copies of the positional arguments to be captured, for ``named``."""
+        """Copy the captured positional arguments, for ``named``."""
         passed = len(args)
         if not self.positions and passed <= self.count:
             return ()
@@ -110,7 +112,7 @@ class Signature:
         return copies
 
     def keywords(self, kwargs: dict[str, Any], limits: Limits) -> dict[str, Any]:
-        """Copies of the arguments passed by name that are to be captured."""
+        """Copy the captured arguments that were passed by name."""
         copies = {}
         declared, takes = self.declared, self.takes
         for name, value in kwargs.items():
@@ -120,7 +122,7 @@ class Signature:
         return copies
 
     def named(self, args: Sequence[Any], keywords: dict[str, Any] | None) -> dict[str, Any]:
-        """What ``positional`` and ``keywords`` copied, by name."""
+        """Return the copies of ``positional`` and ``keywords`` by name."""
         inputs = {
             name: value
             for name, default, value in zip(  # noqa: B905 - a wrong call has too many
@@ -136,8 +138,9 @@ class Signature:
 
 
 def _behind_decorators(function: Any) -> Any:
-    """The code object whose names count: a decorator that takes ``*args, **kwargs`` passes on what it gets (veRL's
-    ``rollout_trace_op``, ``tqbridge``), so the names are those of ``__wrapped__``. None for what has no code."""
+    """Return the code object whose names count, or None for a callable without code. A decorator that takes ``*args,
+    **kwargs`` passes all arguments on (veRL's ``rollout_trace_op``, ``tqbridge``), so the names of ``__wrapped__``
+    count."""
     code = getattr(function, "__code__", None)
     for _ in range(16):
         function = getattr(function, "__wrapped__", None)

@@ -1,7 +1,6 @@
-"""Arrays, tensors and images in a few words: their type, shape and first items. Nothing is imported for it, nothing is
-computed but sums that a spec asks for, and nothing waits for a GPU: what is read are fields of C structures, through
-the library's own descriptors.
-"""
+"""Describe arrays, tensors and images in a few words: type, shape and first items. Describing imports nothing, computes
+nothing except sums that a spec asks for, and never waits for a GPU. Only fields of C structures are read, through the
+library's own descriptors."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from typing import Any
 from autotrace.record.object_fields import layout_of, module_of
 
 SMALL = 16
-"""Items of an array that is shown whole."""
+"""Counts the items up to which an array is shown whole."""
 FIRST = 4
-"""Items shown of a larger one."""
+"""Counts the items shown of a larger array."""
 
 
 def described(value: Any, kind: type) -> Any:
-    """What stands for an array, a tensor, an image; a plain value for a scalar; None for anything else."""
+    """Return the description of an array, a tensor or an image; a plain value for a scalar; None for anything else."""
     numpy = sys.modules.get("numpy")
     if numpy is not None and (generic := numpy.__dict__.get("generic")) is not None:
         if issubclass(kind, generic):
@@ -37,8 +36,8 @@ NO_ARRAY: Any = object()
 
 
 def item(value: Any, kind: type, index: int) -> Any:
-    """Item ``index`` of an array or of a tensor in the CPU's memory: a number, or what it has in that place; None where
-    there is none or where it cannot be had without waiting. ``NO_ARRAY`` for anything else."""
+    """Return item ``index`` of an array or of a tensor in the CPU's memory: a number, or the object at that index.
+    Return None where the item does not exist or cannot be had without waiting, and ``NO_ARRAY`` for any other value."""
     numpy, torch = _libraries_of(kind)
     if numpy is not None:
         array = numpy.ndarray
@@ -58,7 +57,7 @@ def item(value: Any, kind: type, index: int) -> Any:
 
 
 def total(value: Any, kind: type) -> int | float | None:
-    """The sum of the numbers in an array or in a tensor in the CPU's memory; None for anything else."""
+    """Sum the numbers in an array or in a tensor in the CPU's memory; None for anything else."""
     numpy, torch = _libraries_of(kind)
     if numpy is not None:
         if numpy.ndarray.dtype.__get__(value).kind not in "biuf":
@@ -72,8 +71,8 @@ def total(value: Any, kind: type) -> int | float | None:
 
 
 def _libraries_of(kind: type) -> tuple[Any, Any]:
-    """numpy if ``kind`` is its array, torch if it is its tensor, in the first and the second place. Nothing for a
-    subclass, whose items and sums may be computed by code of the host's."""
+    """Return (numpy, None) if ``kind`` is numpy's array, (None, torch) if ``kind`` is torch's tensor, else (None,
+    None). A subclass counts as neither: the host's code may compute the items and sums of a subclass."""
     numpy: Any = sys.modules.get("numpy")
     array: Any = None if numpy is None else numpy.__dict__.get("ndarray")
     if array is not None and id(kind) == id(array):
@@ -96,8 +95,8 @@ def _base(torch: Any) -> Any:
 
 
 def _readable(torch: Any, base: Any, value: Any) -> bool:
-    """Whether the tensor's numbers lie in the CPU's memory, and no mode of the host's would be asked for them. One that
-    ``vmap`` or ``grad`` passes (``torch.func``) has none of its own."""
+    """Tells whether the tensor's numbers are in the CPU's memory and no mode of the host's would be asked for the
+    numbers. A tensor that ``vmap`` or ``grad`` passes (``torch.func``) has no numbers."""
     modes = torch._C.__dict__.get("_len_torch_dispatch_stack")
     if modes is not None and modes():
         return False
@@ -108,7 +107,7 @@ def _readable(torch: Any, base: Any, value: Any) -> bool:
 
 
 def objects(value: Any, kind: type, limit: int) -> tuple[list[Any], int] | None:
-    """The first ``limit`` items of an array of objects and how many it has; None for anything else."""
+    """Return (the first ``limit`` items, the number of items) of an array of objects; None for anything else."""
     numpy = sys.modules.get("numpy")
     array: Any = None if numpy is None else numpy.__dict__.get("ndarray")
     if array is None or not issubclass(kind, array) or array.dtype.__get__(value).kind != "O":
@@ -122,7 +121,7 @@ def _scalar(numpy: Any, value: Any) -> Any:
 
 
 def _python(numpy: Any, item: Any) -> Any:
-    """``item`` of numpy as a number; ``numpy.longdouble`` has no counterpart and is rounded."""
+    """Return numpy's ``item`` as a number. ``numpy.longdouble`` has no counterpart and is rounded."""
     kind = type(item)
     if issubclass(kind, numpy.longdouble):
         return numpy.longdouble.__float__(item)
@@ -148,7 +147,8 @@ def _dtype(dtype: Any) -> str:
 
 
 def _tensor(torch: Any, value: Any, kind: type) -> Any:
-    """Of a subclass (a fake tensor, a wrapper of the host's) only the name: its fields are computed by its code."""
+    """Describe a tensor. Only the name is given of a subclass (a fake tensor, a wrapper of the host's), because the
+    fields of a subclass are computed by the subclass's code."""
     parameter = sys.modules.get("torch.nn.parameter")
     if kind is not torch.Tensor and (parameter is None or kind is not parameter.__dict__.get("Parameter")):
         return None
@@ -165,7 +165,7 @@ def _tensor(torch: Any, value: Any, kind: type) -> Any:
 
 
 def _numbers(base: Any, value: Any) -> Any:
-    """The numbers of a small tensor as lists; complex ones as text."""
+    """Return the numbers of a small tensor as lists, and complex numbers as text."""
     listed = base.tolist(value)
     return listed if not base.is_complex(value) else str(listed)
 

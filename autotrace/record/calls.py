@@ -1,7 +1,8 @@
-"""What the wrappers call: ``begin`` before the call, ``end`` or ``fail`` after it, ``item`` for what is yielded.
+"""Record calls for the wrappers: ``begin`` runs before the call, ``end`` or ``fail`` after the call, ``item`` for each
+yielded value.
 
 A wrapper finds this module by name (``sys.modules``) at each call and holds nothing else of autotrace. So a process
-without autotrace can load a pickled wrapper. Nothing here raises a fault, blocks, or takes a lock.
+without autotrace can load a pickled wrapper. No function of this module raises a fault, blocks, or takes a lock.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ __all__ = [
 ]  # fmt: skip
 
 probes: dict[str, Probe] = {}
-"""Targets of this process by key, filled when the plan is loaded."""
+"""Map keys to the targets of this process; filled when the plan is loaded."""
 decide: sampling.Decision | None = None
-"""Whether a trajectory is recorded; None: every one is."""
+"""Decide whether a trajectory is recorded; None: every trajectory is recorded."""
 compiling: Callable[[], bool] | None = None
-"""``torch.compiler.is_compiling`` once torch is imported: inside a compiled region nothing may be recorded."""
+"""Holds ``torch.compiler.is_compiling`` once torch is imported: inside a compiled region nothing may be recorded."""
 
 _monotonic_ns = time.monotonic_ns
 _append = backlog.append
 
 
 def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None:
-    """Open a call and make it current; None: call ``function`` as if nothing were here."""
+    """Open a call and make the call current. None: call ``function`` as if nothing were here."""
     if compiling is not None and compiling():
         return None
     probe = probes.get(key)
@@ -268,7 +269,7 @@ def _begin_unrecorded(
 
 
 def _retain(call: Any, probe: Probe, arguments: Any) -> None:
-    """Note the objects of the host that the call holds until the call ends: no argument that no path reads then."""
+    """Keep the host's objects that are needed when the call ends. An argument that no path reads then is not kept."""
     call.arguments = arguments if probe.rows else {name: arguments[name] for name in probe.needs if name in arguments}
     if probe.batch:
         refused = sampling.refuse(probe.batch, arguments, probe.sampling)
@@ -276,8 +277,8 @@ def _retain(call: Any, probe: Probe, arguments: Any) -> None:
 
 
 def end(call: OpenCall | IteratorStep, result: Any) -> Any:
-    """Close ``call`` with its result, which is returned. A result that is itself still to run (a coroutine, generator
-    or context manager that a plain function returned) is driven by a wrapper of its own kind, and ends the call."""
+    """Close ``call`` with ``result`` and return ``result``. A result that still has to run (a coroutine, generator or
+    context manager that a plain function returned) is driven by a wrapper of the same kind, and ends the call."""
     if type(call) is OpenCall and current.get() is call:  # the common case of ``leave``
         current.set(call.above)
         call.above = None
@@ -321,7 +322,8 @@ def end(call: OpenCall | IteratorStep, result: Any) -> Any:
 
 
 def fail(call: OpenCall | IteratorStep, error: BaseException) -> None:
-    """Record that ``call`` (or a step of the iterator that it returned) ended with ``error``; the caller raises it."""
+    """Record that ``call`` (or a step of the iterator that ``call`` returned) ended with ``error``; the caller raises
+    ``error``."""
     if isinstance(call, IteratorStep):
         call.failed(error)
     else:

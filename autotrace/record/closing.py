@@ -1,4 +1,4 @@
-"""How an open call ends: what is recorded then, and what becomes current again."""
+"""End an open call: record the end and make the previous call current again."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from autotrace.record.weights import LARGE, NOT_KEPT, NUMBER_BYTES, weigh, weigh
 from autotrace.spool.records import ROW_TOKENS, Fact
 
 ABORTED = frozenset({"abort", "aborted"})
-"""Values of the attribute ``finish_reason`` that mean: somebody else ended the request (the engines say ``abort``)."""
+"""Lists values of the attribute ``finish_reason`` that mean that somebody else ended the request (the engines say
+``abort``)."""
 
 _monotonic_ns, _get_ident = time.monotonic_ns, thread.get_ident
 _append = backlog.append
 type_of = type
-"""For the wrappers of generators: the host's module may call something of its own ``type``."""
+"""Give wrappers of generators the built-in ``type``: the host's module may have a ``type`` of its own."""
 
 on_end: Callable[[], None] | None = None
-"""Called after the end of a call was queued; set by ``flush_requests`` in processes that others end."""
+"""Called after the end of a call was queued; set by ``flush_requests`` in processes that other processes end."""
 said: deque[tuple[OpenCall, int]] = deque()
-"""Calls whose stream has said everything, and when; see ``record.iterators``."""
+"""Queue calls whose stream is complete, each with the time of completion; see ``record.iterators``."""
 
 
 def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
@@ -65,8 +66,8 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
         event = Ended(call, at)
     weight = event.weight
     if weight:
-        # nothing is called from here on: an exception of the host's comes at a call, and would leave the call closed
-        # and its end not queued
+        # Nothing is called from here on: an exception of the host's comes at a call, and would leave the call closed
+        # and its end not queued.
         backlog.charged += weight
         if backlog.charged > backlog.enough:
             backlog.watchful = True
@@ -85,7 +86,7 @@ def _queue(call: OpenCall, event: Ended) -> None:
 
 
 def _weigh(event: Ended, captured: int) -> None:
-    """Note that ``event`` holds copies of ``captured`` bytes. What is large is left out while too much waits."""
+    """Add ``captured`` bytes of copies to the weight of ``event``. Large copies are left out while too much waits."""
     if captured > LARGE and backlog.watchful and backlog.crowded():
         event.output, captured = NOT_KEPT, 0
         if event.error is not None:
@@ -94,7 +95,7 @@ def _weigh(event: Ended, captured: int) -> None:
 
 
 def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
-    """What the target's paths find in the result, and in the arguments now that the call is over."""
+    """Read the target's paths in the result, and in the arguments as the arguments are at the end of the call."""
     values = {"result": result} if type(call) is OpenCall else {**_release(call), "result": result}
     probe.ended += 1
     if probe.row is not None and type(call) is RetainingCall and call.rows is not None:
@@ -135,7 +136,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
 
 
 def _release(call: OpenCall) -> dict[str, Any]:
-    """The arguments the call kept, which it holds no longer."""
+    """Return the arguments that the call kept; the call drops the arguments."""
     if not isinstance(call, RetainingCall):
         return {}
     arguments, call.arguments = call.arguments, None
@@ -143,7 +144,8 @@ def _release(call: OpenCall) -> dict[str, Any]:
 
 
 def _with_bound(call: OpenCall, probe: Probe, event: Ended) -> Ended:
-    """``event``, the end of a ``with`` that was left early, with what the target's paths find in what it bound."""
+    """Add the values of the target's paths to ``event``, the end of a ``with`` that was left early. The paths read the
+    value that the ``with`` bound."""
     result = _put_together(call)
     known = _with_result(call, probe, answered(result) if probe.is_model else result, event.at)
     known.status, known.error = event.status, event.error
@@ -161,7 +163,7 @@ def _facts(call: OpenCall, probe: Probe, facts: Any, values: dict[str, Any], at:
 
 
 def aborted(call: OpenCall) -> None:
-    """Record that somebody else ended the request before it gave a result."""
+    """Record that somebody else ended the request before a result came."""
     _cancel(call, "aborted")
 
 
@@ -187,7 +189,7 @@ def _cancel(call: OpenCall, outcome: str) -> None:
 
 
 def fail(call: OpenCall, error: BaseException) -> None:
-    """Record that the call ended with ``error``; the caller raises it."""
+    """Record that the call ended with ``error``; the caller raises ``error``."""
     leave(call)
     if not call.parent:
         call.trace.is_over = True
@@ -227,7 +229,7 @@ def fail(call: OpenCall, error: BaseException) -> None:
 def item(
     call: OpenCall, value: Any
 ) -> tuple[OpenCall | None, Callable[[Any], Any] | Literal[False] | None, yielded.Keeper]:
-    """Record that a generator yielded ``value``; ``call`` is current no longer.
+    """Record that a generator yielded ``value``, and make ``call`` current no longer.
 
     Returns the call, or None after the final item (``final`` of the target); the function that recognises a final item,
     False where items are only counted, or None where each item has to come here; and the keeper of other items.
@@ -267,7 +269,7 @@ def item(
 
 
 def exhausted(call: OpenCall, result: Any) -> None:
-    """A generator came to its end. What it returned is its result, else what it yielded."""
+    """Close the call of a finished generator. The result is the return value, or else the collected items."""
     leave(call)
     if not _ends_here(call):
         return
@@ -278,8 +280,8 @@ def exhausted(call: OpenCall, result: Any) -> None:
 
 
 def ended(call: OpenCall, error: BaseException) -> None:
-    """A generator was left by ``error``: closing it early is the caller's right, not an error; and where it had said
-    everything, not even early."""
+    """Close the call of a generator that ``error`` left. Closing a generator early is the caller's right, not an error.
+    A generator whose stream was complete did not even end early."""
     leave(call)
     if not _ends_here(call):
         return
@@ -293,19 +295,19 @@ def ended(call: OpenCall, error: BaseException) -> None:
 
 
 def settled(call: OpenCall, at: int) -> None:
-    """The stream of a call said everything until ``at``, and nobody reads on."""
+    """Close a call whose stream was complete at ``at`` and that nobody reads any further."""
     if _ends_here(call):
         close(call, _put_together(call), at)
 
 
 def _ends_here(call: OpenCall) -> bool:
-    """Whether the calling thread ends ``call``. The flusher's thread ends finished streams too (``settled``). The first
-    thread that asks may, however often that thread asks."""
+    """Tells whether the calling thread ends ``call``. The flusher's thread ends finished streams too (``settled``). The
+    first thread that asks may end the call, however often that thread asks."""
     return call.ender is None or call.ender.setdefault("thread", _get_ident()) == _get_ident()
 
 
 def _put_together(call: OpenCall) -> Any:
-    """What the call yielded, which it holds no longer."""
+    """Return the value collected from the yielded items; the call drops the items."""
     collected, call.yielded = call.yielded, None
     try:
         if collected is None:
@@ -320,7 +322,7 @@ def _put_together(call: OpenCall) -> Any:
 
 
 def enter(call: OpenCall) -> None:
-    """What was returned to be run later begins to run: make its call current."""
+    """Make ``call`` current when a returned coroutine, generator or context manager begins to run."""
     above = current.get()
     if above is not call:
         call.above = above
@@ -328,7 +330,7 @@ def enter(call: OpenCall) -> None:
 
 
 def leave(call: OpenCall) -> None:
-    """Make current again what was before ``call``.
+    """Make the call current again that was current before ``call``.
 
     A token of ``set`` would refer to the whole context, and a call that nobody closed would keep the context alive. If
     ``call`` is not current, either a call below was never left, or the host drives the coroutine in several contexts.

@@ -1,9 +1,8 @@
-"""What is yielded, put together: chunks of a model's answer into the answer, in the form that the same call returns
-without a stream.
+"""Join the yielded chunks of a model's answer into the answer, in the form that the same call returns without a stream.
 
-The forms are told by what an item stores and not by its class, as compatible servers and clients have classes of their
-own: chat completions (``choices`` with a ``delta`` or ``text``), Responses (events ``response.*``), messages
-(``message_start``, ``content_block_delta``, ...), LangChain's ``AIMessageChunk`` and smolagents'
+The form is recognised by the fields of an item, not by the class, because compatible servers and clients have classes
+of their own. Forms: chat completions (``choices`` with a ``delta`` or ``text``), Responses (events ``response.*``),
+messages (``message_start``, ``content_block_delta``, ...), LangChain's ``AIMessageChunk`` and smolagents'
 ``ChatMessageStreamDelta``.
 """
 
@@ -17,18 +16,18 @@ from autotrace.record.snapshot import Limits, snapshot
 from autotrace.record.yielded import NO_KEEPER, Items, Keeper, Last, Texts, Words, Yielded, numbers
 
 MAX_PARTS = 256
-"""Choices, content blocks or tool calls of one answer."""
+"""Counts the choices, content blocks or tool calls that are kept of an answer."""
 _get = dict.get
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _MESSAGE_CHUNK = "AIMessageChunk"
-"""What LangChain's store under ``type``."""
+"""Holds the ``type`` of LangChain's chunks."""
 _DELTA = ("content", "tool_calls", "token_usage")
-"""What smolagents' store."""
+"""Lists the fields of smolagents' deltas."""
 
 
 def begin(role: str, first: Any, limits: Limits, items: int = 0) -> Yielded:
-    """What puts together a stream that begins with ``first``, which is not taken yet. ``items``: how many to keep of
-    what is no chat; 0: the last one alone."""
+    """Choose the collector for a stream that begins with ``first``, which is not taken yet. ``items``: the number of
+    items to keep of a stream that is not a chat; 0 keeps the last item alone."""
     if role == "llm":
         if type(first) is str and not items:
             return Words(limits)
@@ -53,7 +52,7 @@ def _chat(first: Any, limits: Limits) -> Yielded | None:
 
 
 class _PartialToolCall:
-    """A tool call so far."""
+    """Holds the pieces of a tool call so far."""
 
     __slots__ = ("arguments", "id", "name")
 
@@ -63,7 +62,7 @@ class _PartialToolCall:
 
 
 class _Answer:
-    """One answer of several. Texts are joined, tool calls by their index; counts are summed."""
+    """Collect one of several answers. Texts are joined, tool calls are joined by index, and counts are summed."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -74,7 +73,7 @@ class _Answer:
         self._calls: dict[Any, _PartialToolCall] = {}
 
     def add_calls(self, pieces: Any, arguments: str = "arguments") -> None:
-        """Take pieces of tool calls. One without an index is a call of its own."""
+        """Take pieces of tool calls. A piece without an index is a call of its own."""
         for piece in pieces if type(pieces) is list else ():
             said = members(piece)
             function = said if (inner := _get(said, "function")) is None else members(inner)
@@ -90,17 +89,17 @@ class _Answer:
             call.arguments.add(_get(function, arguments))
 
     def add_usage(self, usage: Any) -> None:
-        """Add counts."""
+        """Add counts of tokens."""
         for name, count in members(usage).items():
             if type(count) is int:
                 self.usage[name] = self.usage.get(name, 0) + count
 
     def calls(self) -> list[tuple[Any, str | None, str]]:
-        """Of each tool call its id, its name and its arguments."""
+        """Return (id, name, arguments) of each tool call."""
         return [(call.id, call.name.joined(), call.arguments.joined() or "") for call in [*self._calls.values()]]
 
     def message(self) -> dict[str, Any]:
-        """As a chat completion has it."""
+        """Return the message in the form of a chat completion."""
         message: dict[str, Any] = {"role": "assistant", "content": self.content.joined()}
         for name, texts in (("reasoning_content", self.reasoning), ("refusal", self.refusal)):
             if (text := texts.joined()) is not None:
@@ -114,7 +113,7 @@ class _Answer:
 
 
 class MessageDeltas(Yielded):
-    """Deltas of smolagents' models, as the message that ``generate`` returns."""
+    """Join deltas of smolagents' models into the message that ``generate`` returns."""
 
     def __init__(self, limits: Limits) -> None:
         self._answer = _Answer(limits)
@@ -128,13 +127,13 @@ class MessageDeltas(Yielded):
         return NO_KEEPER
 
     def value(self) -> Any:
-        """The message, with what ``result`` paths read of one."""
+        """Return the message with the fields that ``result`` paths read."""
         usage = {"token_usage": self._answer.usage} if self._answer.usage else {}
         return {**self._answer.message(), **usage}
 
 
 class MessageChunks(Yielded):
-    """Chunks of LangChain's chat models, put together into the message, as ``invoke`` returns it."""
+    """Join chunks of LangChain's chat models into the message that ``invoke`` returns."""
 
     def __init__(self, limits: Limits) -> None:
         self._answer = _Answer(limits)
@@ -157,7 +156,7 @@ class MessageChunks(Yielded):
         return NO_KEEPER
 
     def value(self) -> Any:
-        """The message, with what ``result`` paths read of one."""
+        """Return the message with the fields that ``result`` paths read."""
         message, calls = self._answer.message(), self._answer.calls()
         message["content"] = message["content"] or ""
         if calls:
@@ -167,7 +166,7 @@ class MessageChunks(Yielded):
 
 
 class Completion(Yielded):
-    """Chunks of a chat completion, or of a completion of text."""
+    """Join chunks of a chat completion or of a text completion."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -217,7 +216,7 @@ class Completion(Yielded):
 
     @staticmethod
     def _add_rest(choice: _Answer, delta: dict[str, Any]) -> None:
-        """What a delta has beside its text."""
+        """Take the fields of a delta other than the text."""
         if (text := _get(delta, "refusal")) is not None:
             choice.refusal.add(text)
         for name in _REASONING:
@@ -227,7 +226,7 @@ class Completion(Yielded):
         choice.add_calls(_get(delta, "tool_calls"))
 
     def value(self) -> Any:
-        """As the call returns it without a stream."""
+        """Return the completion in the form that the call returns without a stream."""
         completion: dict[str, Any] = {**self._named, "object": "chat.completion", "choices": []}
         for index, choice in [*self._choices.items()]:
             answer = {"index": index, "message": choice.message(), "finish_reason": choice.finish_reason}
@@ -242,7 +241,7 @@ class Completion(Yielded):
 
 
 class _Blocks(Yielded):
-    """An answer made of parts, which deltas name by their index."""
+    """Collect an answer of several parts; deltas name a part by index."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -258,7 +257,8 @@ class _Blocks(Yielded):
 
 
 class Response(_Blocks):
-    """Events of a Response. The last one has all of it; one that broke off is put together from its deltas."""
+    """Collect events of a Response. The last event has the whole response; a response that broke off is joined from the
+    deltas."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
@@ -280,7 +280,7 @@ class Response(_Blocks):
         return NO_KEEPER
 
     def value(self) -> Any:
-        """As the call returns it without a stream."""
+        """Return the response in the form that the call returns without a stream."""
         if self.done:
             return self._response
         output = []
@@ -295,7 +295,7 @@ class Response(_Blocks):
 
 
 class Message(_Blocks):
-    """Events of a message that is made of content blocks."""
+    """Collect events of a message with content blocks."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(limits)
@@ -339,7 +339,7 @@ class Message(_Blocks):
     }
 
     def value(self) -> Any:
-        """As the call returns it without a stream."""
+        """Return the message in the form that the call returns without a stream."""
         content = []
         for block, texts in [*self._blocks.values()]:
             text = texts.joined()

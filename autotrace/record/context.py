@@ -1,4 +1,4 @@
-"""Which call is current, here and across processes."""
+"""Track the call that is current, here and across processes."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ _RECORDED, _TOKENS = 1, 2
 
 
 class Trace(msgspec.Struct, eq=False, gc=False):
-    """What the calls of one trace share in this process."""
+    """Holds the state that the calls of a trace share in this process."""
 
     id: bytes
     elsewhere: bool = False
-    """The tokens of the calls below are recorded by the process that made the call (the agent's LLM client)."""
+    """Tells whether the process that made the call (the agent's LLM client) records the tokens of the calls below."""
     root: int = 0
-    """Its root span; 0: another process's."""
+    """Holds the id of the root span; 0: the root belongs to another process."""
     around: OpenCall | None = None
-    """What was current where the root opened."""
+    """Holds the call that was current where the root opened."""
     is_over: bool = False
-    """The root ended here. A task, thread or executor that the trace started may live on: no call belongs to the trace
-    that begins from now on."""
+    """Tells whether the root ended here. A task, thread or executor that the trace started may live on: no call belongs
+    to the trace that begins from now on."""
     tokens: TokenLog | None = None
-    """Belongs to the flusher."""
+    """Holds the tokens so far; belongs to the flusher."""
 
 
 ROOM = 16
-"""Wrappers' frames, one inside of the other, for which the recursion limit is raised at once (``record.stack``)."""
+"""Counts the nested frames of wrappers for which the recursion limit is raised at once (``record.stack``)."""
 
 
 class Swallowed(msgspec.Struct, eq=False, gc=False):
-    """An exception of a watched function (``record.swallowed``). Holds nothing of the host's.
+    """Holds an exception of a watched function (``record.swallowed``), but no object of the host's.
 
-    ``error``: as in ``Ended``. ``identity``: of the exception. ``functions``: ``id()`` and name of each watched
-    function that it passed through, the innermost first. ``at``: where it was raised, ``judge (rewards.py:12)``.
-    ``caught``: the code that called the last of the functions. ``seconds``: after the call began.
+    ``error``: as in ``Ended``. ``identity``: identifies the exception. ``functions``: ``id()`` and name of each watched
+    function that the exception passed through, the innermost first. ``at``: the place that raised, ``judge
+    (rewards.py:12)``. ``caught``: the code that called the last of the functions. ``seconds``: after the call began.
     """
 
     error: tuple[str, Any, list[tuple[str, int | None, str]]]
@@ -62,93 +62,94 @@ class Swallowed(msgspec.Struct, eq=False, gc=False):
     times: int = 1
 
     def described(self, kind: str, message: str) -> dict[str, Any]:
-        """The note as it is written. ``message`` is free of secrets."""
+        """Return the note in written form. ``message`` is free of secrets."""
         names = [name for _, name in self.functions[1:]]
         note = {"error": kind, "message": message[:300], "at": self.at, "caught": self.caught, "times": self.times}
         return {**note, "seconds": self.seconds, **({"through": names} if names else {})}
 
 
 class OpenCall(msgspec.Struct, eq=False, gc=False):
-    """An open call, and the event that it opened. Only the process that opened a call closes it (``epoch`` changes in a
-    forked child).
+    """Holds an open call; the struct is also the event that the call opened. Only the process that opened a call closes
+    the call (``epoch`` changes in a forked child).
 
-    A struct the garbage collector does not see: made in 90 ns instead of 350, and a full queue does not slow the host's
-    collections down. So it must hold nothing of the host's but strings and numbers; see ``RetainingCall``.
+    The garbage collector does not see the struct: creation takes 90 ns instead of 350, and a full queue does not slow
+    the host's collections down. So the struct must hold no object of the host's except strings and numbers; see
+    ``RetainingCall``.
     """
 
     id: int
     trace: Trace
     parent: int
-    """0: root of its trace."""
+    """Holds the id of the span above; 0: root of the trace."""
     probe: Probe | None
     signature: Signature | None
     epoch: int
     at: int = 0
-    """Monotonic ns when it opened."""
+    """Holds the monotonic time in ns when the call opened."""
     owner: int = 0
-    """``id()`` of the object the method was called on; tells a ``super()`` call from a nested one."""
+    """Holds ``id()`` of the object that the method was called on; tells a ``super()`` call from a nested call."""
     above: OpenCall | None = None
-    """What was current before; becomes current again when the call is left."""
+    """Holds the previous call, which becomes current again when this call is left."""
     room: int = ROOM
-    """Calls that may open inside of it before the stack gets room for the frames of their wrappers."""
+    """Counts the calls that may still open inside before the stack gets room for the frames of the wrappers."""
     args: Sequence[Any] | None = None
-    """Copies of the positional arguments, until they are written; ``signature`` knows their names."""
+    """Holds copies of the positional arguments until the copies are written; ``signature`` knows the names."""
     keywords: dict[str, Any] | None = None
-    """Copies of the arguments passed by name, until they are written."""
+    """Holds copies of the arguments passed by name until the copies are written."""
     attributes: dict[str, Any] | None = None
     prompt: Any = None
-    """Token ids (a copy); once written, the flusher's note on them."""
+    """Holds a copy of the token ids; after the write, the flusher's note on the tokens."""
     weight: int = 0
-    """Bytes of what it holds while it waits in the backlog."""
+    """Counts the bytes that the call holds while waiting in the backlog."""
     recorded: bool = True
-    """False: a trajectory that was not sampled; everything below it passes through."""
+    """Tells whether the call is recorded. False: the trajectory was not sampled; every call below passes through."""
     items: int = 0
     first_item_at: int = 0
     yielded: Yielded | None = None
-    """What a generator or stream yielded so far; copies of ours only."""
+    """Collects what a generator or stream yielded so far; holds only copies of ours."""
     ender: dict[str, int] | None = None
-    """Of a stream that said everything: which thread ends the call, once one does."""
+    """Names the thread that ends the call of a complete stream, once a thread does."""
     swallowed: list[Swallowed] | None = None  # exceptions of watched functions, while the call goes on
 
 
 class OpenRows(Protocol):
-    """The rows of an open batch, or those that a call returns (``record.rows``)."""
+    """Holds the rows of an open batch, or the rows that a call returns (``record.rows``)."""
 
     @property
     def calls(self) -> Sequence[OpenCall | None]:
-        """By their number; None: not recorded."""
+        """List the calls by row number; None: the row is not recorded."""
 
     def end(self, call: OpenCall, values: dict[str, Any], at: int) -> None:
-        """``call`` returned; ``values`` has its arguments and ``result``."""
+        """Close the rows after ``call`` returned; ``values`` has the arguments and ``result``."""
 
     def fail(self, error: BaseException) -> None:
-        """It raised ``error``."""
+        """Close the rows after the call raised ``error``."""
 
 
 class RetainingCall(OpenCall, eq=False, gc=True):
-    """A call that keeps the host's objects until it ends: visible to the garbage collector, or an abandoned
+    """Keeps objects of the host until the call ends. The garbage collector sees the struct; otherwise an abandoned
     coroutine could not be collected."""
 
     arguments: dict[str, Any] | None = None
-    """Bound arguments that some path reads when the call ends."""
+    """Holds the bound arguments that some path reads when the call ends."""
     refused: Token[frozenset[str]] | None = None
-    """This call chose samples of its batch (``sampling.refused``)."""
+    """Holds the token of the samples that this call chose from its batch (``sampling.refused``)."""
     frames: int = 0
-    """Recorded calls that it is inside of, where the recursion limit was raised for them (``record.stack``)."""
+    """Counts the recorded calls around this call for which the recursion limit was raised (``record.stack``)."""
     followed: bool = False
-    """The target's follower knows of the call, and is asked when it ends."""
+    """Tells whether the target's follower knows the call and is asked when the call ends."""
     rows: OpenRows | None = None
-    """The rows of a batch."""
+    """Holds the rows of a batch."""
     rollouts: Iterator[int] | None = None
-    """Numbers for the trajectories that open inside of it (``record.groups``)."""
+    """Numbers the trajectories that open inside (``record.groups``)."""
     passed_on: dict[str, Any] | None = None
-    """Attributes that these have, too; its own are gone once they are written."""
+    """Holds attributes that the trajectories inside have, too. The call's own attributes are gone once written."""
     timeline: Timeline | None = None
-    """What the adapter of an engine learns about this request while it runs."""
+    """Holds what the adapter of an engine learns about this request while the request runs."""
 
 
 class Ended(msgspec.Struct, eq=False, gc=False):
-    """The event that a call ended. Lives in the queue only."""
+    """Records that a call ended. Lives in the queue only."""
 
     call: OpenCall
     at: int
@@ -156,31 +157,31 @@ class Ended(msgspec.Struct, eq=False, gc=False):
     status: str = "OK"
     attributes: dict[str, Any] | None = None
     error: tuple[str, Any, list[tuple[str, int | None, str]]] | None = None
-    """Exception type, copy of its arguments, frames."""
+    """Holds the exception's type, a copy of the exception's arguments, and the frames."""
     response: Sequence[int] | None = None
     skip: int = 0
-    """Leading tokens of ``response`` that are the prompt."""
+    """Counts the leading tokens of ``response`` that are the prompt."""
     logprobs: Sequence[float] | None = None
     mask: Sequence[int] | None = None
     weight: int = 0
-    """Bytes of what it holds while it waits in the backlog."""
+    """Counts the bytes that the event holds while waiting in the backlog."""
 
 
 epoch = 0
-"""Counts forks and ends of runs; a call of another epoch belongs to the parent process, or to the run that is over."""
+"""Counts forks and ends of runs. A call of another epoch belongs to the parent process, or to the run that is over."""
 
 CLOSED = -1
-"""Epoch of a call that is closed: closing it again does nothing. (The adapter of an engine may have learnt that the
-request was aborted; an exception of the host's may arrive when the call was closed already.)"""
+"""Marks a closed call as its epoch: closing the call again does nothing. (The adapter of an engine may have learnt that
+the request was aborted; an exception of the host's may arrive when the call was closed already.)"""
 
 current: ContextVar[OpenCall | None] = ContextVar("autotrace_span", default=None)
 
 of_the_parent: Callable[[], OpenCall | None] | None = None
-"""Returns the call that is current where the running greenlet was made; set by the adapter of greenlet."""
+"""Returns the call that is current where the running greenlet was created; set by the adapter of greenlet."""
 
 
 def forked() -> None:
-    """What is open belongs to others: this is a forked child, or the run is over."""
+    """Start a new epoch. Open calls belong to others: this process is a forked child, or the run is over."""
     global epoch
     epoch += 1
 
@@ -205,7 +206,7 @@ def current_call() -> OpenCall | None:
 
 
 def current_carrier() -> bytes | None:
-    """The current span as bytes for another process, or None when nothing is being recorded here."""
+    """Return the current span as bytes for another process, or None if nothing is recorded here."""
     call = current_call()
     if call is None:
         return None
@@ -216,7 +217,7 @@ def current_carrier() -> bytes | None:
 
 
 def restore(carrier: bytes | None) -> OpenCall | None:
-    """A stand-in for the span of another process; None for anything that is not a carrier."""
+    """Return a stand-in for the span of another process; None for anything that is not a carrier."""
     if not isinstance(carrier, bytes) or len(carrier) != _CARRIER.size:
         return None
     version, flags, trace, span = _CARRIER.unpack(carrier)
@@ -228,20 +229,20 @@ def restore(carrier: bytes | None) -> OpenCall | None:
 def stand_in(
     trace: bytes, span: int, recorded: bool, elsewhere: bool = False, above: OpenCall | None = None
 ) -> OpenCall:
-    """A span that is open in another process, or (``recorded=False``) one that nobody records."""
+    """Return a span that is open in another process, or (``recorded=False``) a span that nobody records."""
     return OpenCall(span, Trace(trace, elsewhere), 0, None, None, 0, above=above, recorded=recorded)
 
 
 @contextmanager
 def attach(carrier: bytes | None) -> Iterator[None]:
-    """Make the span of another process current. Anything that is not a carrier leaves the context as it is."""
+    """Make the span of another process current. Any other value than a carrier leaves the context unchanged."""
     with made_current(restore(carrier)):
         yield
 
 
 @contextmanager
 def made_current(call: OpenCall | None) -> Iterator[None]:
-    """Make ``call`` current; None leaves the context as it is. Never raises, wherever it is left."""
+    """Make ``call`` current; None leaves the context unchanged. Never raises, wherever the block is left."""
     if call is None:
         yield
         return
