@@ -1,9 +1,9 @@
-"""Calls that last as long as the body of a ``with``: those of functions under ``contextlib.contextmanager`` and
+"""Keep a call open for the body of a ``with``: calls of functions under ``contextlib.contextmanager`` and
 ``asynccontextmanager``.
 
-The body runs in the caller's context while the generator is suspended, so the call stays current there, other than that
-of a stream. The exception is a call of role ``llm``, which gives the body its answer to read: what the body does with
-that is no part of it.
+The body runs in the caller's context while the generator is suspended. So the call stays current in the body; the call
+of a stream does not. The exception is a call of role ``llm``, which gives the body an answer to read: the work of the
+body on the answer is not a part of the call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
 
 
 class Given(Yielded):
-    """What ``with`` bound, as it is when the body ends; what takes no weak reference, as it was when that began."""
+    """Holds the object that ``with`` bound, read when the body ends. An object that takes no weak reference is copied
+    when the body begins."""
 
     bound = True
 
@@ -30,7 +31,7 @@ class Given(Yielded):
         self._read: Callable[[], Any] = lambda: None
 
     def add(self, item: Any) -> Keeper:
-        """Take it."""
+        """Take the bound object."""
         try:
             self._read = weakref.ref(item)
         except TypeError:
@@ -39,17 +40,17 @@ class Given(Yielded):
         return NO_KEEPER
 
     def value(self) -> Any:
-        """The object, if it is still there, or its copy."""
+        """Return the object if the object still exists, or else the copy."""
         return self._read()
 
 
 _block: ContextVar[None] = ContextVar("autotrace_with")
-"""Set from the beginning of a body to its end; its token alone tells whether both are in the same context."""
+"""Set from the beginning of a body to the end. The token alone tells whether both are in the same context."""
 
 
 def entered(call: OpenCall, value: Any) -> Token[None] | None:
-    """The body begins, with ``value``. Returns what ``resumed`` wants; a call may not keep it, for it refers to the
-    whole context."""
+    """Begin the body with ``value``. Returns the token that ``resumed`` wants. A call may not keep the token, because
+    the token refers to the whole context."""
     call.items = 1  # until it ends: it is no item of a stream
     probe = call.probe
     if probe is not None:
@@ -68,7 +69,7 @@ def entered(call: OpenCall, value: Any) -> Token[None] | None:
 
 
 def resumed(call: OpenCall, block: Token[None] | None) -> None:
-    """The body ended."""
+    """End the body."""
     call.items = 0
     if call.probe is not None and call.probe.is_model:
         closing.enter(call)

@@ -1,9 +1,9 @@
-"""Roots for calls of models that no recorded call is around, in a process for which no spec names a root: calls whose
-messages continue each other are one trajectory. Runs on the flusher's thread.
+"""Group model calls outside any recorded call into conversations with a root each, in a process for which no spec names
+a root. Calls whose messages continue each other are one trajectory. Runs on the flusher's thread.
 
-A call continues an earlier one if its messages begin with all messages of that one and then its answer, or if it asks
-the same again after an error. The root is a span of its own; the calls name it as calls of other tasks name their
-trajectory (``records.OF``), and the shipper puts them below it.
+A call continues an earlier call if the messages begin with all messages and then the answer of the earlier call, or if
+the call repeats the request after an error. The root is a span of its own. Calls name the root as calls of other tasks
+name their trajectory (``records.OF``), and the shipper puts the calls below the root.
 """
 
 from __future__ import annotations
@@ -23,63 +23,65 @@ from autotrace.record.orphans import NAMES, SYSTEM
 from autotrace.spool.records import CONVERSATION, OF, REQUEST, Close, Fact, Open, Record
 
 QUIET, LOOK_EVERY = 30.0, 1.0
-"""Seconds without a call after which a conversation has ended, and between two looks for one. A later call still
-belongs to it."""
+"""Holds the seconds without a call after which a conversation ends, and the seconds between two looks for such
+conversations. A later call still belongs to the conversation."""
 MOST = 2_048
-"""Calls that may be continued: the latest."""
+"""Counts the calls that may be continued: the latest calls."""
 MOST_OPEN = 16_384
-"""Calls whose end is awaited. The end of a call is not queued when too much waits to be written."""
+"""Counts the calls whose end is awaited. The end of a call is not queued when too much waits to be written."""
 ANSWER, BEGINNING = 8_192, 64
-"""Bytes of an answer that are kept, and characters of a text by which it is recognised in them."""
+"""Counts the bytes of an answer that are kept, and the characters by which a text is recognised in those bytes."""
 _IDS = ("previous_response_id", "tool_call_id", "tool_use_id", "call_id")
 _NOT_SAID = frozenset(
     {"role", "type", "cache_control", "status", "index", "object", "annotations", "signature", "name"}
 )
-"""Fields of a message that clients change, or that differ between an answer and the message that repeats it."""
+"""Lists fields of a message that clients change, or that differ between an answer and the message that repeats the
+answer."""
 _OTHERS = ("user", "tool", "function")
-"""Roles that no model has, beside ``SYSTEM``."""
+"""Lists the roles that no model has, beside ``SYSTEM``."""
 
 
 class _Conversation(msgspec.Struct, eq=False):
     trace: bytes
     span: int
     at: int
-    """When its last call ended."""
+    """Holds the time when the last call ended."""
     open: int = 0
     status: str = "OK"
 
 
 class _Turn(msgspec.Struct, eq=False):
-    """One call."""
+    """Holds a call of a conversation."""
 
     of: _Conversation
     asked: int
-    """How many messages."""
+    """Counts the messages."""
     cut: bool
-    """There were more, which were not recorded."""
+    """Tells whether the call had more messages, which were not recorded."""
     digest: bytes
-    """It covers all messages."""
+    """Holds a digest of all messages."""
     answer: bytes = b""
     failed: bool = False
     continued: bool = False
 
 
 class ConversationRoots:
-    """The roots of one process. ``add`` takes records; ``target`` numbers a target by key, name, role and module."""
+    """Groups the calls of a process below roots. ``add`` takes records; ``target`` numbers a target by key, name, role
+    and module."""
 
     def __init__(self, add: Callable[[Record], None], target: Callable[[str, str, str, str], int]) -> None:
         self._add = add
         self._target = target
         self._open: dict[int, _Turn] = {}
-        """Span -> a call that has not ended."""
+        """Map a span id to the call, until the call ends."""
         self._ended: dict[bytes, list[_Turn]] = {}
-        """By digest, for those that may be continued."""
+        """Map a digest to the calls that may be continued."""
         self._order: deque[_Turn] = deque()
         self._living: dict[bytes, _Conversation] = {}
         self._looked = 0
 
     def begun(self, call: OpenCall, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """A call begins: the attributes that put it below its root."""
+        """Begin a call: return the attributes that put the call below its root."""
         messages, cut = _messages(inputs)
         digests = list(accumulate(map(_digest, messages), lambda before, one: _hash(before + one)))
         before = self._before(messages, digests, cut) or self._answered(_named(inputs, messages))
@@ -93,7 +95,7 @@ class ConversationRoots:
         return {OF: conversation.trace.hex()}
 
     def ended(self, event: Ended, output: Any) -> None:
-        """A call has ended with ``output``, which may be written."""
+        """End a call with ``output``, which may be written."""
         turn = self._open.pop(event.call.id, None)
         if turn is None:
             return
@@ -113,7 +115,7 @@ class ConversationRoots:
                 del self._ended[oldest.digest]
 
     def settle(self, last: bool = False) -> None:
-        """End the conversations in which nothing was said for a while; ``last``: all of them."""
+        """End the conversations that were quiet for a while; ``last``: all conversations."""
         now = time.monotonic_ns()
         if now - self._looked < LOOK_EVERY * 1e9 and not last:
             return
@@ -124,7 +126,7 @@ class ConversationRoots:
             self._add(Close(one.span, one.trace, one.at if not one.open else now, one.status))
 
     def _begin(self, at: int, digests: Sequence[bytes]) -> _Conversation:
-        """A root; those that begin with the same messages have the same ``prompt_digest``."""
+        """Open a root. Roots that begin with the same messages have the same ``prompt_digest``."""
         made = _Conversation(ids.new_trace_id(), ids.next_span_id(), at)
         self._living[made.trace] = made
         attributes = {"prompt_digest": digests[-1].hex()[:12]} if digests else None
@@ -134,7 +136,8 @@ class ConversationRoots:
         return made
 
     def _before(self, messages: Sequence[bytes], digests: Sequence[bytes], cut: bool) -> _Turn | None:
-        """The call that these messages continue: the longest, if possible one that nobody continues yet."""
+        """Find the call that these messages continue: the longest match, if possible a call that nobody continues
+        yet."""
         for count in range(len(digests), 0, -1):
             fits = [turn for turn in self._ended.get(digests[count - 1], ()) if _goes_on(turn, messages[count:], cut)]
             if fits:
@@ -142,14 +145,15 @@ class ConversationRoots:
         return None
 
     def _answered(self, id: Any) -> _Turn | None:
-        """The last call whose answer has this id."""
+        """Return the last call whose answer has this id."""
         if not isinstance(id, str) or not id:
             return None
         return next((turn for turn in reversed(self._order) if id.encode() in turn.answer), None)
 
 
 def _named(inputs: Mapping[str, Any], messages: Sequence[bytes]) -> Any:
-    """What a call names of the one before where it does not repeat it: its answer, or a call of a tool in that."""
+    """Return the id by which a call names the previous call instead of repeating the messages: the id of the answer, or
+    of a tool call in the answer."""
     first = msgspec.msgpack.decode(messages[0]) if messages else None
     content = first.get("content") if isinstance(first, dict) else None
     parts = [inputs, first, *(content if isinstance(content, list) else ())]
@@ -157,7 +161,7 @@ def _named(inputs: Mapping[str, Any], messages: Sequence[bytes]) -> Any:
 
 
 def _goes_on(turn: _Turn, messages: Sequence[bytes], cut: bool) -> bool:
-    """``messages`` are what may follow the messages of ``turn``; ``cut``: there are more of them."""
+    """Tells whether ``messages`` may follow the messages of ``turn``; ``cut``: more messages exist."""
     if turn.failed or not messages:
         return (turn.failed or (turn.cut and cut)) and not turn.continued
     if _role(messages[0]) in _OTHERS:
@@ -168,8 +172,8 @@ def _goes_on(turn: _Turn, messages: Sequence[bytes], cut: bool) -> bool:
 
 
 def _messages(inputs: Mapping[str, Any]) -> tuple[list[bytes], bool]:
-    """What a call was passed, a message each, encoded, and whether there were more than are recorded; without system
-    prompts, which may hold the time of day."""
+    """Return (the encoded messages of a call, whether the call had more messages than are recorded). System prompts are
+    left out, because a system prompt may hold the time of day."""
     given = next((inputs[name] for name in NAMES if inputs.get(name)), None)
     if isinstance(given, str):
         return [_packed(given)], False
@@ -200,7 +204,7 @@ def _hash(data: bytes) -> bytes:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts of a message, whatever its form."""
+    """Yield all texts of a message, whatever the message's form."""
     if isinstance(value, str):
         if value := value.strip():
             yield value

@@ -1,8 +1,8 @@
-"""What the caller encoded (``record.pickled``), made ready to be written: read back, bounded, without secrets. Runs on
-the flusher's thread.
+"""Prepare values for the spool that the caller encoded (``record.pickled``): read back, bounded, without secrets. Runs
+on the flusher's thread.
 
-An agent passes its whole conversation at every turn. So the messages of a list are cleaned one by one, and one that was
-cleaned before is not cleaned again: what it became is remembered, by all of its content.
+An agent passes the whole conversation at every turn. So the messages of a list are cleaned separately, and a message is
+cleaned only once: the result is remembered under the whole content of the message.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from autotrace.record.snapshot import MAX_NODES, PER_NODE, Limits, snapshot, sna
 from autotrace.redact.redactor import Redactor
 
 MAX_REMEMBERED = 4 << 20
-"""Bytes of messages that are remembered, twice: the newest, and those before them."""
+"""Counts the bytes of remembered messages, twice: the newest messages, and the messages before."""
 OVERHEAD = 300
-"""Memory of a remembered message besides its bytes."""
+"""Counts the bytes of memory that a remembered message takes besides the content."""
 _NOT_ENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
-"""What msgspec raises for objects, lone surrogates, numbers of more than 64 bits, and what is nested too deeply."""
+"""Lists the errors that msgspec raises for objects, lone surrogates, numbers of more than 64 bits, and too deeply
+nested values."""
 
 
 class _Message(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A message as it may be written."""
+    """Holds a message as the message may be written."""
 
     encoded: msgspec.Raw
     nodes: int
-    """What it takes of ``snapshot.MAX_NODES``."""
+    """Counts the nodes that the message takes from ``snapshot.MAX_NODES``."""
 
 
 class Conversations:
@@ -41,10 +42,11 @@ class Conversations:
         self._newest: dict[bytes, _Message] = {}
         self._older: dict[bytes, _Message] = {}
         self._size = 0
-        """Bytes of the newest."""
+        """Counts the bytes of the newest messages."""
 
     def clean(self, name: str, pickled: Pickled) -> Any:
-        """The value ready to be written, as if it had been copied by ``snapshot`` and cleaned by the redactor."""
+        """Return the value ready to be written, as if ``snapshot`` had copied and the redactor had cleaned the
+        value."""
         value = pickled.load()
         if (
             (type(value) is list or type(value) is tuple)
@@ -57,7 +59,8 @@ class Conversations:
         return self._redactor.clean(name, snapshot(value, self._limits))
 
     def _messages(self, value: Any) -> list[msgspec.Raw] | None:
-        """Of a list of dicts; None for anything else, and for what has more nodes than the limit."""
+        """Clean the messages of a list of dicts; None for anything else, and for a list with more nodes than the
+        limit."""
         encode = self._encode
         cleaned = []
         nodes = 1 + len(value) // PER_NODE
@@ -76,7 +79,8 @@ class Conversations:
         return cleaned if nodes < MAX_NODES else None
 
     def _remembered(self, content: bytes, item: dict[Any, Any]) -> _Message:
-        """The message with this content, which is not among the newest: it is from now on."""
+        """Return the message with this content and remember the message among the newest, where the message is
+        missing."""
         message = self._older.get(content)
         if message is None:
             copied, nodes = snapshot_below(item, self._limits)

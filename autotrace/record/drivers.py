@@ -1,11 +1,12 @@
-"""What a plain function returned to be run later: a coroutine, a generator, an asynchronous generator, or a context
-manager that ``contextlib`` made of one.
+"""Drive what a plain function returned to be run later: a coroutine, a generator, an asynchronous generator, or a
+context manager that ``contextlib`` built from a generator.
 
-The call is over when that is over, so it comes back driven by one of its own kind: a wrapper of the same text as those
-of functions (``template``), of a function that hands out what was returned. Not everything of that type is the call's,
-though: a function may return a generator that others hold too (an accessor), and then a driver that is dropped would
-close it under their hands. Whether anybody else holds it is asked of the reference counter. And it may have been
-advanced already: what was sent into a driver that is not started yet would be an error.
+The call ends when the returned object ends. So the host gets a driver of the same kind: a wrapper of the same text as
+the wrappers of functions (``template``), of a function that hands out the returned object. Not every such object
+belongs to the call alone. A function may return a generator that others hold too (an accessor), and a dropped driver
+would close the generator under their hands. The reference counter tells whether anybody else holds the object. The
+object may have been advanced already, too: a value that the host sends into a driver that has not started would be an
+error.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from autotrace.record.object_fields import ITERATION, attribute_of, layout_of
 
 
 def drive(call: OpenCall, result: Any) -> Any:
-    """``result`` (one of ``LATER``), whose end is the end of ``call``; as it is if somebody else holds it too, or
-    advanced it."""
+    """Return a driver for ``result`` (a type of ``LATER``), whose end is the end of ``call``. A ``result`` that
+    somebody else holds too, or has advanced, is returned unchanged."""
     if sys.getrefcount(result) > _FRESH:
         closing.close(call, None)
     elif id(type(result)) in _MANAGERS:
@@ -41,7 +42,7 @@ def drive(call: OpenCall, result: Any) -> Any:
 
 
 def _manage(call: OpenCall, manager: Any) -> None:
-    """Have the end of ``manager`` be the end of ``call``, if its ``with`` was not entered yet."""
+    """Let the end of ``manager`` be the end of ``call``, if the ``with`` of ``manager`` was not entered yet."""
     stored = layout_of(type(manager)).stored(manager)
     inner = dict.get(stored, "gen")
     if type(inner) in (GeneratorType, AsyncGeneratorType) and is_unstarted(inner):
@@ -53,18 +54,18 @@ def _manage(call: OpenCall, manager: Any) -> None:
 
 @functools.lru_cache(maxsize=2)
 def _managing(kind: str) -> Callable[[_Pending], Any]:
-    """The driver of such a generator, compiled when the first one comes: that takes two milliseconds."""
+    """Compile the driver of such a generator when the first generator comes: compiling takes two milliseconds."""
     return template.function_for(kind, _Pending.take, "_manager")
 
 
 _MANAGERS = frozenset(map(id, (contextlib._GeneratorContextManager, contextlib._AsyncGeneratorContextManager)))
 LATER = _MANAGERS.union(map(id, (CoroutineType, GeneratorType, AsyncGeneratorType)))
-"""``id`` of the types of what is driven."""
+"""Holds the ``id`` of each type that is driven."""
 
 
 def through(call: OpenCall, inner: Any) -> Any:
-    """``inner`` (a generator of any kind, not started yet), whose end is the end of ``call``: also for an adapter that
-    puts it where the host kept ``inner``."""
+    """Return a driver of ``inner`` (a generator of any kind, not started yet), whose end is the end of ``call``. An
+    adapter also puts the driver where the host kept ``inner``."""
     return _through(_Pending(call, inner), inner)
 
 
@@ -75,9 +76,10 @@ def _through(pending: _Pending, inner: Any) -> Any:
 
 
 def adopt(call: OpenCall, result: Any) -> bool:
-    """Whether ``result`` is a stream. One whose iteration is a generator that it stores, or makes when it is first
-    asked (clients of model servers), iterates a driver from now on, and ``call`` ends with that; another iterator is
-    followed. The stream itself stays what it was."""
+    """Tells whether ``result`` is a stream, and lets the stream's end be the end of ``call``. A stream (clients of
+    model servers) may iterate a generator that the stream stores, or creates on first use. Such a stream iterates a
+    driver from now on, and ``call`` ends with the driver. Another iterator is followed. The stream itself stays the
+    same object."""
     try:
         layout = layout_of(type(result))
         stored = layout.stored(result)
@@ -110,12 +112,12 @@ def adopt(call: OpenCall, result: Any) -> bool:
 
 
 adopters: list[Callable[[OpenCall, Any], bool]] = []
-"""Of adapters: whether what a call returned is still to come, and will end the call."""
+"""Lists checks of adapters: each tells whether a returned object is still to come and will end the call."""
 
 
 def _made_later(call: OpenCall, stream: Any) -> tuple[_Pending | None, Any]:
-    """What is pending, and its driver, for a stream whose generator is made, as a cached property, when it is first
-    asked for; else nothing."""
+    """Return (pending, driver) for a stream that creates the generator on first use, as a cached property; else (None,
+    None)."""
     maker = attribute_of(type(stream), ITERATION)
     if type(maker) is not functools.cached_property:
         return None, None
@@ -136,7 +138,7 @@ def _made_later(call: OpenCall, stream: Any) -> tuple[_Pending | None, Any]:
 
 
 def is_unstarted(result: Any) -> bool:
-    """Whether a coroutine or generator was neither advanced nor closed."""
+    """Tells whether a coroutine or generator was neither advanced nor closed."""
     prefix = "cr" if type(result) is CoroutineType else "ag" if type(result) is AsyncGeneratorType else "gi"
     frame = getattr(result, f"{prefix}_frame")
     if frame is None or getattr(result, f"{prefix}_running"):
@@ -150,24 +152,24 @@ def is_unstarted(result: Any) -> bool:
 
 
 _RETURN_GENERATOR = opcode.opmap.get("RETURN_GENERATOR")
-"""The instruction at which an unstarted one stands, from Python 3.11."""
+"""Holds the instruction of an unstarted coroutine or generator, from Python 3.11."""
 
 
 class _Held:
-    """The layout of both."""
+    """Holds the layout of both classes below."""
 
     __slots__ = ("__weakref__", "call", "inner")
 
 
 class _Taken(_Held):
-    """What was pending and is started."""
+    """Holds a started object that was pending."""
 
     __slots__ = ()
 
 
 class _Pending(_Held):
-    """A call and what it returned, until that is started. If it is dropped before that, the call ends, and Python
-    warns once, for the driver, that a coroutine was never awaited."""
+    """Holds a call and the object that the call returned, until the object is started. If the pending object is dropped
+    before the start, the call ends, and Python warns once, for the driver, that a coroutine was never awaited."""
 
     __slots__ = ()
     call: OpenCall
@@ -178,7 +180,7 @@ class _Pending(_Held):
         self.inner = inner
 
     def resume(self) -> OpenCall:
-        """The driver begins: make the call current again."""
+        """Begin the driver: make the call current again."""
         call = self.call
         if type(call) is RetainingCall:
             call.followed = False  # the follower was asked already
@@ -190,7 +192,8 @@ class _Pending(_Held):
             raise
 
     def take(self) -> Any:
-        """What the call returned, once; or what makes it, makes."""
+        """Return the object that the call returned, or the result of the function that creates the object. Works
+        once."""
         inner, self.inner = self.inner, None
         self.__class__ = _Taken  # type: ignore[assignment] # whatever the host raises in a ``__del__`` is lost
         return inner() if type(inner) is FunctionType else inner
@@ -204,12 +207,12 @@ class _Pending(_Held):
 
 
 KEYS = frozenset({"", iterators.CLOSE})
-"""What wrappers have for a key that belong to no target."""
+"""Lists the keys of wrappers that belong to no target."""
 
 
 def resume(key: str, args: tuple[Any, ...]) -> Any:
-    """``begin`` of a driver, or of an iterator's step, or of the end of a stream: the only argument is what it drives,
-    or the iterator, or the stream."""
+    """Serve as ``begin`` for a driver, for an iterator's step, or for the end of a stream. The only argument is the
+    pending object, the iterator, or the stream."""
     if not args:
         return None
     if key:
@@ -234,8 +237,9 @@ def _driver(result: Any) -> Callable[[_Pending], Any]:
 
 
 def _references() -> int:
-    """What ``sys.getrefcount`` returns in ``drive`` for an object that only the frames of the call hold: counted along
-    the same path (wrapper, ``calls.end``, ``drive``), as it differs between releases of Python."""
+    """Return the result of ``sys.getrefcount`` in ``drive`` for an object that only the frames of the call hold. The
+    references are counted along the same path (wrapper, ``calls.end``, ``drive``), because the count differs between
+    releases of Python."""
 
     def drive_it(result: Any) -> int:
         return sys.getrefcount(result)

@@ -1,6 +1,7 @@
-"""From events to records: what the callers copied becomes what may stand in the spool. Runs on the flusher's thread.
+"""Convert events into records for the spool from the copies of the callers. Runs on the flusher's thread.
 
-Arguments get their names, secrets are taken out, token lists become "what was written already plus what is new".
+Arguments get names, secrets are taken out, and token lists become "the tokens that were written already plus the new
+tokens".
 """
 
 from __future__ import annotations
@@ -41,21 +42,21 @@ if TYPE_CHECKING:
 
 
 class RecordEncoder:
-    """Makes records of events, which go to ``add`` in the order of the file."""
+    """Converts events into records; ``add`` gets the records in the order of the file."""
 
     def __init__(
         self, settings: Settings, epoch: int, add: Callable[[Record | WhenRecording], None], run_folder: str = ""
     ) -> None:
         self.settings = settings
         self.epoch = epoch
-        """Token sequences of another epoch cannot be referred to: a forked child's parent wrote them, or they were
-        lost on a full disk."""
+        """Holds the epoch of the token sequences that records may refer to. Sequences of another epoch were written by
+        a forked child's parent, or were lost on a full disk."""
         self._add = add
         self._run_folder = run_folder
         self._redactor: Redactor | None = None
         self._conversations: Conversations | None = None
         self.roots: ConversationRoots | None = None
-        """They belong to calls that no recorded call is around; None until there was one."""
+        """Holds roots for calls outside any recorded call; None until such a call came."""
         self._withheld = settings.content == "none"
         self._numbers: dict[tuple[str, str, str], int] = {}
         self._kinds: dict[type, Callable[[Any], None]] = {
@@ -76,7 +77,7 @@ class RecordEncoder:
         self._kinds[type(event)](event)
 
     def forget_tokens(self) -> None:
-        """Records were lost: the token lists in them cannot be referred to."""
+        """Discard all token sequences after records were lost: later records cannot refer to the lost token lists."""
         self.epoch += 1
 
     def _opened(self, call: OpenCall) -> None:
@@ -158,7 +159,7 @@ class RecordEncoder:
         event.read(*event.seen)
 
     def _request(self, call: OpenCall, timeline: Timeline, event: Ended) -> None:
-        """What an engine's adapter learnt about the request: its timings and, over all chunks, its tokens."""
+        """Add the notes of an engine's adapter on the request: timings and, over all chunks, tokens."""
         try:
             generated = timeline.response() if timeline.response is not None else None
             if generated is not None:
@@ -172,8 +173,8 @@ class RecordEncoder:
             faults.failed("timeline", error)
 
     def _numbers_of(self, call: OpenCall, field: str, write: Callable[..., Any], numbers: Any, *more: int) -> Any:
-        """What ``write`` makes of ``numbers``; None where there are none, or where the list's path leads to something
-        else (messages, one dict per token): that costs the span its numbers, not its record."""
+        """Return the result of ``write`` for ``numbers``. Returns None without numbers, or where the list's path leads
+        to something else (messages, a dict per token): then the span loses the numbers, but not the record."""
         if numbers is None:
             return None
         try:
@@ -209,7 +210,7 @@ class RecordEncoder:
         return bytes([1 if flag else 0 for flag in mask])
 
     def _log(self, call: OpenCall) -> TokenLog | None:
-        """The token log of the call's trace; None when another process records the tokens of this call."""
+        """Return the token log of the call's trace; None when another process records the tokens of this call."""
         trace = call.trace
         if trace.elsewhere:
             return None
@@ -230,7 +231,7 @@ class RecordEncoder:
         self._add(Bind(bind.name, self._clean(bind.name, value), bind.at))
 
     def _with_copy(self, value: dict[str, Any]) -> dict[str, Any]:
-        """The tokenizer's files are copied now: a run may load them from a temporary folder."""
+        """Copy the tokenizer's files at once: a run may load the files from a temporary folder."""
         from autotrace.spool.blobs import claim_tokenizer
 
         try:
@@ -249,7 +250,7 @@ class RecordEncoder:
             message = str(self._clean("message", arguments[0]))
         else:
             message = str(self._clean("message", arguments) or "")
-        # a wrapper's frame stands in the file of its original, by a way through our own folder (``template``)
+        # The file of a wrapper's frame is the original's file, by a way through our own folder (``template``).
         stack = "\n".join(f'  File "{os.path.normpath(file)}", line {line}, in {name}' for file, line, name in frames)
         return kind, message, stack
 

@@ -1,4 +1,4 @@
-"""What is recorded of an exception that ended a call."""
+"""Describe an exception that ended a call."""
 
 from __future__ import annotations
 
@@ -18,35 +18,36 @@ from autotrace.record.snapshot import Limits, snapshot
 _LIMITS = Limits(2, 16)
 _MAX_FRAMES = 40
 _MAX_MEMBERS, _MAX_NESTED, _MAX_LINES = 16, 8, 64
-"""Members of an exception group that are described, groups inside one another, and lines of the whole text."""
+"""Limit the described members of an exception group, the nesting of groups, and the lines of the whole text."""
 _group: Any = vars(builtins).get("BaseExceptionGroup")
-"""Absent from Python 3.10, where the package ``exceptiongroup`` has one."""
+"""Holds the built-in class; absent from Python 3.10, where the package ``exceptiongroup`` has a class."""
 _arguments = BaseException.__dict__["args"].__get__
 _traceback = BaseException.__dict__["__traceback__"].__get__
 _exit_code = SystemExit.__dict__["code"].__get__
-"""Of an exception, whatever properties its class has."""
+"""Read fields of an exception, whatever properties the exception's class has."""
 _EXITS = frozenset({"click.exceptions.Exit", "typer.exceptions.Exit"})
-"""Exceptions with which a command ends itself, before click makes them a ``SystemExit``."""
+"""Lists the exceptions with which a command ends itself, before click turns the exception into a ``SystemExit``."""
 _CANCELLATIONS = frozenset({"trio.Cancelled", "concurrent.futures._base.CancelledError", "greenlet.GreenletExit"})
-"""Exceptions that cancel, besides asyncio's."""
+"""Lists the exceptions that cancel, besides asyncio's."""
 
 
 outcomes: dict[str, str] = {}
-"""Exceptions by which a library leaves a call that did not fail, by their qualified names, and what is said about such
-a call: ``outcomes`` of the lists."""
+"""Map the qualified name of an exception to an outcome (``outcomes`` of the specs). A library leaves a call that did
+not fail by such an exception."""
 
 
 class Failure(Exception):
     """Ends a call that failed though nothing was raised."""
 
     def __init__(self, kind: str, *message: str) -> None:
-        """``kind`` is recorded in the place of the exception's type: neither redacted nor left out with the content."""
+        """Name the ``kind`` that is recorded instead of the exception's type: neither redacted nor left out with the
+        content."""
         super().__init__(*message)
         self.kind = kind
 
 
 def without_frame(error: BaseException) -> tuple[type, BaseException, Any]:
-    """Take the first entry, which is the wrapper's, off the traceback of ``error``. Return the type, the error and the
+    """Take the first entry (the wrapper's) off the traceback of ``error``. Return the type, the error and the
     traceback: with these three, Python 3.10 raises the error again (``template``, ``frames``)."""
     trace = getattr(_traceback(error), "tb_next", None)
     BaseException.with_traceback(error, trace)
@@ -54,8 +55,8 @@ def without_frame(error: BaseException) -> tuple[type, BaseException, Any]:
 
 
 def outcome_of(error: BaseException) -> str | None:
-    """Return the outcome of a call that ``error`` ended though the call did not fail; None where it failed, or was
-    cancelled."""
+    """Return the outcome of a call that ``error`` ended though the call did not fail. Returns None for a call that
+    failed or was cancelled."""
     kind = type(error)  # ``isinstance`` may ask the error
     if issubclass(kind, SystemExit):
         code = _exit_code(error)
@@ -77,7 +78,8 @@ def _is_zero(code: Any) -> bool:
 
 
 def status_of(error: BaseException) -> str:
-    """Return the status of a call that ``error`` ended; for a group, the status that its exceptions have in common."""
+    """Return the status of a call that ``error`` ended. The status of a group is the status that all errors of the
+    group have in common."""
     kind = type(error)
     if issubclass(kind, KeyboardInterrupt):
         return "INTERRUPTED"
@@ -95,7 +97,8 @@ def status_of(error: BaseException) -> str:
 
 
 def described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | None, str]]]:
-    """Type, arguments and frames, without keeping the traceback (it would keep the host's locals alive)."""
+    """Return type, arguments and frames without keeping the traceback (a traceback would keep the host's locals
+    alive)."""
     frames: list[tuple[str, int | None, str]] = []
     trace = _traceback(error)
     while trace is not None and len(frames) < _MAX_FRAMES:
@@ -108,8 +111,8 @@ def described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | Non
 
 
 def reported(result: Any) -> tuple[str, Any, list[tuple[str, int | None, str]]]:
-    """Of a result that says itself that the tool failed: the texts of its ``content``, or what it calls an error, as if
-    it had been raised."""
+    """Describe a failure that the tool's result reports, as if the failure had been raised: the texts of ``content``,
+    or the text of the field for errors."""
     known = (member(result, name) for name in ("content", "error", "exception_info"))
     content = next((one for one in known if type(one) in (str, list) and one), None)
     parts = content if type(content) is list else [{"text": content}]
@@ -118,8 +121,8 @@ def reported(result: Any) -> tuple[str, Any, list[tuple[str, int | None, str]]]:
 
 
 def _message(error: BaseException, kind: type[BaseException]) -> Any:
-    """The error's arguments. Of an error that was made without any and has a ``__str__`` of its own: its text if that
-    is not the host's code (urllib's ``HTTPError``), or what it stores."""
+    """Return the error's arguments. An error without arguments whose class has a ``__str__`` is described by the text,
+    if no code of the host's writes the text (urllib's ``HTTPError``), or else by the stored fields."""
     try:
         group = _members(error)
         if group is not None:
@@ -140,7 +143,8 @@ def _message(error: BaseException, kind: type[BaseException]) -> Any:
 
 
 def _leaves(members: Any) -> list[BaseException]:
-    """The first errors below a group that are no groups, each once: a group may hold another one many times."""
+    """Return the first errors below a group that are not groups, each error once: a group may hold another group many
+    times."""
     waiting, leaves = deque(members), []
     seen: set[int] = set()
     while waiting and len(seen) < _MAX_LINES:
@@ -156,7 +160,7 @@ def _leaves(members: Any) -> list[BaseException]:
 
 
 def _members(error: BaseException) -> tuple[Any, Any] | None:
-    """Message and members of an exception group; None for any other error."""
+    """Return message and members of an exception group; None for any other error."""
     if _group is not None and issubclass(type(error), _group):
         return tuple(_group.__dict__[name].__get__(error) for name in ("message", "exceptions"))
     members = member(error, "_exceptions")
@@ -164,7 +168,7 @@ def _members(error: BaseException) -> tuple[Any, Any] | None:
 
 
 def _lines(message: Any, members: Any, depth: int = 1) -> Iterator[str]:
-    """The text of an exception group: a line for the group, and lines below for each member."""
+    """Yield the text of an exception group: a line for the group, and lines below for each member."""
     yield f"{snapshot(message, _LIMITS)} ({len(members)} sub-exception{'s' * (len(members) != 1)})"
     if depth == _MAX_NESTED:
         return
@@ -179,14 +183,15 @@ def _lines(message: Any, members: Any, depth: int = 1) -> Iterator[str]:
 
 
 def _invalid(error: Any) -> str:
-    """What pydantic found, without the values: its text has their ``repr``, which is the host's code."""
+    """Return pydantic's findings without the values: the text of the error has the ``repr`` of each value, and ``repr``
+    is the host's code."""
     found = error.errors(include_url=False, include_context=False, include_input=False)[:_MAX_FRAMES]
     lines = [f"{'.'.join(map(str, entry['loc']))}: {entry['msg']}" for entry in found]
     return "\n".join([f"{error.error_count()} validation errors for {error.title}", *lines])
 
 
 def _is_pythons_own(method: Any) -> bool:
-    """Whether a method is one in C, or of the standard library."""
+    """Tells whether a method is a method in C, or of the standard library."""
     if type(method) is not FunctionType:
         return type(method) is WrapperDescriptorType
     module = method.__module__

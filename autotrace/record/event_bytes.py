@@ -1,7 +1,7 @@
-"""The body of an HTTP answer: read where it is there, or put together from its bytes as they come. Events of a server
-(``text/event-stream``) have JSON as their data, chunks of a chat; anything else is one JSON document.
+"""Read the body of an HTTP answer, or join the body from the bytes as the bytes come. Events of a server
+(``text/event-stream``) have JSON as data: chunks of a chat. Any other body is a JSON document.
 
-Chunks end anywhere, in the middle of a line or of a character. What cannot be read is passed over.
+Chunks end anywhere, in the middle of a line or of a character. Unreadable bytes are passed over.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from autotrace.record.snapshot import FIXED, Limits
 from autotrace.record.yielded import NO_KEEPER, Keeper, Yielded
 
 MAX_BYTES = 4 << 20
-"""Of one event or document; a longer one is not read, on the caller's thread."""
+"""Limit the bytes of an event or document. A longer body is not read on the caller's thread."""
 _GZIP_OR_ZLIB = 47
-"""``wbits`` of zlib that has it look which of the two it is."""
+"""Holds the ``wbits`` that let zlib detect gzip or zlib."""
 
 
 class EventBytes(Yielded):
-    """Of a stream of bytes. ``kind``: its content type; ``encoding``: its content encoding."""
+    """Collects a stream of bytes. ``kind``: the content type; ``encoding``: the content encoding."""
 
     def __init__(self, role: str, limits: Limits, kind: str, encoding: str) -> None:
         self._role, self._limits = role, limits
@@ -32,10 +32,10 @@ class EventBytes(Yielded):
         self._readable = self._inflate is not None or encoding in ("", "identity")
         self._plain = self._events and self._readable and self._inflate is None
         self._pieces: list[bytes] = []
-        """Of the line or document that has not ended."""
+        """Holds the pieces of the line or document that has not ended."""
         self._size = 0
         self._data: list[bytes] = []
-        """Lines of the event that has not ended."""
+        """Holds the lines of the event that has not ended."""
         self._answer: Yielded | None = None
         self._chunks = self._count = 0
 
@@ -103,7 +103,7 @@ class EventBytes(Yielded):
         self.done = answer.done
 
     def value(self) -> Any:
-        """The answer, as it is without a stream; None where nothing could be read."""
+        """Return the answer in the form without a stream; None where nothing could be read."""
         if not self._events:
             return _decoded(self._kept())
         self._line(self._kept().rstrip(b"\r"))
@@ -123,8 +123,8 @@ def _decoded(data: bytes) -> Any:
 
 
 def answered(result: Any) -> Any:
-    """``result``; or, of an HTTP response whose body was read, or an object around one (``with_raw_response``, which
-    LangChain and the Agents SDK use), what its JSON says."""
+    """Return ``result``. For an HTTP response whose body was read, or an object around such a response
+    (``with_raw_response``, which LangChain and the Agents SDK use), return the decoded JSON of the body."""
     kind = type(result)
     layout = layouts.get(id(kind))
     if layout is None:

@@ -1,5 +1,5 @@
-"""Our own failures: counted, logged once per site and minute, never raised. After too many a target is switched off.
-The only module that separates them from exceptions of the host's, which are raised again."""
+"""Count our own failures, log each site once a minute, and never raise our failures. After too many failures a target
+is switched off. No other module separates our failures from exceptions of the host's, which are raised again."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ log = logging.getLogger("autotrace")
 log.addHandler(logging.NullHandler())
 
 counts: dict[str, int] = {}
-"""Failures and drops by reason since the process started; travels with the data in ``Counters.drops``."""
+"""Counts failures and drops by reason since the process started; travels with the data in ``Counters.drops``."""
 
 _logged_at: dict[str, float] = {}
-"""When each site was logged last (monotonic seconds)."""
+"""Holds the time of each site's last log line (monotonic seconds)."""
 PERIOD = 60.0
-"""Seconds between two log lines of one site."""
+"""Holds the seconds between two log lines of a site."""
 
 
 def count(reason: str, number: int = 1) -> None:
@@ -26,9 +26,10 @@ def count(reason: str, number: int = 1) -> None:
 
 
 def failed(site: str, error: Exception) -> None:
-    """Count a failure of ours at ``site``; log its type (never its message: it may quote a prompt) once a minute.
+    """Count a failure of ours at ``site`` and log the type once a minute (never the message: a message may quote a
+    prompt).
 
-    Raises ``error`` again if it is not ours but the host's (see ``origin``).
+    Raises ``error`` again if ``error`` is the host's and not ours (see ``origin``).
     """
     if is_hosts(error):
         raise error

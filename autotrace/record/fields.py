@@ -1,4 +1,4 @@
-"""Paths such as ``result.extra_fields.global_steps``: read attributes, keys and indexes; absent instead of an error."""
+"""Read paths such as ``result.extra_fields.global_steps``: attributes, keys and indexes; absent instead of an error."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__":
 
 
 class Path:
-    """A compiled path. ``root`` is its first word (an argument, ``self``, ``kwargs``, ``result`` or ``item``)."""
+    """Holds a compiled path. ``root`` is the first word (an argument, ``self``, ``kwargs``, ``result`` or ``item``)."""
 
     __slots__ = ("missed", "root", "roots", "steps", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.missed = 0
-        """How often neither it nor an alternative to it was there. Counted only then: a path that is there costs
-        nothing more."""
+        """Counts how often neither the path nor an alternative was present. A path that is present costs nothing
+        more."""
         self.root, *steps = text.split(".")
         self.roots = (self.root,)
         self.steps: tuple[tuple[str, int | None], ...] = tuple((step, _index(step)) for step in steps)
 
     def read(self, roots: Mapping[str, Any]) -> Any:
-        """Value at this path, whose first word is a key of ``roots``; ``ABSENT`` if there is none. User code may run
-        (properties): what it raises counts as absent, unless it is the host's (see ``origin``)."""
+        """Return the value at this path, whose first word is a key of ``roots``; ``ABSENT`` if no value exists. User
+        code may run (properties). Exceptions of user code count as absent, unless the exception is the host's (see
+        ``origin``)."""
         value = roots.get(self.root, ABSENT)
         steps = self.steps
         if not steps or value is ABSENT:
@@ -54,18 +55,18 @@ class Path:
 
 
 def is_late(path: Path) -> bool:
-    """Whether it can only be read once there is a result."""
+    """Tells whether the path can only be read once a result exists."""
     return path.root in ("result", "item")
 
 
 def last_word(text: str) -> str:
-    """What a part that is captured is called: ``completions`` of ``row.completions[0]``."""
+    """Return the name of a captured part: ``completions`` of ``row.completions[0]``."""
     return next((word for word in re.findall(r"[^\W\d]\w*", re.sub(r"\[[^\]]*\]", "", text))[::-1]), text)
 
 
 _NUMBERS = frozenset(map(id, (int, float, bool, type(None))))
 _objects: set[type] = set()
-"""Classes that are not a ``Mapping``: asking the abstract class costs more than reading the attribute."""
+"""Holds classes that are not a ``Mapping``: asking the abstract class costs more than reading the attribute."""
 MAX_OBJECTS = 500
 
 
@@ -95,29 +96,31 @@ def _step(value: Any, step: str, index: int | None) -> Any:
 
 
 def read_step(value: Any, step: str) -> Any:
-    """One word of a path read from ``value``; ``ABSENT`` if it is not there. May raise what the host's code raises."""
+    """Read a word of a path from ``value``; ``ABSENT`` if the word is absent. May raise exceptions of the host's
+    code."""
     return _step(value, step, _index(step))
 
 
 def _is_its_modules(kind: type) -> bool:
-    """Whether the class is an attribute of its module: the host may drop one that was made at run time."""
+    """Tells whether the class is an attribute of its module: the host may drop a class that was created at run time."""
     return getattr(sys.modules.get(kind.__module__), "__dict__", {}).get(kind.__qualname__) is kind
 
 
 def _own(value: Any, step: str) -> Any:
-    """What a mapping of the host's own class has besides its items (SkyRL's batches); none of its methods."""
+    """Return an attribute that a mapping of the host's own class has besides items (SkyRL's batches); never a
+    method."""
     attributes = getattr(value, "__dict__", None)
     return attributes.get(step, ABSENT) if type(attributes) is dict else ABSENT
 
 
 def _from_get(value: Any, step: str) -> Any:
-    """OmegaConf nodes, tensordicts and friends answer to keys without being Mappings."""
+    """Read from OmegaConf nodes, tensordicts and other objects that answer to keys without being Mappings."""
     getter = getattr(value, "get", None)
     return getter(step, ABSENT) if callable(getter) else ABSENT
 
 
 def first(paths: Sequence[Path], roots: Mapping[str, Any]) -> Any:
-    """Value of the first path that is present; counts where none is (``Path.missed``)."""
+    """Return the value of the first path that is present; count a miss if every path is absent (``Path.missed``)."""
     for path in paths:
         value = path.read(roots)
         if value is not ABSENT:
@@ -128,7 +131,7 @@ def first(paths: Sequence[Path], roots: Mapping[str, Any]) -> Any:
 
 
 def peek(paths: Sequence[Path], roots: Mapping[str, Any]) -> Any:
-    """``first``, without counting: the same paths are read for the record, too."""
+    """Return the same value as ``first`` without counting: the same paths are read for the record, too."""
     for path in paths:
         value = path.read(roots)
         if value is not ABSENT:
@@ -137,9 +140,9 @@ def peek(paths: Sequence[Path], roots: Mapping[str, Any]) -> Any:
 
 
 def reader(paths: Sequence[Path], sample: Any) -> Callable[[Any], Any]:
-    """``first(paths, {root: value})`` as a function of the value, quick for values built like ``sample``.
+    """Return ``first(paths, {root: value})`` as a function of the value, quick for values built like ``sample``.
 
-    A value that is built differently may make it raise; it answers ``ABSENT`` for what is not there.
+    The function may raise for a value that is built differently, and returns ``ABSENT`` for an absent path.
     """
     if len(paths) == 1 and type(paths[0]) is Path and all(index is None for _, index in paths[0].steps):
         steps = [step for step, _ in paths[0].steps]

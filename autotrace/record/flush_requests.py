@@ -1,9 +1,9 @@
-"""Requests to the flusher's thread to write now, and the bounded wait for that.
+"""Request a write from the flusher's thread, and wait for the write within bounds.
 
-A process that another one started may end as soon as its result is out: ``Pool.terminate`` and ``ray.kill`` send a
-signal, ``multiprocessing`` leaves by ``os._exit``. So when the outermost call ends there, the caller waits until its
-records are in the file. The flusher's thread writes, never the caller: a file system that hangs holds the caller for
-``PATIENCE`` at most, once, and for a twentieth of the time after that.
+A process that another process started may end as soon as the result is out: ``Pool.terminate`` and ``ray.kill`` send a
+signal, ``multiprocessing`` leaves by ``os._exit``. So when the outermost call ends there, the caller waits until the
+call's records are in the file. The flusher's thread writes, never the caller. A file system that hangs holds the caller
+for ``PATIENCE`` at most, once, and for a twentieth of the time after that.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from autotrace.record import closing, context, faults, origin
 from autotrace.run import gc_pause
 
 PATIENCE = 0.5
-"""Seconds that a caller waits at most. A caller on an event loop does not wait: the loop serves other rollouts."""
+"""Holds the seconds that a caller waits at most. A caller on an event loop does not wait: the loop serves other
+rollouts."""
 SHARE = 20
-"""After a wait in vain, nobody waits for this many times as long."""
+"""After a wait in vain, let nobody wait for this many times as long."""
 
 
 class FlushRequest:
-    """A request to write now. ``seal``: the reason for which the segment ends then, or ``""``."""
+    """Requests a write at once. ``seal``: the reason for which the segment ends after the write, or ``""``."""
 
     __slots__ = ("done", "seal")
 
@@ -36,12 +37,12 @@ class FlushRequest:
 _new_lock = thread.allocate_lock
 _queue: deque[FlushRequest] = deque()
 _wake = thread.allocate_lock()
-"""The flusher's thread waits for this lock; a request releases the lock. A wait for a lock raises nothing when its time
-is over, which ``gc_pause.released`` wants."""
+"""Wakes the flusher's thread, which waits for this lock; a request releases the lock. A wait for a lock raises nothing
+at the timeout, and ``gc_pause.released`` needs a wait that does not raise."""
 _thread = 0
-"""The number of the flusher's thread."""
+"""Holds the number of the flusher's thread."""
 has_thread = True
-"""Whether that thread can be started."""
+"""Tells whether the flusher's thread can be started."""
 _no_wait_before = 0.0
 
 
@@ -72,12 +73,12 @@ def _put(request: FlushRequest) -> None:
 
 
 def is_pending() -> bool:
-    """Whether somebody waits."""
+    """Tells whether somebody waits."""
     return bool(_queue)
 
 
 def written() -> None:
-    """Have everything written that was recorded so far, and wait for that."""
+    """Request a write of everything recorded so far, and wait for the write."""
     global _no_wait_before
     began = time.monotonic()
     if not _can_wait():
@@ -93,8 +94,8 @@ def written() -> None:
 
 
 def sealed(seal: str, close: Callable[[str], None], progress: Callable[[], int], patience: float) -> None:
-    """Have everything written and the segment sealed, and wait for that up to ``patience`` seconds, as long as
-    ``progress()`` grows. Where no thread can be started, ``close(seal)`` does it here."""
+    """Request a write of everything and the seal of the segment, and wait up to ``patience`` seconds, as long as
+    ``progress()`` grows. Where no thread can be started, the caller runs ``close(seal)``."""
     if not has_thread:
         close(seal)
     if not _can_wait():
@@ -110,8 +111,8 @@ def _can_wait() -> bool:
 
 
 def write_at_once() -> None:
-    """From now on, wait for the records of a call to be written when no other call is around it: somebody started this
-    process, and may end it at any time."""
+    """From now on, wait for the records of a call to be written when no other call is around the call: somebody started
+    this process, and may end the process at any time."""
     closing.on_end = _ended
 
 

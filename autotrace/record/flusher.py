@@ -1,9 +1,8 @@
-"""The one thread of a traced process: takes events from the backlog and appends their records to the spool.
+"""Run the single thread of a traced process: take events from the backlog and append the records to the spool.
 
-It starts with the first event, so a process that records nothing has no thread and no file. It writes every
-``flush_interval`` seconds (what a SIGKILL can lose) and on request (``flush_requests``), and gives way to the host's
-threads after every slice of work, because a thread that computes holds the interpreter for 5 ms at a time.
-"""
+The thread starts with the first event, so a process that records nothing has no thread and no file. The thread writes
+every ``flush_interval`` seconds (the loss by a SIGKILL) and on request (``flush_requests``), and gives way to the
+host's threads after every slice of work, because a thread that computes holds the interpreter for 5 ms at a time."""
 
 from __future__ import annotations
 
@@ -23,43 +22,44 @@ from autotrace.run import drain, host_timers
 from autotrace.spool.records import Counters
 
 SLICE = 0.0003
-"""Seconds of work between two pauses. Doubled with each 1/16 of the memory limit that is taken, and with each ``LATE``
-seconds for which the next event has waited, up to ``LONG_SLICE``: on a busy machine a pause takes milliseconds."""
+"""Holds the seconds of work between two pauses. Doubled with each 1/16 of the memory limit that is taken, and with each
+``LATE`` seconds for which the next event has waited, up to ``LONG_SLICE``: on a busy machine a pause takes
+milliseconds."""
 LATE = 0.2
 LONG_SLICE = 0.004
-"""Seconds. After 5 ms the interpreter would take itself away from this thread, if another one wants it."""
+"""Holds seconds. After 5 ms this thread would lose the interpreter, if another thread wants the interpreter."""
 PAUSE = 0.0006
-"""Seconds, long enough for a busy machine to wake the host's thread up, before the interpreter is taken again."""
+"""Holds seconds, enough for a busy machine to wake the host's thread before this thread goes on."""
 LONG_QUEUE = 4_000
-"""Events waiting at which pauses become ``SHORT_PAUSE``."""
+"""Counts the waiting events at which pauses become ``SHORT_PAUSE``."""
 SHORT_PAUSE = 0.0001
 HEAVY = 1 << 18
-"""Bytes of an event before which everything gathered is written: a kill while the event is cleaned costs no more."""
+"""Counts the bytes of an event before which gathered records are written: a kill during the cleaning costs no more."""
 SLOW = 10
-"""After an event slower than ``flush_interval``, for this many times as long, each event is preceded by a write."""
+"""After an event slower than ``flush_interval``, write before each event for this many times as long."""
 TICK = 0.02
-"""Seconds between two takes from a queue that has events: each garbage collection of the host looks through them."""
+"""Holds the seconds between two takes from a queue with events: each collection of the host scans the events."""
 COUNTERS_EVERY = 1.0
-"""Seconds between two records of counters: what a SIGKILL can lose of them."""
+"""Holds the seconds between two records of counters: a SIGKILL loses the counts of this time."""
 PATIENCE = 5.0
-"""Seconds without any progress after which the exit of the host waits no longer: a write that does not come back (a
-network file system that hangs). While there is progress, the exit waits as long as the run may wait for delivery, and
-this long in any case: a run that waits for no delivery (``--drain-timeout 0``) still writes what it recorded."""
+"""Holds the seconds without progress after which the host's exit waits no longer for a write (a network file system
+that hangs). While there is progress, the exit waits as long as the run may wait for delivery, and this long in any
+case: a run without a wait for delivery (``--drain-timeout 0``) still writes all records."""
 
 _started = False
 _flusher: Flusher | None = None
 _thread = 0
-"""Of the thread that runs, its number: one that was started before it ends when it wakes up."""
+"""Holds the number of the running thread. A thread that was started earlier ends when the thread wakes up."""
 on_open: Callable[[], None] | None = None
-"""Called in the flusher's thread once this process has its first segment; set by ``patch``."""
+"""Called in the flusher's thread once this process has a first segment; set by ``patch``."""
 calls_of: Callable[[], dict[str, int]] = dict
-"""Calls per target key so far; set by ``patch``."""
+"""Counts calls per target key so far; set by ``patch``."""
 paths_of: Callable[[], dict[str, tuple[int, int]]] = dict
-"""``Counters.paths`` so far; set by ``patch``."""
+"""Counts ``Counters.paths`` so far; set by ``patch``."""
 
 
 def configure(run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
-    """Say where records go from now on. Without this nothing is recorded."""
+    """Set the destination of records from now on. Without ``configure`` nothing is recorded."""
     stop()
     backlog.clear()  # what came since belongs to no run
     faults.counts.clear()
@@ -69,7 +69,7 @@ def configure(run_folder: str, run_id: str, settings: Settings, plan_digest: str
 
 
 def shutdown() -> None:
-    """Write what is waiting and seal the segment. Safe to call twice; never raises."""
+    """Write all waiting records and seal the segment. Safe to call twice; never raises."""
     flusher = _flusher
     if flusher is None:
         return
@@ -81,7 +81,7 @@ def shutdown() -> None:
 
 
 def stop() -> None:
-    """Shut down, and record nothing more until ``configure`` is called again. Never raises."""
+    """Stop the flusher and record nothing more until ``configure`` is called again. Never raises."""
     flusher = _flusher
     _use(None)
     atexit.unregister(shutdown)
@@ -95,20 +95,20 @@ def stop() -> None:
 
 
 def flush() -> None:
-    """Write what is waiting now (tests; the host's own checkpoints)."""
+    """Write all waiting records now (tests; the host's own checkpoints)."""
     if _flusher is not None:
         _flusher.drain(pause=False)
 
 
 def leave(seal: str) -> None:
-    """Write what waits and seal the segment (``""``: not yet) before the process ends without Python's exit."""
+    """Write waiting records and seal the segment (``""``: not yet) before the process ends without Python's exit."""
     flusher = _flusher
     if flusher is not None and _started:  # else nothing was recorded
         flush_requests.sealed(seal, flusher.close, lambda: flusher._progress, PATIENCE)
 
 
 def after_fork_in_child() -> None:
-    """The child inherits events, lock and segment of its parent, and none of them is its own."""
+    """Discard the events, the lock and the segment that the child inherits from the parent."""
     backlog.clear()
     own_thread.after_fork_in_child()
     flush_requests.write_at_once()
@@ -118,7 +118,7 @@ def after_fork_in_child() -> None:
 
 
 def _use(flusher: Flusher | None) -> None:
-    """The next event starts a thread: the one that runs may be asleep for the interval of the flusher before."""
+    """Let the next event start a thread: the running thread may be asleep for the interval of the previous flusher."""
     global _flusher, _started, _thread
     _flusher, _started, _thread = flusher, False, 0
     flush_requests.forget()
@@ -177,36 +177,36 @@ class Flusher:
         self._writer.opened = _opened
         self._busy = thread.allocate_lock()
         self._closing = False
-        """The host exits, in another thread, and wants to drain by itself."""
+        """Tells whether the host exits, in another thread, and wants to drain."""
         self._progress = 0
         """Counts slices of work and writes."""
         self._encoding = False
-        """An event was taken and is not gathered yet."""
+        """Tells whether an event was taken and is not gathered yet."""
         self._slow_until = 0.0
-        """See ``SLOW``; of the monotonic clock."""
+        """Holds the end of ``SLOW``; monotonic seconds."""
         self.closed = False
-        """Stopped for good."""
+        """Tells whether the flusher stopped for good."""
         self._counted_at = 0.0
         self._last_counts: tuple[dict[str, int], dict[str, int], dict[str, tuple[int, int]]] = ({}, {}, {})
 
     def start(self) -> None:
-        """See that the thread runs. Idempotent."""
+        """Start the thread unless the thread runs."""
         if not _started:
             _start()
 
     def child(self) -> Flusher:
-        """A flusher for the forked child: own segment, nothing inherited."""
+        """Return a flusher for the forked child: own segment, nothing inherited."""
         self._writer.abandon()
         child = Flusher(*self._made_with)
         child._writer.inherit(self._writer)
         return child
 
     def spool_full(self, events: int) -> bool:
-        """Whether the spool has its size once ``events`` more were written."""
+        """Tells whether the spool reaches its size limit once ``events`` more are written."""
         return self._writer.full(events)
 
     def drain(self, pause: bool) -> None:
-        """Write everything that waits. ``pause``: give way to the host between slices, write when it is time to."""
+        """Write everything that waits. ``pause``: give way to the host between slices, write when a write is due."""
         if pause and self._closing:
             return
         if not self._busy.acquire(blocking=False):
@@ -221,10 +221,10 @@ class Flusher:
             self._busy.release()
 
     def close(self, seal: str = "exit") -> None:
-        """Write what waits now and last counters, then seal: as long as there is progress, up to the run's drain
-        timeout (at least ``PATIENCE``), whatever daemon threads of the host still record. Where the flusher's thread
-        hangs in a write, this gives up after ``PATIENCE``, for good: what waits is lost and counted, and the lock of
-        the segment shows that the process ended."""
+        """Write all waiting records and the last counters, then seal: as long as there is progress, up to the run's
+        drain timeout (at least ``PATIENCE``), whatever daemon threads of the host still record. Where the flusher's
+        thread hangs in a write, ``close`` gives up after ``PATIENCE``, for good: waiting records are lost and counted,
+        and the lock of the segment shows that the process ended."""
         if self.closed:
             return
         deadline = time.monotonic() + max(PATIENCE, drain.timeout_of(self._made_with[0]))
@@ -248,7 +248,7 @@ class Flusher:
             self._busy.release()
 
     def _acquire(self, deadline: float) -> bool:
-        """Take over from the thread, which stops after its slice of work; False: it makes no progress."""
+        """Take over from the thread, which stops after the slice of work; False: the thread makes no progress."""
         seen, since = self._progress, time.monotonic()
         while not self._busy.acquire(timeout=min(0.1, PATIENCE)):
             now = time.monotonic()
@@ -261,7 +261,7 @@ class Flusher:
         return True
 
     def _drain(self, pause: bool, deadline: float = math.inf) -> int:
-        """Write what waits, until ``deadline``; how many events are left of those that waited when this began."""
+        """Write waiting events until ``deadline``; return how many events of the start are left."""
         iterators.settle_dropped()
         if self._encoder.roots is not None:
             self._encoder.roots.settle()
@@ -303,7 +303,7 @@ class Flusher:
 
     @staticmethod
     def _slice(now: float) -> float:
-        """Seconds to work before the next pause: the more waits, and the longer it waits, the longer."""
+        """Return the seconds of work before the next pause: the more events wait, and the longer, the more."""
         queue = backlog.queue
         waited = now - getattr(queue[0], "at", now * 1e9) / 1e9 if queue else 0.0
         doubled = int(16 * min(1.0, backlog.pressure)) + int(min(2.0, max(0.0, waited)) / LATE)
@@ -338,7 +338,7 @@ class Flusher:
 
 
 def _lost(records: int) -> bool:
-    """Count what this process gives up at its exit; whether there is any."""
+    """Count the records that this process gives up at exit; return whether any record was lost."""
     if records:
         faults.count("drop:exit", records)
     return records > 0

@@ -1,4 +1,4 @@
-"""What the adapter of a library does besides recording the calls of a target."""
+"""Let the adapter of a library do more than record the calls of a target."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from typing import Any
 
 
 class Follower:
-    """Hooks of one target (``Probe.follower``).
+    """Hooks of a target (``Probe.follower``).
 
-    Run on the caller's thread, inside the guard that counts failures and gives up on the target after too many. What
-    it is given is a ``context.RetainingCall``, untyped here because an open call knows its probe.
+    The hooks run on the caller's thread, inside the guard that counts failures and gives up on the target after too
+    many. ``call`` is a ``context.RetainingCall``, untyped here because an open call knows its probe.
     """
 
     def admits(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether this call is recorded at all. Also asked, to no effect, of calls that are only counted."""
+        """Tells whether this call is recorded at all. Also asked, to no effect, about calls that are only counted."""
         return True
 
     def shows(self, arguments: dict[str, Any]) -> None:
-        """Before paths are read: what they are to find in an argument may be put in its place."""
+        """Prepare ``arguments`` before paths are read: the hook may replace an argument by the object that paths
+        read."""
 
     def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
-        """The call is about to be made. ``arguments``: by name, and ``self``."""
+        """Note that the call is about to be made. ``arguments``: by name, and ``self``."""
 
     def holds(self, call: Any, result: Any) -> bool:
-        """The call returned. True: what it began goes on, and the adapter will close the call."""
+        """Tells whether the work that the call began goes on after the call returned; True: the adapter will close the
+        call."""
         return False
 
 
 def follow(call: Any, probe: Any, follower: Follower, arguments: dict[str, Any]) -> None:
-    """Show the follower the call. One that fails is not asked about its end: the call ends as any other."""
+    """Show the follower the call. A follower that fails is not asked about the end: the call ends like any other
+    call."""
     try:
         follower.opened(call, arguments)
         call.followed = True
@@ -38,7 +41,7 @@ def follow(call: Any, probe: Any, follower: Follower, arguments: dict[str, Any])
 
 
 def held(call: Any, result: Any) -> bool:
-    """Whether the follower closes the call, which returned ``result``."""
+    """Tells whether the follower closes the call, which returned ``result``."""
     probe = call.probe
     return (
         probe is not None

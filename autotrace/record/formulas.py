@@ -1,7 +1,7 @@
-"""Values that a spec computes: numbers made of paths, items of lists, ``*`` over items (see ``config.expressions``);
-which of them are of a batch, and which of each row.
+"""Compute the values of a spec: numbers from paths, items of lists, ``*`` over items (see ``config.expressions``).
+Separate the values of a batch from the values of each row.
 
-A number is only computed with exact builtin numbers, so nothing of the host's runs beyond what reading a path runs.
+A number is only computed from exact builtin numbers, so no more code of the host's runs than reading a path runs.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from autotrace.record.fields import ABSENT, Path, is_late, read_step
 from autotrace.record.origin import is_hosts
 
 MAX_ITEMS = 1_048_576
-"""Items that ``*`` looks at."""
+"""Limit the items that ``*`` reads."""
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
     "%": operator.mod,
 }  # fmt: skip
 
 ONCE = "…once"
-"""Key of a dictionary beside the words that paths begin with: what does not depend on the row is read once into it."""
+"""Holds the key of a dictionary beside the first words of paths: a value that does not depend on the row is read once
+into the dictionary."""
 _OF_A_ROW = frozenset({"row", "i"})
 
 Read = Callable[[Mapping[str, Any]], Any]
 
 
 def of_a_row(path: Path) -> bool:
-    """Whether it may differ from row to row."""
+    """Tells whether the path may differ from row to row."""
     return not _OF_A_ROW.isdisjoint(path.roots)
 
 
 class Formula:
-    """An expression ready to be read, as a ``fields.Path`` is."""
+    """Holds an expression that is read like a ``fields.Path``."""
 
     __slots__ = ("_read", "missed", "optional", "root", "roots", "text")
 
@@ -49,15 +50,15 @@ class Formula:
         self.missed = 0
         tree = parse(text)
         self.optional = _may_be_absent(tree)
-        """An ``if`` without an ``else``: no value is what the spec asks for."""
+        """Tells whether the expression has an ``if`` without an ``else``: then the spec asks for no value."""
         self.roots = tuple(dict.fromkeys(roots(tree)))
         late = [root for root in self.roots if root in ("result", "item")]
         self.root = (late or [*self.roots, ""])[0]
-        """What it waits for: ``result`` or ``item`` where it has one, else its first word."""
+        """Names the awaited root: ``result`` or ``item`` where the expression has such a root, else the first word."""
         self._read = _compiled(tree)
 
     def read(self, values: Mapping[str, Any]) -> Any:
-        """Its value, ``ABSENT`` if something in it is not there or is no number; see ``fields.Path.read``."""
+        """Return the value; ``ABSENT`` if a part is absent or is not a number; see ``fields.Path.read``."""
         try:
             return self._read(values)
         except Exception as error:
@@ -67,35 +68,35 @@ class Formula:
 
 
 def value_of(text: str) -> Path:
-    """What a spec wrote for a value, ready to be read: a path, or a ``Formula``, which is read the same way."""
+    """Compile a value of a spec: a path, or a ``Formula``, which is read the same way."""
     if not is_expression(text):
         return Path(text)
     return cast("Path", Formula(text))
 
 
 def values_of(texts: Sequence[str]) -> tuple[Path, ...]:
-    """``value_of`` each of several, of which the first that is present counts."""
+    """Compile each of several texts with ``value_of``; the first value that is present counts."""
     return tuple(value_of(text) for text in texts)
 
 
 def compiled(table: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path, ...]], ...]:
-    """A plan's ``{name: [path, ...]}`` ready to be read."""
+    """Compile a plan's ``{name: [path, ...]}``."""
     return tuple((name, values_of(texts)) for name, texts in table.items())
 
 
 def without_result(facts: Mapping[str, Sequence[str]]) -> tuple[tuple[str, tuple[Path, ...]], ...]:
-    """A plan's ``{name: [path, ...]}`` without what only a result has."""
+    """Compile a plan's ``{name: [path, ...]}`` without the paths that need a result."""
     pairs = ((name, tuple(path for path in paths if not is_late(path))) for name, paths in compiled(facts))
     return tuple(pair for pair in pairs if pair[1])
 
 
 def is_optional(path: Path) -> bool:
-    """Whether the spec says itself that there may be no value."""
+    """Tells whether the spec allows that no value exists."""
     return isinstance(path, Formula) and path.optional
 
 
 def of_the_batch(target: Target) -> Target:
-    """What is recorded of a batch itself: how many rows, and what is the same for all of them."""
+    """Return the target of the batch itself: the number of rows, and the attributes that all rows share."""
     common = {
         name: paths
         for name, paths in target.attributes.items()
@@ -108,8 +109,8 @@ def of_the_batch(target: Target) -> Target:
 
 
 def of_the_chains(target: Target) -> tuple[Target, Target]:
-    """What is recorded of a call that returns the rows of its trajectory, and of each row: what paths to ``row`` or its
-    number read."""
+    """Return (the target of a call that returns the rows of its trajectory, the target of each row). Paths to ``row``
+    or to the row's number belong to the row."""
     row: dict[str, Any] = {"include": tuple(filter(_is_of_a_row, target.include or ()))}
     own: dict[str, Any] = {"chains": ()}
     if target.include is None:  # what travels with the rows
@@ -140,7 +141,7 @@ def _compiled(tree: Tree) -> Read:
 
 
 def _once(read: Read) -> Read:
-    """``read``, of all rows of a batch once."""
+    """Return ``read``, which runs once for all rows of a batch."""
 
     def reading(values: Mapping[str, Any]) -> Any:
         kept = values.get(ONCE)
@@ -180,14 +181,14 @@ def _made(tree: Tree) -> Read:
 
 
 _ASKED = frozenset({bool, int, float, str, list, tuple, dict, type(None)})
-"""Builtin types, which say whether they are true or empty without any code of the host's."""
+"""Holds builtin types, which tell whether a value is true or empty without any code of the host's."""
 
 
 _COMPARED = frozenset({bool, int, float, str, type(None)})
 
 
 def _choice(chosen: Any, yes: Read, no: Read, values: Mapping[str, Any]) -> Any:
-    """What is absent is not true; of what is no builtin value nothing is asked."""
+    """Choose a branch. An absent condition is not true; a condition that is not a builtin value is never evaluated."""
     if chosen is not ABSENT and type(chosen) not in _ASKED:
         return ABSENT
     return (yes if chosen else no)(values)
@@ -206,7 +207,7 @@ def _computed(compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
 
 
 def total(value: Any) -> Any:
-    """The sum of the numbers in a list, an array or a tensor in the CPU's memory; of a number, itself."""
+    """Sum the numbers in a list, an array or a tensor in the CPU's memory; return a number unchanged."""
     kind = type(value)
     if kind in (int, float):
         return value
@@ -234,7 +235,7 @@ def _path(root: str, steps: Sequence[str | Read]) -> Read:
 
 
 def _indexed(base: Read, index_of: Read) -> Read:
-    """One item, the most common of what is computed."""
+    """Read an item, the most common computed value."""
 
     def read(values: Mapping[str, Any]) -> Any:
         value, index = base(values), index_of(values)
@@ -269,7 +270,7 @@ def _item(value: Any, index: int) -> Any:
 
 
 def _each(value: Any, steps: Sequence[str | Read], values: Mapping[str, Any]) -> Any:
-    """What the rest of the path finds in each item: of a mapping by its keys, else a list."""
+    """Read the rest of the path in each item: a dict by key for a mapping, else a list."""
     kind = type(value)
     if kind is dict or isinstance(value, dict):
         items = {key: _below(item, steps, values) for key, item in islice(dict.items(value), MAX_ITEMS)}

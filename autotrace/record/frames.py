@@ -1,4 +1,4 @@
-"""Frames of ours that lie between two frames of the host, made transparent to code that counts frames."""
+"""Let code that counts frames pass over frames of ours between two frames of the host."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import sys
 from typing import Any, TypeVar
 
 FILE = "<autotrace importlib._bootstrap>"
-"""``co_filename`` of such a frame. The two words make ``warnings`` (``stacklevel``) and ``logging`` (``findCaller``,
-from Python 3.11) pass over it as they pass over the import system's own, so both name the line they named before."""
+"""Marks such a frame in ``co_filename``. The two words let ``warnings`` (``stacklevel``) and ``logging``
+(``findCaller``, from Python 3.11) pass over the frame like over frames of the import system, so both name the same line
+as without autotrace."""
 
 _RAISE, _RERAISE = b"\x01\0\x82\0", b"\x5c\x03\x77\0"
 """On Python 3.10: ``POP_TOP; RAISE_VARARGS 0`` and ``UNPACK_SEQUENCE 3; RERAISE 0``."""

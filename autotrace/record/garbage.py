@@ -31,13 +31,13 @@ from autotrace.record import faults
 
 get_ident = thread.get_ident
 MOST = 64
-"""Mappings that are held after their collection. A ``set`` makes 48 objects at most: 33 where a node of the mapping
-gets a seventeenth entry, and two for each level."""
+"""Limit the mappings that are held after their collection. A ``set`` makes 48 objects at most: 33 where a node of the
+mapping gets a seventeenth entry, and two for each level."""
 
 
 class _First(list[int]):
-    """The number of the thread that collects; empty while no thread collects. ``gc`` reads the attributes ``start`` and
-    ``stop``."""
+    """Holds the number of the thread that collects; empty while no thread collects. ``gc`` reads the attributes
+    ``start`` and ``stop``."""
 
     __slots__ = ()
     start: Any
@@ -45,7 +45,7 @@ class _First(list[int]):
 
 
 class _Last(list[Any]):
-    """The mapping of the thread that collects."""
+    """Holds the mapping of the thread that collects."""
 
     __slots__ = ()
     start = None
@@ -70,15 +70,15 @@ _first, _last = partial(getattr, collecting), partial(getattr, _mapping)
 
 
 def watch() -> None:
-    """Hear of each collection from now on: of its start before the callbacks of the host do, of its stop after them.
-    Idempotent."""
+    """Watch each collection from now on: the start before the callbacks of the host, the stop after the callbacks of
+    the host. Idempotent."""
     if not any(one is _first for one in gc.callbacks):  # the host may have cleared the list
         gc.callbacks[:] = [_first, *gc.callbacks, _last]
 
 
 def unwatch() -> None:
-    """Hear of no collection any more. Below Python 3.12 nothing changes: generators that were recorded may still be
-    suspended, and a collection may close them."""
+    """Stop watching collections. Below Python 3.12 nothing changes: generators that were recorded may still be
+    suspended, and a collection may close such a generator."""
     if sys.version_info >= (3, 12):
         gc.callbacks[:] = [one for one in gc.callbacks if one is not _first and one is not _last]
         collecting.clear()
@@ -86,12 +86,12 @@ def unwatch() -> None:
 
 
 def is_collecting() -> bool:
-    """Whether the calling thread is inside a collection."""
+    """Tells whether the calling thread is inside a collection."""
     return bool(collecting) and get_ident() in collecting
 
 
 def refuses() -> bool:
-    """Whether a trajectory may not begin now, because a collection runs in this thread; counts."""
+    """Tells whether a trajectory may not begin now, because a collection runs in this thread; counts each refusal."""
     if not is_collecting():
         release()
         return False
@@ -100,7 +100,7 @@ def refuses() -> bool:
 
 
 def release() -> None:
-    """Let go of replaced mappings, unless a thread collects: no code in Python runs while a call walks a mapping, but
-    that of a collection. One step in C looks and lets go."""
+    """Release replaced mappings, unless a thread collects: no code in Python runs while a call walks a mapping, except
+    the code of a collection. A single step in C checks and releases."""
     if _replaced:
         deque(starmap(_replaced.clear, compress([()], map(not_, [collecting]))), 0)

@@ -1,5 +1,5 @@
-"""What the calls around a call say of it: which group of rollouts a trajectory is in, and whether the call is that of
-the base method through ``super()``."""
+"""Find the group of a trajectory's rollouts in the calls around, and tell whether a call is the base method through
+``super()``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ MAX_HOPS = 1_000
 
 
 def begin(call: RetainingCall, attributes: dict[str, Any] | None, group: bool) -> None:
-    """Trajectories will open inside of ``call``, with ``group`` the rollouts of one prompt."""
+    """Prepare ``call`` for the trajectories that will open inside; with ``group``, the trajectories are rollouts of the
+    same prompt."""
     if attributes is not None:
         call.passed_on = {name: attributes[name] for name in OF_THE_STEP + OF_THE_PROMPT if name in attributes}
     if group:
@@ -23,8 +24,8 @@ def begin(call: RetainingCall, attributes: dict[str, Any] | None, group: bool) -
 
 
 def completed(attributes: dict[str, Any] | None, around: OpenCall | None) -> dict[str, Any] | None:
-    """``attributes`` of a trajectory that opens inside of ``around``, with what it does not say itself and the nearest
-    call of role ``trainer`` does. What is below another trajectory is no rollout of its group."""
+    """Complete the ``attributes`` of a trajectory that opens inside ``around`` from the nearest call of role
+    ``trainer``. A trajectory below another trajectory is not a rollout of the other trajectory's group."""
     found: dict[str, Any] = {}
     names = OF_THE_STEP + OF_THE_PROMPT
     for _ in range(MAX_HOPS):
@@ -44,16 +45,16 @@ def completed(attributes: dict[str, Any] | None, around: OpenCall | None) -> dic
 
 
 def is_part(above: OpenCall, probe: Any, function: Any, args: tuple[Any, ...]) -> bool:
-    """Whether the call belongs to the one being recorded: the base method of an override, or another rollout of the
-    same object (``validation_rollout`` that calls ``training_rollout``)."""
+    """Tells whether the call belongs to the call being recorded: the base method of an override, or another rollout of
+    the same object (``validation_rollout`` that calls ``training_rollout``)."""
     if above.probe is probe:
         return is_super_call(above, function, args)
     return above.probe is not None and above.probe.is_root and above.owner == id(args[0] if args else None)
 
 
 def is_super_call(above: OpenCall, function: Any, args: tuple[Any, ...]) -> bool:
-    """Whether this is the base method that the override being recorded calls through ``super()``: another function for
-    the same object, of the same name, and not of a class that comes before the override's."""
+    """Tells whether this is the base method that the override being recorded calls through ``super()``: another
+    function for the same object, of the same name, and not of a class before the override's class."""
     probe, signature = above.probe, above.signature
     if probe is None or not args:
         return False
@@ -68,7 +69,7 @@ def is_super_call(above: OpenCall, function: Any, args: tuple[Any, ...]) -> bool
 
 
 def recording(owner: Any, name: str, key: str) -> bool:
-    """Whether the current call is this one: method ``name`` of ``owner``, under another target than ``key``."""
+    """Tells whether the current call is method ``name`` of ``owner``, under another target than ``key``."""
     call = current.get()
     if call is None or call.probe is None or call.signature is None or call.probe.key == key:
         return False

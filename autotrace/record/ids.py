@@ -1,4 +1,5 @@
-"""Ids of our own. Never from ``random``: training seeds it on every rank, and then ids repeat across processes."""
+"""Count ids of our own. Never use ``random``: training seeds ``random`` on every rank, and ids would repeat across
+processes."""
 
 from __future__ import annotations
 
@@ -15,20 +16,21 @@ def _series() -> Callable[[], int]:
 
 
 next_span_id = _series()
-"""The next span id: counts up from a random 63-bit number of this process (30 ns; ``os.urandom`` would be 450)."""
+"""Returns the next span id: counts up from a random 63-bit number of this process (30 ns; ``os.urandom`` would be
+450)."""
 
 
 _process = os.urandom(8)
 _next_trace = _series()
 _SPREAD = 0x9E3779B97F4A7C15
-"""Odd, so multiplying by it modulo 2**64 maps no two counts to one: neighbours differ in their first digits, which is
-what people type."""
+"""Spreads counts. The factor is odd, so multiplying modulo 2**64 maps no two counts to the same number. Neighbours
+differ in the first digits, and people type the first digits."""
 
 
 def new_trace_id() -> bytes:
-    """16 bytes: a spread count from a random start, then 8 random bytes of this process. Random rather than derived
-    from (uid, session): a resumed run or a retried rollout can never overwrite what was delivered; the shipper joins
-    by the attributes instead."""
+    """Return 16 bytes: a spread count from a random start, then 8 random bytes of this process. The id is random rather
+    than derived from (uid, session): a resumed run or a retried rollout can never overwrite delivered data. The shipper
+    joins by the attributes instead."""
     return (_next_trace() * _SPREAD & 0xFFFFFFFFFFFFFFFF).to_bytes(8, "big") + _process
 
 

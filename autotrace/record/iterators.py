@@ -1,19 +1,20 @@
-"""Streams of clients that are no generators: iterator objects, those that are closed early, those that nobody reads to
-their end, and objects of the host's that a call waits for, and that are dropped instead.
+"""Follow streams of clients that are not generators: iterator objects, streams that are closed early or not read to the
+end, and objects of the host's that a call waits for and that are dropped instead.
 
 - Iterator objects whose class has a ``__next__`` or ``__anext__`` of its own: the call goes on until the iteration ends
   or the object is dropped.
-- Clients of model servers refer to themselves from inside their generator, so a stream that is closed and dropped lives
-  on until the garbage collector comes, and one that is closed and kept lives longer. The call ends with ``close``.
+- Clients of model servers refer to themselves from inside their generator. So a stream that is closed and dropped lives
+  on until the garbage collector comes, and a stream that is closed and kept lives longer. The call ends with ``close``.
 - Callers break out at the finish reason, and training programs switch the garbage collector off. So the flusher's
-  thread ends the calls of streams that said everything.
+  thread ends the calls of complete streams.
 
-The object stays as it is. What is put on its class, once, is a wrapper of the same text as those of functions
-(``template``) that passes through for every object but those that a recorded call returned.
+The object stays unchanged. The object's class gets, once, a wrapper of the same text as the wrappers of functions
+(``template``). The wrapper passes through for every object that no recorded call returned.
 
-Python ignores what is raised while an object goes: a signal handler's exception, a Ctrl-C, would be lost in a callback
-of ours, or in a ``__del__``. So the callback is a method written in C, in which no signal handler runs, and the
-flusher's thread ends the call."""
+Python ignores an exception that is raised while an object goes: a signal handler's exception, a Ctrl-C, would be lost
+in a callback of ours, or in a ``__del__``. So the callback is a method written in C, in which no signal handler runs,
+and the flusher's thread ends the call.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +32,13 @@ from autotrace.record.object_fields import attribute_of, members_of, mro_of
 
 
 class Watched(weakref.ref[Any]):
-    """A weak reference to an object whose end is the end of ``call``. It stands in ``table``, by the object's ``id``,
-    for as long as the call waits for that. Raises ``TypeError`` for an object that takes no weak reference."""
+    """Refers weakly to an object whose end is the end of ``call``. ``table`` holds the reference by the object's ``id``
+    for as long as the call waits for the end. Raises ``TypeError`` for an object that takes no weak reference."""
 
     __slots__ = ("call", "holder", "number", "table")
 
     def __new__(cls, value: Any, *_: Any) -> Watched:
-        """``_gone.append`` is called with the reference when the object is dropped."""
+        """Register ``_gone.append``, which is called with the reference when the object is dropped."""
         return super().__new__(cls, value, _gone.append)
 
     def __init__(self, value: Any, call: OpenCall, table: dict[int, Watched], holder: Any = None) -> None:
@@ -51,13 +52,13 @@ _gone: deque[Watched] = deque()
 
 
 def watched_in(value: Any, table: dict[int, Watched]) -> Watched | None:
-    """What ``table`` has for this object, and not for one before it that had the same ``id``."""
+    """Return the entry of ``table`` for this object, and not for an earlier object with the same ``id``."""
     watched = table.get(id(value))
     return watched if watched is not None and watched() is value else None
 
 
 def settle_dropped() -> None:
-    """End the calls of what was dropped."""
+    """End the calls of dropped objects."""
     while _gone:
         watched = _gone.popleft()
         if watched.table.get(watched.number) is watched:  # else another object has the number by now
@@ -69,7 +70,8 @@ def settle_dropped() -> None:
 
 
 def dropped(call: OpenCall) -> Callable[[Any], None]:
-    """What Python calls with the asynchronous generator of ``call`` if that is dropped and its event loop is closed."""
+    """Return the function that Python calls with the asynchronous generator of ``call``, if the generator is dropped
+    and the event loop is closed."""
     return functools.partial(_dropped, call)
 
 
@@ -78,24 +80,24 @@ def _dropped(call: OpenCall, _: Any) -> None:
 
 
 CLOSE = "close"
-"""Key of the wrappers of ``close``; a target's key has a dot."""
+"""Holds the key of the wrappers of ``close``; a target's key has a dot."""
 IDLE_NS = 1_500_000_000
-"""Without a further item (servers send the usage after the finish reason). Less than the shipper waits for what a root
-that has ended left open."""
+"""Holds the ns without a further item after which a stream ends (servers send the usage after the finish reason).
+Shorter than the shipper's wait for calls that an ended root left open."""
 _MARK = "__autotrace_step__"
 _STEPS = {"__next__": template.PLAIN, "__anext__": template.COROUTINE}
 _ITERATIONS = ("__iter__", "__aiter__")
 _CLOSES = ("close", "aclose")
 _followed: dict[int, Watched] = {}
-"""By the ``id`` of the iterator; ``holder`` is its ``IteratorStep``."""
+"""Map the ``id`` of an iterator to its reference; ``holder`` is the ``IteratorStep``."""
 _open: dict[int, Closable] = {}
-"""By the ``id`` of the stream."""
+"""Map the ``id`` of a stream to its ``Closable``."""
 _watched: list[tuple[OpenCall, int, int]] = []
-"""A call, how many items it had when they were counted last, and when."""
+"""Lists (call, number of items at the last count, time of the last count)."""
 
 
 class IteratorStep:
-    """What the wrappers carry as their call while such an object takes a step."""
+    """Stands for the call in the wrappers while such an object takes a step."""
 
     __slots__ = ("__weakref__", "busy", "call", "number")
 
@@ -103,17 +105,17 @@ class IteratorStep:
         self.call = call
         self.number = id(value)
         self.busy = False
-        """In the middle of a step, which may take others of the same object."""
+        """Tells whether a step runs; a step may take other steps of the same object."""
 
     def took(self, item: Any) -> None:
-        """The step gave ``item``."""
+        """Record that the step gave ``item``."""
         self.busy = False
         call, *_ = closing.item(self.call, item)
         if call is None:
             self._forget()
 
     def failed(self, error: BaseException) -> None:
-        """The step raised ``error``, which may be the iteration's end."""
+        """Record that the step raised ``error``, which may be the iteration's end."""
         self.busy = False
         self._forget()
         if isinstance(error, (StopIteration, StopAsyncIteration)):
@@ -126,7 +128,8 @@ class IteratorStep:
 
 
 def follow(call: OpenCall, value: Any) -> IteratorStep | None:
-    """``value``, if it is such an iterator, and nobody else's; ``call`` then ends with its iteration."""
+    """Follow ``value`` if ``value`` is such an iterator that no other call follows; ``call`` then ends with the
+    iteration."""
     kind = type(value)
     if not any(type(attribute_of(kind, name)) is FunctionType for name in _STEPS) or watched_in(value, _followed):
         return None
@@ -145,7 +148,7 @@ def follow(call: OpenCall, value: Any) -> IteratorStep | None:
 
 
 def _wrapped(kind: type, name: str, key: str = "") -> bool:
-    """Whether this method of the class goes through a wrapper, now or since earlier."""
+    """Wrap this method of the class, unless wrapped earlier; return whether the method goes through a wrapper."""
     owner = next((one for one in mro_of(kind) if name in members_of(one)), None)
     original = None if owner is None else members_of(owner)[name]
     if owner is None or type(original) is not FunctionType:
@@ -162,7 +165,7 @@ def _wrapped(kind: type, name: str, key: str = "") -> bool:
 
 
 def step(args: tuple[Any, ...]) -> IteratorStep | None:
-    """``begin`` of such a wrapper: its only argument is the iterator."""
+    """Serve as ``begin`` for such a wrapper: the only argument is the iterator."""
     watched = watched_in(args[0], _followed)
     if watched is None or watched.holder.busy:
         return None
@@ -176,7 +179,7 @@ def step(args: tuple[Any, ...]) -> IteratorStep | None:
 
 
 class Closable(IteratorStep):
-    """What the wrapper of ``close`` carries as its call."""
+    """Stands for the call in the wrapper of ``close``."""
 
     __slots__ = ("holder", "iteration", "reference")
 
@@ -188,7 +191,7 @@ class Closable(IteratorStep):
 
     @property
     def running(self) -> bool:
-        """In the middle of a step, whose end says how the call ended."""
+        """Tells whether a step runs, whose end decides how the call ended."""
         if self.iteration is None:
             return getattr(self.holder(), "busy", True)
         iteration = self.iteration()
@@ -197,7 +200,7 @@ class Closable(IteratorStep):
         return type(iteration) is not AsyncGeneratorType or iteration.ag_running
 
     def took(self, item: Any) -> None:
-        """The stream is closed."""
+        """Record that the stream is closed."""
         holder = None if self.running else self.holder()
         if holder is not None:
             _open.pop(self.number, None)
@@ -205,13 +208,13 @@ class Closable(IteratorStep):
             closing.ended(call, GeneratorExit())
 
     def failed(self, error: BaseException) -> None:
-        """``close`` raised ``error``; the stream is the caller's no more all the same."""
+        """Record that ``close`` raised ``error``; the caller gives the stream up all the same."""
         self.took(None)
 
 
 def watch(stream: Any, holder: Any, iteration: Any = None) -> None:
-    """End the call of ``holder`` when ``stream`` is closed. ``holder`` has the ``call`` and is gone when that ended;
-    ``iteration`` is the generator that takes the steps, or None where ``holder`` is a ``IteratorStep``."""
+    """End the call of ``holder`` when ``stream`` is closed. ``holder`` has the ``call`` and is gone when the call
+    ended. ``iteration`` is the generator that takes the steps, or None where ``holder`` is an ``IteratorStep``."""
     try:
         if any([_wrapped(type(stream), name, CLOSE) for name in _CLOSES]):
             _open[id(stream)] = Closable(stream, holder, iteration)
@@ -220,19 +223,19 @@ def watch(stream: Any, holder: Any, iteration: Any = None) -> None:
 
 
 def end_open() -> None:
-    """The process ends, and with it what nobody read to its end or closed."""
+    """End the calls of streams that nobody read to the end or closed, because the process ends."""
     for found in _open.copy().values():  # which is in one piece: streams may be collected meanwhile
         found.took(None)
 
 
 def closed(stream: Any) -> Closable | None:
-    """``begin`` of the wrapper of ``close``."""
+    """Serve as ``begin`` for the wrapper of ``close``."""
     found = _open.get(id(stream))
     return found if found is not None and found.reference() is stream else None
 
 
 def settle(*, idle_ns: int = IDLE_NS) -> None:
-    """End the calls whose streams said that they were done, and yielded nothing more for ``idle_ns``."""
+    """End the calls whose streams are complete and yielded nothing more for ``idle_ns``."""
     while closing.said:
         call, at = closing.said.popleft()
         _watched.append((call, call.items, at))

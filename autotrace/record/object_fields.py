@@ -1,8 +1,8 @@
-"""What an object stores, read without running any of its code.
+"""Read the stored fields of an object without running any of the object's code.
 
-``getattr`` runs properties, ``__getattribute__`` and mapped attributes that issue SQL; asking a class runs its
+``getattr`` runs properties, ``__getattribute__`` and mapped attributes that issue SQL; asking a class runs the
 metaclass. So classes are read through the C descriptors of ``type``, instance dictionaries through the descriptor that
-the interpreter put into the class, slots through their member descriptors.
+the interpreter put into the class, and slots through their member descriptors.
 """
 
 from __future__ import annotations
@@ -18,42 +18,45 @@ import msgspec
 
 mro_of = type.__dict__["__mro__"].__get__
 members_of = type.__dict__["__dict__"].__get__
-"""A class's own attributes."""
+"""Returns a class's own attributes."""
 _qualname = type.__dict__["__qualname__"].__get__
 _module = type.__dict__["__module__"].__get__
 _struct_fields = type(msgspec.Struct).__dict__["__struct_fields__"].__get__
 _DECLARED = ("__dataclass_fields__", "__pydantic_fields__", "model_fields", "_fields")
-"""Where classes keep the names of their fields: dataclasses, pydantic 2 and before 2.10, named tuples."""
+"""Lists the attributes where classes keep the names of fields: dataclasses, pydantic 2 and before 2.10, named
+tuples."""
 ITERATION = "_iterator"
-"""Where the clients that are generated from OpenAPI descriptions (openai, anthropic and their kin) keep it."""
+"""Names the attribute that holds the iterator in clients generated from OpenAPI descriptions (openai, anthropic and
+similar clients)."""
 ITERATIONS = (ITERATION, "__next__", "__anext__")
 MAX_CLASSES = 10_000
 
 
 def qualified_name(kind: type) -> str:
-    """``package.module.Class``."""
+    """Return ``package.module.Class``."""
     module = _module(kind)
     return f"{module}.{_qualname(kind)}" if type(module) is str else str(_qualname(kind))
 
 
 def name_of(kind: type) -> str:
-    """The class's own name, with that of the class it stands in."""
+    """Return the class's own name, with the name of the enclosing class."""
     return str(_qualname(kind))
 
 
 def module_of(kind: type) -> str:
-    """A class's ``__module__``; empty if that is not a text."""
+    """Return a class's ``__module__``; empty if ``__module__`` is not a text."""
     module = _module(kind)
     return module if type(module) is str else ""
 
 
 def attribute_of(kind: type, name: str) -> Any:
-    """What the class, or the first one above it that has it, holds under ``name``; None where none has."""
+    """Return the value that the class, or the first base class with the name, holds under ``name``; None if every class
+    lacks the name."""
     return next((members_of(owner)[name] for owner in mro_of(kind) if name in members_of(owner)), None)
 
 
 class Layout:
-    """How the instances of a class store what they hold."""
+    """Describes how the instances of a class store fields."""
 
     __slots__ = (
         "__weakref__", "answers", "base", "dictionary", "extra", "fields", "iterates", "label", "mapping", "name",
@@ -62,22 +65,22 @@ class Layout:
 
     def __init__(self, kind: type) -> None:
         self.reference = weakref.ref(kind, functools.partial(layouts.pop, id(kind)))
-        """Forgets the layout when the class goes, before anything else can have its ``id``; in C, where no signal
-        handler of the host's runs whose exception would be swallowed."""
+        """Drops the layout when the class goes, before anything else can have the class's ``id``. The callback is in C,
+        where no signal handler of the host's runs whose exception would be swallowed."""
         self.base = next((base for base in (enum.Enum, tuple) if issubclass(kind, base)), None)
-        """``enum.Enum`` or ``tuple`` for what inherits from it."""
+        """Holds ``enum.Enum`` or ``tuple`` for a class that inherits from either."""
         self.mapping = issubclass(kind, dict)
         self.of_class = issubclass(kind, type)
-        """The instances are classes themselves."""
+        """Tells whether the instances are classes themselves."""
         self.label = name_of(kind)
         name = attribute_of(kind, "name")
         self.name = name if type(name) is str else None
-        """The text that the class held as ``name`` when this was made."""
+        """Holds the text that the class had as ``name`` when the layout was created."""
         self.dictionary: Any = None
-        """Descriptor of the instance's ``__dict__``, None where there is none."""
+        """Holds the descriptor of the instance's ``__dict__``, or None without a ``__dict__``."""
         self.slots: dict[str, Any] = {}
         self.fields: tuple[str, ...] | None = None
-        """Names of the declared fields; None for a class that declares none."""
+        """Names the declared fields; None for a class that declares no fields."""
         for owner in mro_of(kind):
             members = members_of(owner)
             own = members.get("__dict__")
@@ -89,23 +92,24 @@ class Layout:
             if self.fields is None:
                 self.fields = _declared(members)
         self.iterates = any(attribute_of(kind, each) is not None for each in ITERATIONS)
-        """The class has something that its instances are iterated by, one item after the other."""
+        """Tells whether the class has an attribute that iterates an instance, an item at a time."""
         plain = self.dictionary is not None and not self.of_class and "name" not in self.slots
         self.read = self.dictionary.__get__ if plain else None
-        """Gives the dictionary of an instance that keeps a name nowhere else."""
+        """Returns the dictionary of an instance that keeps a name nowhere else."""
         self.extra = self.slots.get("__pydantic_extra__")
-        """Descriptor of the fields that a pydantic model does not declare."""
+        """Holds the descriptor of the fields that a pydantic model does not declare."""
         if issubclass(kind, msgspec.Struct):
             self.fields = _struct_fields(kind)
         self.answers = self.fields is not None and ITERATION not in self.fields and not self.iterates
-        """An instance is an answer: its fields are declared, so it is neither a stream nor an unread response."""
+        """Tells whether an instance is an answer: the fields are declared, so the instance is neither a stream nor an
+        unread response."""
 
     def stored(self, value: Any) -> Any:
-        """The instance's own dictionary, or an empty one."""
+        """Return the instance's own dictionary, or an empty dictionary."""
         return {} if self.dictionary is None else self.dictionary.__get__(value)
 
     def held(self, value: Any, without: Collection[str] = ()) -> dict[str, Any]:
-        """What ``pairs`` has, but for the fields ``without``; not to be changed."""
+        """Return the fields of ``pairs`` except the fields ``without``; not to be changed."""
         if self.dictionary is not None and not self.slots and self.fields is not None:
             stored = self.dictionary.__get__(value)
             if type(stored) is dict:
@@ -119,8 +123,8 @@ class Layout:
         return {name: item for name, item in self.pairs(value) if name not in without}
 
     def pairs(self, value: Any) -> Iterator[tuple[str, Any]]:
-        """Declared fields that are set, and what a pydantic model holds beyond them. A named tuple's are its items,
-        which are not read here."""
+        """Yield declared fields that are set, and the undeclared fields of a pydantic model. The fields of a named
+        tuple are its items, and ``pairs`` does not read items."""
         stored = self.stored(value)
         for name in self.fields or ():
             if dict.__contains__(stored, name):
@@ -133,8 +137,8 @@ class Layout:
         yield from self.undeclared(value).items()
 
     def attributes(self, value: Any, without: Collection[str] = ()) -> dict[str, Any]:
-        """Return the public attributes that an instance of a class without declared fields stores, but for
-        ``without``: those of the slots, then those of the dictionary."""
+        """Return the public attributes that an instance of a class without declared fields stores, except ``without``:
+        the slots first, then the dictionary."""
         found: dict[str, Any] = {}
         for name, slot in self.slots.items():
             try:
@@ -147,7 +151,7 @@ class Layout:
         return {name: item for name, item in found.items() if not name.startswith("_") and name not in without}
 
     def undeclared(self, value: Any) -> dict[str, Any]:
-        """What a pydantic model holds in fields that its class does not declare; not to be changed."""
+        """Return the fields of a pydantic model that the class does not declare; not to be changed."""
         if self.extra is None:
             return _NOTHING
         try:
@@ -176,8 +180,8 @@ _NOTHING: dict[str, Any] = {}
 
 
 def members(value: Any) -> dict[str, Any]:
-    """What a dict holds or an object stores, by name; not to be changed, and only read with ``dict.get``. Pydantic's
-    undeclared fields included, which compatible servers add."""
+    """Return the items of a dict or the stored fields of an object by name; not to be changed, and only read with
+    ``dict.get``. Includes pydantic's undeclared fields, which compatible servers add."""
     kind = type(value)
     if kind is dict:
         return value  # type: ignore[no-any-return]
@@ -196,13 +200,13 @@ def members(value: Any) -> dict[str, Any]:
 
 
 def member(value: Any, name: str) -> Any:
-    """What ``members`` has under ``name``; None where it has nothing."""
+    """Return the value of ``members`` under ``name``; None if absent."""
     return dict.get(members(value), name)
 
 
 def stored_name(value: Any) -> str | None:
-    """The text that the object, or else its class, stores as ``name``; None where that is no text. A class's is
-    read once."""
+    """Return the text that the object, or else the class, stores as ``name``; None if the value is not a text. The name
+    of a class is read once."""
     layout = layouts.get(id(type(value))) or layout_of(type(value))
     if layout.read is not None:
         held = dict.get(layout.read(value), "name")
@@ -224,11 +228,11 @@ def stored_name(value: Any) -> str | None:
 
 
 layouts: dict[int, Layout] = {}
-"""By the class's ``id``: to ask a dictionary for a class would run its metaclass's ``__hash__``."""
+"""Map the class's ``id`` to the layout: looking a class up in a dictionary would run the metaclass's ``__hash__``."""
 
 
 def layout_of(kind: type) -> Layout:
-    """The layout of a class, made once."""
+    """Return the layout of a class, created once."""
     layout = layouts.get(id(kind))
     if layout is None:
         if len(layouts) >= MAX_CLASSES:  # classes made again and again
@@ -238,12 +242,12 @@ def layout_of(kind: type) -> Layout:
 
 
 ANSWERING = frozenset({"llm", "tool", "agent", "trajectory"})
-"""Roles whose results are answers: of an answer the attributes are read, whatever its class declares."""
+"""Lists roles whose results are answers: the attributes of an answer are read, whatever the class declares."""
 _BUILTIN = frozenset(map(id, (str, bytes, dict, type(None), int, float, bool)))
 
 
 def is_plain(value: Any) -> bool:
-    """Whether ``value``, or the first item of such a list, is an object whose class declares no fields."""
+    """Tells whether ``value``, or the first item of a list of values, is an object whose class declares no fields."""
     kind = type(value)
     if kind is list or kind is tuple:
         kind = type(value[0]) if value else str

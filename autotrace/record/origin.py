@@ -1,8 +1,8 @@
-"""Whose an exception is that arrives while code of ours runs: a failure of ours, or the host's.
+"""Tell whether an exception that arrives while code of ours runs is a failure of ours, or the host's.
 
 A handler of the host's (``signal.alarm`` in reward code) may raise between any two instructions of the main thread, and
-``PyThreadState_SetAsyncExc`` makes any thread raise: where we happen to be running, that passes through. All who catch
-``Exception`` ask here, by way of ``faults.failed``.
+``PyThreadState_SetAsyncExc`` makes any thread raise. Such an exception passes through our code. All code of ours that
+catches ``Exception`` asks this module, by way of ``faults.failed``.
 """
 
 from __future__ import annotations
@@ -27,30 +27,31 @@ _OURS = frozenset(
     and issubclass(kind, Exception)
     and kind not in (Exception, TimeoutError, InterruptedError)
 )
-"""What statements of ours can raise: exactly one of Python's own types, except those that mean a timeout. A type of
-the host's matches none, whatever it derives from. By ``id()``: a set would ask the class for its hash."""
+"""Holds the types that statements of ours can raise: exactly Python's own types, except types that mean a timeout. A
+type of the host's matches no entry, whatever the type derives from. Held by ``id()``: a set would ask the class for its
+hash."""
 _OF_ANYBODY = frozenset(map(id, (RuntimeError, ValueError, OSError)))
-"""Of these, what programs set in another thread for want of a type of their own. It comes without arguments; where a
-statement of ours fails, and where the interpreter or a library of ours raises them, there is a message. (The other
-types are also what objects say in C that have no such attribute or item, without a word.)"""
+"""Holds the types that programs set in another thread for want of a type of their own. Such an exception comes without
+arguments. Where a statement of ours fails, and where the interpreter or a library of ours raises, there is a message.
+(Objects in C also raise the other types of ``_OURS``, without a message, for an absent attribute or item.)"""
 _OUR_LIBRARIES = frozenset({"msgspec", "struct", "_struct", "_pickle"})
 _RAISES = frozenset({opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]})
 
 _of_thread = thread._local()
-"""Not a set of numbers: that of a thread that ended is given to one of the host's."""
+"""Marks threads of ours. A set of numbers does not work: a thread of the host may get the number of an ended thread."""
 
 
 def own_thread() -> None:
-    """The calling thread runs nothing of the host's: whatever is raised in it is ours."""
+    """Mark the calling thread as a thread that runs nothing of the host's: whatever is raised in the thread is ours."""
     _of_thread.own = True
 
 
 def is_hosts(error: BaseException) -> bool:
-    """Whether ``error``, just caught by the caller, was raised by the host into code of ours.
+    """Tells whether the host raised ``error``, which the caller just caught, into code of ours.
 
-    It was if a signal handler is among its frames, or if no statement raised it (it was set from another thread) and
-    its type is the host's. What is raised by a property, a hook or an iterator of the host's that we called is a
-    failure of ours: we should not have been there.
+    The host raised ``error`` if a signal handler is among the frames, or if no statement raised ``error`` (another
+    thread set the exception) and the type is the host's. An exception of a property, a hook or an iterator of the
+    host's that we called is a failure of ours: our code should not have called host code.
     """
     if getattr(_of_thread, "own", False):
         return False
@@ -73,19 +74,21 @@ def is_hosts(error: BaseException) -> bool:
 
 
 def unread(error: Exception) -> bool:
-    """An item could not be read, so it is not the final one. What is the host's is raised again."""
+    """Return False for an item that could not be read, so the item is not final. The host's exception is raised
+    again."""
     if is_hosts(error):
         raise error
     return False
 
 
 def _handlers() -> frozenset[CodeType]:
-    """Code of the signal handlers that are installed: one may have dropped the frame that it was given."""
+    """Return the code of the installed signal handlers: a handler may have dropped the frame that the handler was
+    given."""
     return frozenset(filter(None, (_code_of(_signal.getsignal(number)) for number in range(1, _signal.NSIG))))
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """Code of a callable, found without asking it."""
+    """Return the code of a callable without asking the callable."""
     while (kind := type(handler)) is partial or kind is MethodType:
         handler = handler.func if kind is partial else handler.__func__
     if type(handler) is not FunctionType:
@@ -94,7 +97,8 @@ def _code_of(handler: Any) -> CodeType | None:
 
 
 def _is_signal_handler(frame: FrameType, interrupted: FrameType) -> bool:
-    """A handler is called with the frame it interrupts."""
+    """Tells whether ``frame`` got ``interrupted`` as a value: a handler is called with the frame that the handler
+    interrupts."""
     for value in frame.f_locals.values():
         if value is interrupted or (type(value) is tuple and any(item is interrupted for item in value)):
             return True
@@ -102,8 +106,9 @@ def _is_signal_handler(frame: FrameType, interrupted: FrameType) -> bool:
 
 
 def _is_raised_there(trace: TracebackType) -> bool:
-    """Whether a ``raise`` statement raised what was raised there. Before its first instruction a frame stands at a
-    negative one (Python 3.10 raises there what another thread set), which is no place in its code."""
+    """Tells whether a ``raise`` statement raised the exception at this place. Before the first instruction a frame has
+    a negative position (Python 3.10 raises there an exception that another thread set), and a negative position is not
+    a place in the code."""
     return trace.tb_lasti >= 0 and trace.tb_frame.f_code.co_code[trace.tb_lasti] in _RAISES
 
 

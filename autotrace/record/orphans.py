@@ -1,6 +1,6 @@
-"""Calls that ask a model outside of any recorded call. Where no spec names a root, they get one from their conversation
-(``conversation_roots``). Elsewhere those of clients (``inside`` of a spec) are not recorded, which is said once a
-process and target, with the functions that a spec could name."""
+"""Handle model calls outside any recorded call. Where no spec names a root, the calls get a root from their
+conversation (``conversation_roots``). Elsewhere the calls of clients (``inside`` of a spec) are not recorded. A report
+says so once a process and target, with the functions that a spec could name."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from autotrace.run.process import program
 from autotrace.spool.records import CALLED_BY, OUTSIDE
 
 MOST = 5
-"""Functions that are named."""
+"""Limits the functions that are named."""
 MAX_DEPTH = 1_000
 _FIRST = Limits(4, 16, 4096)
 NAMES = ("messages", "input", "prompt", "contents")
-"""Arguments that hold a conversation."""
+"""Lists the arguments that hold a conversation."""
 SYSTEM = ("system", "developer")
-"""Roles of prompts that may hold the time of day."""
+"""Lists the roles of prompts that may hold the time of day."""
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD = os.path.dirname(os.__file__) + os.sep
 _LIBRARIES = (_OWN, _STANDARD, f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -33,11 +33,12 @@ _MAINS = ("__main__", "__mp_main__")
 
 
 _roots: tuple[int, tuple[str, ...] | None] = (0, None)
-"""For so many targets: the libraries that the shipped specs name roots of; None: the user names one."""
+"""Holds (number of targets, libraries for which the shipped specs name roots); None: the user names a root."""
 
 
 def rooted(probes: Mapping[str, Any]) -> bool:
-    """Whether a call outside of any recorded call gets a root from its conversation: no spec names a root here."""
+    """Tells whether a call outside any recorded call gets a root from its conversation, because no spec names a root
+    here."""
     global _roots
     if _roots[0] != len(probes):
         named = [probe for probe in [*probes.values()] if probe.is_root or (probe.row and probe.row.is_root)]
@@ -47,7 +48,7 @@ def rooted(probes: Mapping[str, Any]) -> bool:
 
 
 def asked(arguments: Mapping[str, Any]) -> str:
-    """What such a call is sampled by: the beginning of its conversation, which its later calls repeat."""
+    """Return the digest that such a call is sampled by: the beginning of the conversation, which later calls repeat."""
     given = next((arguments[name] for name in NAMES if name in arguments), None)
     if isinstance(given, (list, tuple)):
         given = next((one for one in given if not (isinstance(one, dict) and dict.get(one, "role") in SYSTEM)), None)
@@ -57,7 +58,7 @@ def asked(arguments: Mapping[str, Any]) -> str:
 
 
 def met(probe: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Count a call of ``probe``'s target that begins outside any recorded call, and report the callers of the first."""
+    """Count a call of ``probe``'s target outside any recorded call, and report the callers of the first such call."""
     if probe.follower is not None and not probe.follower.admits(args, kwargs):
         return
     faults.count(OUTSIDE_OF + probe.key.replace(":", ".").partition(".")[0])
@@ -68,7 +69,7 @@ def met(probe: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def is_running(modules: tuple[str, ...]) -> bool:
-    """Whether a function of a module whose name begins so is running in this thread."""
+    """Tells whether a function of a module whose name begins with a name of ``modules`` is running in this thread."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MAX_DEPTH):
         if frame is None:
@@ -81,7 +82,7 @@ def is_running(modules: tuple[str, ...]) -> bool:
 
 
 def _callers() -> list[str]:
-    """The user's functions that are running in this thread, outermost first, as a spec names them."""
+    """Return the user's functions that are running in this thread, outermost first, as a spec names functions."""
     names: list[str] = []
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MAX_DEPTH):
@@ -100,7 +101,7 @@ def _is_a_librarys(code: CodeType) -> bool:
 
 
 def _name_of(frame: FrameType) -> str | None:
-    """``module.Class.function``; None where a spec cannot name it."""
+    """Return ``module.Class.function``; None for a function that a spec cannot name."""
     module = frame.f_globals.get("__name__")
     if module in _MAINS:
         kind, word = program(sys.orig_argv)
@@ -111,7 +112,7 @@ def _name_of(frame: FrameType) -> str | None:
 
 
 def _qualname(frame: FrameType) -> str:
-    """What Python 3.10 does not tell: the class of a method is that of its first argument."""
+    """Compute the qualified name that Python 3.10 lacks: the class of a method is the class of the first argument."""
     code = frame.f_code
     first = code.co_varnames[:1] if code.co_argcount else ()
     if first not in (("self",), ("cls",)):

@@ -1,18 +1,18 @@
-"""Our thread, started in the middle of a call of the host's, and what forks say of it.
+"""Start our thread in the middle of a call of the host's, and keep forks free of a warning about our thread.
 
-``threading.Thread.start`` waits until the new thread runs, and a wait may last: until Python 3.11 a new thread has its
-starter's number for a moment, and an exception that is set from another thread (``PyThreadState_SetAsyncExc``, as
-timeouts of reward code do) then hits the new thread, which ends, and its starter waits for ever.
+``threading.Thread.start`` waits until the new thread runs, and a wait may last. Until Python 3.11 a new thread has the
+starter's number for a moment. An exception that another thread sets (``PyThreadState_SetAsyncExc``, as timeouts of
+reward code do) then hits the new thread; the new thread ends, and the starter waits for ever.
 
-The thread takes no signal. A program may block one and wait for it (``signal.sigwait``, a service's ``SIGTERM``): the
-system would give it to our thread, which does not block it, and the process would die. And a signal that our thread
-takes does not wake the main thread up.
+Our thread takes no signal. A program may block a signal and wait for the signal (``signal.sigwait``, a service's
+``SIGTERM``): the system would give the signal to our thread, which does not block the signal, and the process would
+die. And a signal that our thread takes does not wake the main thread up.
 
-From Python 3.12 ``os.fork`` warns that a process has several threads. Where the only other one is ours, the host would
-not be warned without us, and the child has nothing to fear: it takes over no lock of ours (``flusher.child``). So the
-warning is ignored while such a fork is under way. Python 3.12 issues it before the callbacks of
-``os.register_at_fork``, 3.13 after them, when none of our code runs any more on that thread; what ignores it is taken
-away again by the flusher's thread, which does not run before the fork is over.
+From Python 3.12 ``os.fork`` warns that a process has several threads. If the only other thread is ours, the host would
+not be warned without us, and the child has nothing to fear: the child takes over no lock of ours (``flusher.child``).
+So the warning is ignored while such a fork is under way. Python 3.12 issues the warning before the callbacks of
+``os.register_at_fork``. Python 3.13 issues the warning after the callbacks, when none of our code runs any more on that
+thread. The flusher's thread, which does not run before the fork is over, removes the filter again.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from autotrace.record import faults
 from autotrace.run import gc_pause
 
 alive: set[int] = set()
-"""The threads that were started here and run, by the system's numbers."""
+"""Holds the running threads that were started here, by the system's numbers."""
 started: set[int] = set()
-"""The same, and those that were started and do not run yet: by numbers of our own."""
+"""Holds the running threads and the started threads that do not run yet, by numbers of our own."""
 _numbers = itertools.count()
 _OF_A_THREAD = {
     *(_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL),
     *(_signal.SIGTRAP, _signal.SIGSYS, _signal.SIGABRT),
 }
-"""What a thread brings on itself: ``faulthandler`` is to see it."""
+"""Lists signals that a thread brings on itself: ``faulthandler`` has to see such a signal."""
 _OF_THE_PROCESS = _signal.valid_signals() - _OF_A_THREAD
 
 
 def start(run: Callable[[], None]) -> None:
-    """``run()`` in a thread that does not keep the process from exiting; not waited for. Raises ``RuntimeError`` where
-    there can be no further thread."""
+    """Start ``run()`` in a thread that does not keep the process from exiting; do not wait for the thread. Raises
+    ``RuntimeError`` where no further thread can be started."""
     mine = next(_numbers)
     seen: list[gc_pause.Thresholds] = []
     body = _body(run, thread.get_ident(), mine, seen)
@@ -64,8 +64,8 @@ def start(run: Callable[[], None]) -> None:
 
 
 def _body(run: Callable[[], None], starter: int, mine: int, seen: list[gc_pause.Thresholds]) -> Iterator[None]:
-    """A generator that stands inside of ``try`` when the thread goes on with it: in a function, such an exception would
-    be raised before its first statement."""
+    """Run the thread's work in a generator that is already inside a ``try`` when the thread goes on with the generator:
+    in a function, such an exception would be raised before the first statement."""
     hosts: type[BaseException] | None = None
     try:
         yield
@@ -87,7 +87,7 @@ def _body(run: Callable[[], None], starter: int, mine: int, seen: list[gc_pause.
 
 
 def _pass_on(hosts: type[BaseException], starter: int) -> None:
-    """Raise the exception in the thread that it was meant for."""
+    """Raise the exception in the thread that the exception was meant for."""
     import ctypes  # imported already by who set the exception
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(starter), ctypes.py_object(hosts))
@@ -95,14 +95,14 @@ def _pass_on(hosts: type[BaseException], starter: int) -> None:
 
 _IGNORED = ("ignore", re.compile(r"This process \(pid=\d+\) is multi-threaded"), DeprecationWarning, None, 0)
 _inserted: list[list[Any]] = []
-"""The list of filters that has it while a fork is under way: the host may exchange its list at any time
+"""Holds the list of filters that has our filter while a fork is under way: the host may exchange the list at any time
 (``warnings.catch_warnings``)."""
 _over: list[list[Any]] = []
-"""Those that have it still, though the fork is over."""
+"""Holds lists that still have our filter though the fork is over."""
 
 
 def before_fork() -> None:
-    """A fork begins on the calling thread."""
+    """Insert our filter before a fork on the calling thread."""
     try:
         settle()
         if alive and _alone():
@@ -116,7 +116,7 @@ def before_fork() -> None:
 
 
 def _alone() -> bool:
-    """Whether the process has no threads but the calling one and ours."""
+    """Tells whether the process has no threads except the calling thread and ours."""
     try:
         threads = os.listdir("/proc/self/task")
     except OSError:
@@ -125,13 +125,13 @@ def _alone() -> bool:
 
 
 def after_fork_in_parent() -> None:
-    """The fork is over in the parent, but for the warning."""
+    """Note that the fork is over in the parent; the filter is still in place."""
     _over.extend(_inserted)
     _inserted.clear()
 
 
 def after_fork_in_child() -> None:
-    """The child keeps neither filter nor thread."""
+    """Drop filter and thread in the child."""
     alive.clear()
     started.clear()
     gc_pause.after_fork_in_child()
@@ -140,7 +140,7 @@ def after_fork_in_child() -> None:
 
 
 def settle() -> None:
-    """Take away what is not needed any more. Called by the flusher's thread now and then."""
+    """Remove filters that are not needed any more. Called by the flusher's thread now and then."""
     while _over:
         try:
             _over.pop().remove(_IGNORED)
