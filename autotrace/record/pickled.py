@@ -1,15 +1,15 @@
-"""Copies of conversations and other nested values: one encoding in C, made on the caller's thread.
+"""Copy conversations and other nested values by a single encoding in C on the caller's thread.
 
-Exact builtin types only are encoded. For anything else the pickler asks ``reducer_override`` before it looks for a
-method of the host's, and the whole value is copied by ``record.snapshot`` instead. The flusher's thread reads the
-encoding back and applies the limits (``record.conversations``): a record does not tell which way its values came.
+Exact builtin types only are encoded. For any other type the pickler asks ``reducer_override`` before a method of the
+host's, and ``record.snapshot`` copies the whole value instead. The flusher's thread reads the encoding back and applies
+the limits (``record.conversations``): a record does not tell which way the values came.
 
-What stands in several places is encoded each time, without the pickler's memo: a value whose parts are shared may be
-short to remember and endless to write out, and where it comes to itself the pickler gives up. So nothing that is read
-back takes more than its encoding did.
+A part that occurs in several places is encoded each time, without the pickler's memo. A value with shared parts may be
+short to remember and endless to write out, and the pickler gives up on a value that contains itself. So no decoded
+value takes more than the encoding did.
 
-The pickler hands over its output 64 KB at a time, and announces a longer text before it copies it. That is where a
-value that is too large is given up.
+The pickler hands over output 64 KB at a time, and announces a longer text before copying the text. There a value that
+is too large is given up.
 """
 
 from __future__ import annotations
@@ -23,49 +23,50 @@ from autotrace.record.origin import is_hosts
 from autotrace.record.snapshot import LONGEST_KEY, NODE_BYTES, SHORT, Limits, flat, snapshot, walked
 
 FEW = 4
-"""Messages that hold texts and numbers only, up to which a copy costs less than an encoding, before which a caller that
-makes one call now and then has to load the pickler's code and memory into the cache."""
+"""Counts messages of texts and numbers only, up to which a copy costs less than an encoding. Before an encoding, a
+caller that makes a call now and then has to load the pickler's code and memory into the cache."""
 SEVERAL = 2
-"""Items from which encoding a list of lists or dicts costs less than copying it."""
+"""Counts the items from which encoding a list of lists or dicts costs less than copying."""
 LOOKED_AT = 8
-"""Members of a dict that are asked for their size, to guess whether it is nested. A guess: it decides nothing else."""
+"""Counts the members of a dict that are asked for their size, to guess whether the dict is nested. The guess decides
+nothing else."""
 FEWEST = 60
-"""Short texts (keys, too) or lists in the first 64 KB of an encoding: fewer are long texts, and copies of the other
-kind only refer to those."""
+"""Counts short texts (keys, too) or lists in the first 64 KB of an encoding. An encoding with fewer holds long texts,
+and copies by ``snapshot`` only refer to long texts."""
 MAX_PICKLED = 1 << 20
-"""Bytes of the longest encoding."""
+"""Limits the bytes of an encoding."""
 LONGEST_NS = 300_000
-"""CPU time after the first 64 KB that an encoding may take: lists of numbers are small and many."""
+"""Limits the CPU time in ns of an encoding after the first 64 KB: lists of numbers are small and many."""
 WALKS = 64
-"""How many of a target's nested values are copied the other way after one could not be encoded: the next ones are
-probably like it."""
+"""Counts the nested values of a target that ``snapshot`` copies after a value could not be encoded: the next values are
+probably similar."""
 DEEPEST = 10_000
-"""Limit of the interpreter's recursion up to which the pickler cannot exhaust the stack of a thread (100 bytes a level;
-from Python 3.12 that has a limit of its own)."""
+"""Limits the interpreter's recursion up to which the pickler cannot exhaust the stack of a thread (100 bytes a level;
+from Python 3.12 the pickler has a limit of its own)."""
 OVERHEAD = 256
-"""Memory of an encoding besides its bytes."""
+"""Counts the memory of an encoding besides the bytes."""
 _SHORT_TEXT, _LIST = b"\x8c", b"]("
-"""How texts of less than 256 bytes and lists of several items begin."""
+"""Mark the beginning of texts of less than 256 bytes and of lists of several items."""
 UNFRAMED = -6
-"""At most three bytes come without the nine of a frame."""
+"""Counts the bytes that come without the nine of a frame: at most three."""
 
 
 class _Declined(Exception):
-    """The value is not to be encoded. Raised inside the pickler, by nobody else."""
+    """Rejects a value that is not to be encoded. Raised inside the pickler, and nowhere else."""
 
 
 class Pickled:
-    """A value as the pickler wrote it: nobody can change it. No encoder of records knows this class, so what is in it
-    can only be written by way of ``load``."""
+    """Holds a value as the pickler wrote the value: nobody can change the encoding. No encoder of records knows this
+    class, so the content can only be written by way of ``load``."""
 
     chunks: tuple[bytes, ...] = ()
     size: int = 0
-    """Bytes of all chunks."""
+    """Counts the bytes of all chunks."""
     until: int = 0
-    """CPU time of the thread at which an encoding of several chunks is given up."""
+    """Holds the CPU time of the thread at which an encoding of several chunks is given up."""
 
     def write(self, data: bytes) -> None:
-        """What the pickler calls: with a frame, or with one and behind it the length of a text of 64 KB or more, which
+        """Take output from the pickler: a frame, or a frame followed by the length of a text of 64 KB or more, which
         would come next."""
         length = len(data)
         frame = 9 if self.chunks else 11  # behind its length, and the first behind two bytes more
@@ -82,7 +83,7 @@ class Pickled:
         self.chunks = (*self.chunks, data)
 
     def load(self) -> Any:
-        """The value: dicts, lists, tuples, sets, strings, bytes and numbers."""
+        """Return the value: dicts, lists, tuples, sets, strings, bytes and numbers."""
         return _pickle.loads(self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks))
 
 
@@ -90,13 +91,13 @@ class _Pickler(_pickle.Pickler):
     __slots__ = ()
 
     def reducer_override(self, value: Any) -> Any:
-        """Asked about everything that is no exact builtin value, which is not touched."""
+        """Refuse every value that is not an exact builtin value, without touching the value."""
         raise _Declined
 
 
 def captured(value: Any, limits: Limits) -> Any:
-    """A copy of ``value`` that is bounded and safe to use in another thread: ``Pickled`` where it is nested, or what
-    ``snapshot`` makes of it."""
+    """Return a bounded copy of ``value`` that is safe to use in another thread: ``Pickled`` for a nested value, or else
+    the copy of ``snapshot``."""
     kind = type(value)
     if kind is not list and kind is not dict and kind is not tuple:
         if kind is str or kind is int or kind is float or kind is bool or value is None:
@@ -128,8 +129,8 @@ _size = str.__sizeof__
 
 
 def _few(value: list[Any], limits: Limits) -> Any:
-    """A copy of a short exact list of exact dicts (messages) that hold texts, numbers and None only, none of them to be
-    cut; else None."""
+    """Copy a short exact list of exact dicts (messages) that hold texts, numbers and None only. None if any text has to
+    be cut."""
     copied = []
     weight = NODE_BYTES
     for item in value:
@@ -154,7 +155,8 @@ def _few(value: list[Any], limits: Limits) -> Any:
 
 
 def _is_nested(value: Any, kind: type, limit: int) -> bool:
-    """Whether an exact dict, list or tuple looks as if it held many others. What will be cut anyway is not worth it."""
+    """Tells whether an exact dict, list or tuple seems to hold many others. A value that will be cut anyway is not
+    worth an encoding."""
     if kind is dict:
         for item in [*value.values()][:LOOKED_AT]:
             kind = type(item)
@@ -169,7 +171,7 @@ def _is_nested(value: Any, kind: type, limit: int) -> bool:
 
 
 def _pickled(value: Any) -> Pickled | None:
-    """``value`` encoded; None if it holds what is not to be encoded, or is too large."""
+    """Encode ``value``; None if ``value`` holds a part that is not to be encoded, or is too large."""
     if sys.getrecursionlimit() > DEEPEST:
         return None
     output = Pickled()
@@ -180,8 +182,8 @@ def _pickled(value: Any) -> Pickled | None:
     except _Declined:
         return None
     except (_pickle.PicklingError, RuntimeError, ValueError, OverflowError, MemoryError, KeyError) as error:
-        # nested too deeply or without end, changed by another thread meanwhile, a ``PickleBuffer``. KeyError: in its
-        # fast mode CPython counts each frozenset as a level that never ends, and after 50 of them misses one
+        # Nested too deeply or without end, changed by another thread meanwhile, or a ``PickleBuffer``. KeyError: in
+        # fast mode CPython counts each frozenset as a level that never ends, and after 50 frozensets misses one.
         if is_hosts(error):
             raise
         return None

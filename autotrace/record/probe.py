@@ -1,4 +1,4 @@
-"""What this process knows of one target: its paths, limits, counters, and how its calls become events."""
+"""Hold the state of a target in this process: paths, limits, counters, and the way from calls to events."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from autotrace.record.sampling import Decision
 from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot, walked
 
 MAX_FAULTS = 10
-"""Internal failures in a row, one a call, after which a target is switched off."""
+"""Counts the internal failures in a row, one a call, after which a target is switched off."""
 NOT_COPIED = {"…": "could not be copied"}
-"""What stands for a value that raised when it was looked at."""
+"""Replaces a value that raised when the value was read."""
 MORE_DEPTH = 3
-"""Levels that are copied of an LLM call's values beyond those of others."""
+"""Counts the levels copied of an LLM call's values beyond the levels of other calls."""
 MAX_YIELDED = 1_048_576
-"""Items of a row's token list that a generator yields."""
+"""Counts the items of a row's token list that a generator yields."""
 MAX_SIGNATURES = 1_000
-"""Functions remembered per target."""
+"""Counts the functions remembered per target."""
 
 
 class Probe:
-    """One target in this process. ``is_off`` makes its wrappers pass through."""
+    """Holds a target of this process. ``is_off`` makes the target's wrappers pass through."""
 
     __slots__ = (
         "__weakref__", "attributes", "batch", "calls", "decide", "dropped", "ended", "exclude", "facts", "faults",
@@ -45,9 +45,9 @@ class Probe:
 
     def __init__(self, target: Target, settings: Settings) -> None:
         self.is_returned = False
-        """A row that a call returned: its facts are about that row, and ``i`` is its number."""
+        """Tells whether this is a row that a call returned: facts are about that row, and ``i`` is the row's number."""
         self.row: Probe | None = None
-        """Of a batch, or of a call that returns rows, what each of these is recorded by."""
+        """Records the rows of a batch, or of a call that returns rows."""
         self.rows = formulas.values_of(target.rows)
         if target.rows:
             self.row = Probe(replace(target, rows=()), settings)
@@ -58,14 +58,14 @@ class Probe:
             self.row = Probe(row, settings)
             self.row.is_returned = True
         self.decide: Decision | None = None
-        """Of a row that is a trajectory: ``calls.decide``."""
+        """Holds ``calls.decide`` for a row that is a trajectory."""
         self.id = formulas.values_of(target.id)
         self.of = formulas.values_of(target.of)
         self.of_key = formulas.compiled(target.of_key)
         self.is_group = target.group
-        """Trajectories inside of a call of it are numbered."""
+        """Tells whether trajectories inside a call are numbered."""
         self.is_grouping = target.role == "trainer" or target.group
-        """What a call of it says is said of the trajectories inside of it."""
+        """Tells whether a call passes attributes on to the trajectories inside."""
         self.has_late_id = any(is_late(path) for path in self.id)
         self.key = target.key
         self.label = target.label
@@ -77,30 +77,30 @@ class Probe:
         self.is_off = False
         self.calls = 0
         self.ended = 0
-        """Calls whose result paths were read of."""
+        """Counts the calls whose result paths were read."""
         self.faults = 0
-        """In a row."""
+        """Counts failures in a row."""
         self.faulty = 0
         self.on_fault: Callable[[Probe], None] | None = None
         self.watch: Callable[[Any, tuple[Any, ...]], None] | None = None
-        # a tool call's function is seven deep in a chat completion
+        # A tool call's function is seven deep in a chat completion.
         depth = settings.max_depth + (MORE_DEPTH if target.role == "llm" else 0)
         self.limits = Limits(depth, settings.max_items, settings.copied)
         returns_rows = self.row is not None and self.row.is_returned
         self.yields = Limits(depth, MAX_YIELDED, settings.copied) if returns_rows else self.limits
-        """Of what a generator yields; the rows of a trajectory are read from the copy."""
+        """Limits the yielded values; the rows of a trajectory are read from the copy."""
         self.has_content = settings.content != "none"
         includes_result = target.include is None or "result" in target.include
         paths = [formulas.value_of(name) for name in target.include or () if not name.isidentifier()]
         shown = [(last_word(path.text), path) for path in paths if self.has_content]
         self.parts = tuple(pair for pair in shown if is_late(pair[1]))
-        """Parts of the result that are captured, by their last word: instead of all of it."""
+        """Lists the captured parts of the result by their last word, instead of the whole result."""
         self.has_result = self.has_content and (includes_result or bool(self.parts)) and "result" not in target.exclude
         self.include = None if target.include is None else frozenset(target.include)
         self.order = tuple(name if name.isidentifier() else last_word(name) for name in target.include or ())
-        """Names of what is captured, in the order in which the list has them."""
+        """Names the captured values in the order of the spec."""
         self.members = tuple(pair for pair in shown if not is_late(pair[1]))
-        """Members of arguments that are captured, under their own names: ``request.messages``."""
+        """Lists the captured members of arguments, under their own names: ``request.messages``."""
         self.follower: Follower | None = None
         self.exclude = frozenset(target.exclude) | {"self", "cls"}
         tokens = formulas.compiled(target.tokens)
@@ -108,7 +108,7 @@ class Probe:
         prompt = table.get("prompt", ())
         self.prompt = tuple(path for path in prompt if not is_late(path))
         self.late_prompt = tuple(path for path in prompt if is_late(path))
-        """The prompt comes only with the result (an agent's output)."""
+        """Holds prompt paths for a prompt that comes only with the result (an agent's output)."""
         self.response = table.get("response", ())
         self.logprobs = table.get("logprobs", ()) if settings.logprobs else ()
         self.mask = table.get("mask", ())
@@ -118,56 +118,56 @@ class Probe:
         self.attributes = tuple(pair for pair in pairs if pair not in self.late)
         self.facts = formulas.compiled(target.facts)
         self.stated = formulas.without_result(target.facts)
-        """Facts that need no result: a call that failed states them, too."""
+        """Holds facts that need no result: a failed call states the facts, too."""
         self.final = formulas.values_of(target.final)
         self.final_test: Callable[[Any], Any] | None = None
-        """What ``final_reader`` made, for the chunks of every further call."""
+        """Holds the function of ``final_reader`` for the chunks of every further call."""
         later = [path for _, paths in (*self.facts, *self.late) for path in paths]
         later += [*self.response, *self.logprobs, *self.mask, *self.late_prompt, *(path for _, path in self.parts)]
         later += self.id if self.has_late_id else ()
         later += [path for _, paths in self.of_key for path in paths]
         self.needs_tool_name = target.role == "tool" and "tool_name" not in target.attributes and target.label is None
-        """A tool that nothing else names is called as its object is."""
+        """Tells whether a tool without another name takes the name of its object."""
         self.batch = dict(formulas.compiled(target.batch))
         self.sampling = settings.sampling
         errors.outcomes.update(target.outcomes)
         roots = {root for path in later for root in path.roots}
         self.needs = tuple(roots)
-        """Arguments among these are read when the call ends."""
+        """Names the arguments that are read when the call ends."""
         self.needs_arguments_later = bool(self.batch or self.rows) or not roots <= {"result", "item"}
-        """Something of the host's is needed until the call ends."""
+        """Tells whether an object of the host's is needed until the call ends."""
         read = (self.attributes, self.prompt, self.members, self.id, self.of)
         self.needs_arguments = self.needs_arguments_later or any(read)
-        """Some path needs the arguments at all."""
+        """Tells whether some path needs the arguments at all."""
         self.needs_result = any(
             (self.response, self.logprobs, self.mask, self.late, self.facts, self.row, self.has_late_id, self.parts)
         )
         self.is_result_kept = self.has_result and not self.needs_result
-        """A result that is small is recorded as it is, and nothing is read of it."""
+        """Tells whether a small result is recorded unchanged, and no path reads the result."""
         self.needs_items = not self.final and (self.has_result or self.needs_result)
-        """What a generator or stream yields is put together."""
+        """Tells whether the yielded values of a generator or stream are collected."""
         self.is_model = target.role == "llm"
         self.items = target.items
         self.is_followed = self.is_model or bool(target.items)
-        """The call goes on where it returned an iterator."""
+        """Tells whether the call goes on after returning an iterator."""
         self.is_inner = target.inside
         self.is_shipped = not target.where or target.is_shipped
         self.needs_parent_check = bool(self.of or self.has_subclasses or self.is_inner or self.is_counted)
-        """Not every call inside of a recorded one is recorded."""
+        """Tells whether some calls inside a recorded call are not recorded."""
         self.has_met_outside = False
-        """``outside.met`` was told of a call."""
+        """Tells whether ``outside.met`` got a call."""
         self.is_whole = self.has_content and self.include is None and not target.exclude and not self.prompt
-        """Every argument is captured."""
+        """Tells whether every argument is captured."""
         more = (self.is_root, self.is_counted, self.is_inner, self.needs_arguments, self.is_grouping, target.items)
         self.is_simple = self.is_whole and not any(more)
-        """A call inside of another one is recorded with what it is passed, and nothing else."""
+        """Tells whether a call inside another call is recorded with the passed arguments, and nothing else."""
         self.plain: dict[Any, Signature] = {}
-        """Of ``signatures``, those of functions of which all arguments are captured, if the target is ``is_simple``."""
+        """Holds the ``signatures`` of functions whose arguments are all captured, if the target is ``is_simple``."""
         self.signatures: dict[Any, Signature] = {}
-        """By function: wrappers that one decorator made share their code, not their names."""
+        """Map a function to the signature: wrappers of the same decorator share their code, not their names."""
         self.named = self._named(target)
         self.passing: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()
-        """Signatures of functions made inside functions, which the host may drop."""
+        """Holds signatures of functions defined inside functions, which the host may drop."""
 
     def forked(self) -> None:
         """Count anew in a forked child: counters are summed over processes."""
@@ -178,7 +178,7 @@ class Probe:
             self.row.forked()
 
     def _named(self, target: Target) -> tuple[tuple[str, fields.Path, bool], ...]:
-        """Paths of the user's specs, as ``facts.reward: result.reward (mine.yaml:4)``; true: read after the call."""
+        """List the user's paths, as ``facts.reward: result.reward (mine.yaml:4)``; true: read after the call."""
         prompt = self.late_prompt or self.prompt
         tables: dict[str, tuple[tuple[fields.Path, ...], bool]] = {
             "rows": (self.rows, False),
@@ -204,20 +204,20 @@ class Probe:
         )
 
     def absences(self) -> dict[str, tuple[int, int]]:
-        """Of each path in ``named``: in how many calls it was absent, and in how many it was read."""
+        """Count for each path in ``named`` (calls without a value, calls that were read)."""
         rows = {} if self.row is None else self.row.absences()
         own = {name: (path.missed, self.ended if at_end else self.calls) for name, path, at_end in self.named}
         return {**rows, **{name: counts for name, counts in own.items() if counts[1]}}
 
     def _dropped(self, target: Target) -> tuple[str, ...]:
-        """Fields of the result that are not captured: token lists travel by themselves, the rest was excluded."""
+        """Name the fields of the result that are not captured: token lists travel separately, others were excluded."""
         names = [name[7:] for name in target.exclude if name.startswith("result.")]
         for paths in target.tokens.values():
             names += [text[7:] for text in paths if text.startswith("result.") and text.count(".") == 1]
         return tuple(names)
 
     def signature(self, function: Any) -> Signature:
-        """The signature of ``function``, made at the first call of each override."""
+        """Return the signature of ``function``, created at the first call of each override."""
         signature = self.passing.get(function)
         if signature is not None:
             return signature
@@ -236,13 +236,13 @@ class Probe:
         return signature
 
     def takes(self, name: str) -> bool:
-        """Whether the argument ``name`` is captured (the prompt's token ids travel by themselves)."""
+        """Tells whether the argument ``name`` is captured (the prompt's token ids travel separately)."""
         if not self.has_content or name in self.exclude or (self.prompt and name == self.prompt[0].text):
             return False
         return self.include is None or name in self.include
 
     def picked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Copies of the members of arguments to be captured."""
+        """Copy the captured members of arguments."""
         copies: dict[str, Any] = {}
         for name, path in self.members:
             value = path.read(arguments)
@@ -259,7 +259,7 @@ class Probe:
         return {**{name: inputs[name] for name in self.order if name in inputs}, **inputs}
 
     def row_inputs(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Copies of what is captured of a row: members of ``row``, or all that it has."""
+        """Copy the captured values of a row: members of ``row``, or the whole row."""
         copies = self.picked(values) if self.members else {}
         row = values["row"]
         if not self.has_content or "row" in self.exclude or not (self.include is None or "row" in self.include):
@@ -303,7 +303,7 @@ class Probe:
         return copied
 
     def captured(self, value: Any, copy: Callable[[Any, Limits], Any] = captured) -> Any:
-        """A copy of ``value``; a failure of ours costs this value only."""
+        """Copy ``value``; a failure of ours costs this value only."""
         try:
             return copy(value, self.limits)
         except Exception as error:
@@ -324,12 +324,12 @@ class Probe:
         return copies or None
 
     def final_reader(self, item: Any) -> Callable[[Any], Any]:
-        """What decides whether an item like ``item`` is the final one, cheap enough to call for every chunk."""
+        """Return the test for the final item, for items like ``item``; cheap enough to call for every chunk."""
         self.final_test = fields.reader(self.final, item)
         return self.final_test
 
     def tried(self, site: str, step: Callable[..., Any], *arguments: Any) -> Any:
-        """``step(*arguments)``; None after a failure of ours, which is counted."""
+        """Call ``step(*arguments)``; None after a failure of ours, which is counted."""
         try:
             return step(*arguments)
         except Exception as error:

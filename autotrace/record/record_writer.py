@@ -1,7 +1,7 @@
-"""Records become frames, gathered to be appended to the spool with one system call. The flusher's thread alone comes
-here.
+"""Write records as frames, gathered and appended to the spool with a single system call. Only the flusher's thread runs
+this module.
 
-What cannot be written (a full disk) is held for the next time, up to a limit.
+Frames that cannot be written (a full disk) are held for the next time, up to a limit.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from autotrace.spool.writer import SpoolLimit, SpoolWriter
 from autotrace.trajectory.jsonable import Conversion
 
 BATCH = 1 << 20
-"""Bytes after which a batch is written although there is more."""
+"""Counts the bytes after which a batch is written although more records wait."""
 MAX_WRITTEN = 32 << 20
-"""Bytes of the largest frame that is written, of ``spool.records.MAX_FRAME`` that can be read: what is larger, no
-backend takes, and it would have to fit into the shipper's memory several times."""
+"""Limits the bytes of a written frame, below the readable ``spool.records.MAX_FRAME``. No backend takes a larger
+record, and a larger record would have to fit into the shipper's memory several times."""
 _CUTS: dict[type, tuple[dict[str, Any], ...]] = {
     Open: ({"inputs": ...}, {"attributes": None}, {"prompt": None}),
     Close: ({"output": ...}, {"attributes": None, "error": None}, {"response": None, "logprobs": None, "mask": None}),
 }
-"""What is left out of a record that is too large, one after the other (``...``: a note stands in its place)."""
+"""Lists the fields that are left out of a too large record, in turn (``...``: a note replaces the value)."""
 RETRY_EVERY = 1.0
-"""Seconds between two attempts to write to a disk that failed."""
+"""Holds the seconds between two attempts to write to a disk that failed."""
 
 
 class RecordWriter:
-    """The records of one process. ``lost`` is called when records had to be given up, ``opened`` once there is a first
-    segment."""
+    """Writes the records of a process. ``lost`` is called when records were given up, ``opened`` when the first segment
+    exists."""
 
     def __init__(self, run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
         self.lost: Callable[[], None] = _nothing
@@ -55,47 +55,47 @@ class RecordWriter:
         self._frames: list[bytes] = []
         self._size = 0
         self._held: list[Record] = []
-        """Come with the first record."""
+        """Holds records that come with the first record."""
         self._definitions: list[Define] = []
-        """The targets so far; each segment begins with those of the segments before."""
+        """Lists the targets so far; each segment begins with the targets of the segments before."""
         self._defined = 0
-        """Of those, how many were in the batches before this one."""
+        """Counts the definitions that were in the batches before this batch."""
         self._undefined = False
-        """The segment lacks those definitions."""
+        """Tells whether the segment lacks those definitions."""
         self._opened_once = False
         self._retry_at = 0.0
         self._written_at = 0.0
         self._write_took = 0.0
-        """Seconds of the last write."""
+        """Holds the seconds of the last write."""
         self._records = 0
         self._bytes = 0
 
     @property
     def gathered(self) -> int:
-        """How many records are gathered that are not in the file yet."""
+        """Count the gathered records that are not in the file yet."""
         return len(self._frames)
 
     @property
     def may_write(self) -> bool:
-        """There is something to write, and as much time went to taking events as to the last write."""
+        """Tells whether records wait, and taking events took as much time as the last write."""
         return bool(self._frames) and time.monotonic() - self._written_at >= self._write_took
 
     @property
     def batch_full(self) -> bool:
-        """It is time to write, whatever else is waiting."""
+        """Tells whether the batch is so large that a write is due, whatever else waits."""
         return self._size >= BATCH
 
     @property
     def due(self) -> bool:
-        """It is time to write. On a slow disk as much time goes to taking events as to writing them."""
+        """Tells whether a write is due. On a slow disk as much time goes to taking events as to writing."""
         return bool(time.monotonic() - self._written_at >= max(self._settings.flush_interval, self._write_took))
 
     def full(self, events: int) -> bool:
-        """Whether the spool has its size once ``events`` more were written."""
+        """Tells whether the spool reaches its size limit once ``events`` more are written."""
         return self._limit.reached(self._size + events * self._bytes // max(1, self._records))
 
     def look(self) -> None:
-        """Ask the folder for the size of the spool, now and then."""
+        """Read the size of the spool from the folder, now and then."""
         self._limit.look()
 
     def add(self, said: Record | WhenRecording) -> None:
@@ -123,7 +123,7 @@ class RecordWriter:
         self._bytes += len(data)
 
     def write(self) -> None:
-        """Append what was gathered."""
+        """Append the gathered records."""
         if not self._frames or time.monotonic() < self._retry_at:
             return
         began = time.monotonic()
@@ -150,9 +150,9 @@ class RecordWriter:
             self._segments.seal("rotate")
 
     def finish(self, last_words: Callable[[], None], seal: str = "exit") -> None:
-        """Seal the segment after ``last_words`` were added; nothing if this process wrote nothing and has nothing to
-        write. Also after a rotation: a process without a last word has died. Records that the disk does not take are
-        given up and counted."""
+        """Seal the segment after ``last_words`` were added. Does nothing if this process wrote nothing and has nothing
+        to write. Also seals after a rotation: a process without a last word counts as dead. Records that the disk does
+        not take are given up and counted."""
         if not self._written_at and not self._frames:
             return
         self._retry_at = 0.0
@@ -168,8 +168,8 @@ class RecordWriter:
         self._written_at = 0.0
 
     def _loss(self, reason: str) -> str:
-        """The reason for which records are given up: ``reason``, unless the disk is full. Leaves a mark then, which
-        takes no room: counters may not come into a file any more."""
+        """Return the reason for which records are given up: ``reason``, unless the disk is full. A full disk leaves a
+        mark, which takes no room: counters may not come into a file any more."""
         error = self._segments.error
         if error is None or error.errno not in (errno.ENOSPC, errno.EDQUOT):
             return reason
@@ -178,11 +178,11 @@ class RecordWriter:
         return f"{DISK_FULL}{self._folder}"
 
     def inherit(self, other: RecordWriter) -> None:
-        """Say what ``other``, the writer of this process before it was forked, had no reason to say."""
+        """Take over the held reports of ``other``, the writer of this process before the fork."""
         self._held = [*other._held]
 
     def abandon(self) -> None:
-        """Close the file without a word: what a forked child does with its parent's segment."""
+        """Close the file without a word: a forked child closes the parent's segment this way."""
         self._segments.abandon()
 
     def _framed(self, record: Record) -> bytes:
@@ -192,7 +192,7 @@ class RecordWriter:
             return frame(self._encode(_readable(record)))
 
     def _shortened(self, record: Record, size: int) -> bytes | None:
-        """The frame of a record that is too large, without what makes it so; None: nothing of it can be written."""
+        """Return the frame of a too large record without the large fields; None: no part can be written."""
         faults.count("drop:too_large")
         left_out = {"…": f"left out: the record would have {size} bytes, more than {MAX_WRITTEN}"}
         for change in _CUTS.get(type(record), ()):
@@ -206,14 +206,15 @@ class RecordWriter:
         return None
 
     def _define_again(self) -> None:
-        """A segment holds the definitions of all targets it refers to."""
+        """Write the definitions of all targets into a new segment: a segment holds each definition that the segment
+        refers to."""
         definitions = [self._framed(define) for define in self._definitions[: self._defined]]
         if definitions and self._segments.write(definitions) < len(definitions):
             raise OSError("no room for the definitions of the targets")
         self._undefined = False
 
     def _hold(self, count: int) -> None:
-        """All but the first ``count`` frames could not be written: keep them for later, unless they became too many."""
+        """Keep all frames after the first ``count`` for a later write, unless the frames became too many."""
         self._retry_at = time.monotonic() + RETRY_EVERY
         del self._frames[:count]
         self._size = sum(map(len, self._frames))
@@ -248,7 +249,8 @@ def _unknown(value: Any) -> Any:
 
 
 class _Encodable(Conversion):
-    """What msgpack has room for: bytes stay, lone surrogates are replaced, numbers of more than 64 bits are text."""
+    """Converts a value for msgpack: bytes stay, lone surrogates are replaced, numbers of more than 64 bits become
+    text."""
 
     def integer(self, value: int) -> Any:
         return integer(value)
@@ -267,5 +269,5 @@ _encodable = _Encodable()
 
 
 def _readable(record: Any) -> Any:
-    """``record`` with what its encoder declined in another form."""
+    """Return ``record`` with the values that the encoder declined in another form."""
     return type(record)(**{name: _encodable(getattr(record, name)) for name in record.__struct_fields__})

@@ -1,12 +1,13 @@
-"""Calls that have rows. Each row is recorded as a call of its own.
+"""Record each row of a call as a call of its own.
 
 A call may be a batch, whose rows are in their own trajectories (``rows`` of a spec).
 
-The batch itself is recorded as any call. What it returns is read once for each row, with the words ``row`` (the item),
-``i`` (its number) and ``n`` (how many). A batch inside of another gives each of its rows to the trajectory of the row
-that it goes on with: by number if there are as many, else by the object it was, else by the tokens it begins with.
+The batch itself is recorded as any call. The result is read once for each row, with the words ``row`` (the item), ``i``
+(the item's number) and ``n`` (the number of items). A batch inside another batch gives each row to the trajectory of
+the row that the new row continues: by number if both have as many rows, else by the object of the row, else by the
+tokens at the beginning.
 
-A call may also return the rows that a trainer makes of its trajectory, one for each chain (``chains`` of a spec).
+A call may also return the rows that a trainer creates from its trajectory, a row for each chain (``chains`` of a spec).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from autotrace.record.weights import weigh_numbers
 from autotrace.spool.records import RETURNED_ROWS, Fact
 
 MAX_ROWS = 16_384
-"""Rows of one call that are recorded; the rest is counted."""
+"""Limits the recorded rows of a call; further rows are counted."""
 BEYOND = "drop:rows"
 UNMATCHED = "drop:unmatched rows"
 
@@ -36,7 +37,7 @@ Values = dict[str, Any]
 
 
 class _SeenTokens:
-    """What a row's conversation consisted of when its last call ended: lengths and hashes, not the tokens."""
+    """Holds lengths and hashes of a row's conversation when the last call ended, but not the tokens."""
 
     __slots__ = ("prompt", "prompt_hash", "response", "response_hash")
 
@@ -45,7 +46,7 @@ class _SeenTokens:
         self.response, self.response_hash = len(response), hash(tuple(response))
 
     def begins(self, tokens: Sequence[int]) -> bool:
-        """Whether ``tokens`` go on where this ended."""
+        """Tells whether ``tokens`` continue the conversation."""
         end = self.prompt + self.response
         return (
             len(tokens) >= end
@@ -55,7 +56,7 @@ class _SeenTokens:
 
 
 class BatchRows:
-    """The rows of one open batch."""
+    """Holds the rows of an open batch."""
 
     __slots__ = ("_items", "_known", "_numbers", "_probe", "_said", "_values", "base", "calls")
 
@@ -64,20 +65,20 @@ class BatchRows:
         self._items = items
         self._values = {**values, "n": len(items), ONCE: {}}
         self.base = base or self
-        """The batch that these rows are trajectories of."""
+        """Holds the batch whose rows are the trajectories of these rows."""
         self.calls: list[OpenCall | None] = []
-        """By the number of the row in ``base``; None: not recorded, or not part of this call."""
+        """Lists calls by the row's number in ``base``; None: not recorded, or not a part of this call."""
         self._numbers: list[int | None] = []
-        """Of each item, its number in ``base``."""
+        """Lists each item's number in ``base``."""
         self._known: dict[int, tuple[int, Any]] = {}
-        """``id()`` of the object that a row without tokens is -> its number, and the object: so that the id stays
-        its own."""
+        """Map ``id()`` of the object of a row without tokens to (the row's number, the object). The held object keeps
+        the id unique."""
         self._said: list[_SeenTokens | None] = []
 
     # -- beginning -----------------------------------------------------------------------------------------------------
 
     def open_trajectories(self, batch: OpenCall, count: int) -> None:
-        """Open a trajectory for each row. ``count``: which call of the target this is."""
+        """Open a trajectory for each row. ``count``: the number of this call of the target."""
         probe, seen = self._probe, []
         own = tuple(pair for pair in probe.attributes if any(map(of_a_row, pair[1])))
         common = probe.read(tuple(pair for pair in probe.attributes if pair not in own), self._values)
@@ -108,7 +109,7 @@ class BatchRows:
             self._known[id(self._items[number])] = (number, self._items[number])
 
     def open_below(self, batch: OpenCall, above: BatchRows) -> None:
-        """Open a call for each row, below that of ``above`` that it goes on with."""
+        """Open a call for each row, below the row of ``above`` that the new row continues."""
         probe, base = self._probe, self.base
         self.calls = [None] * len(base.calls)
         prompts = [copy_tokens(first(probe.prompt, self._of(number))) for number in range(len(self._items))]
@@ -126,7 +127,7 @@ class BatchRows:
                 self.calls[row] = _opened(probe, batch, values, parent, attributes, prompt, batch.at)
 
     def match(self, items: Sequence[Any], prompts: Sequence[Any]) -> list[int | None]:
-        """Of each item, the row of this batch that it goes on with, at most one item for each row."""
+        """Return for each item the row of this batch that the item continues, at most one item for each row."""
         if len(items) == len(self.calls):
             return list(range(len(items)))
         free = dict.fromkeys(range(len(self.calls)))
@@ -151,7 +152,7 @@ class BatchRows:
     # -- ending --------------------------------------------------------------------------------------------------------
 
     def end(self, call: OpenCall, values: Values, at: int) -> None:
-        """See ``OpenRows``."""
+        """Close the rows; see ``OpenRows``."""
         probe, result = self._probe, values.get("result")
         self._values = {**values, "n": len(self._items), ONCE: {}}
         for number in range(len(self._items)):
@@ -179,14 +180,14 @@ class BatchRows:
             self.base._said[row] = _SeenTokens(prompt, response)
 
     def fail(self, error: BaseException) -> None:
-        """See ``OpenRows``: every row failed, too."""
+        """Fail every row; see ``OpenRows``."""
         for call in self.calls:
             if call is not None:
                 closing.fail(call, error)
         self._release()
 
     def _release(self) -> None:
-        """Hold nothing of the host's any longer."""
+        """Drop every object of the host."""
         self._items, self._values, self._known = (), {}, {}
 
     def _of(self, number: int) -> Values:
@@ -198,7 +199,7 @@ class BatchRows:
 def _opened(
     probe: Probe, batch: OpenCall, values: Values, parent: OpenCall | None, attributes: Any, prompt: Any, at: int
 ) -> RetainingCall | None:
-    """A row that begins at ``at``, below ``parent`` or in a trajectory of its own."""
+    """Open a row that begins at ``at``, below ``parent`` or in a trajectory of its own."""
     if backlog.watchful and not backlog.accepts():
         return None
     span = ids.next_span_id()
@@ -222,12 +223,12 @@ def _close(call: RetainingCall, values: Values, result: Any, at: int) -> None:
 
 
 class _Returned:
-    """The rows that a call returns. They are recorded when it ends."""
+    """Records the rows that a call returns, when the call ends."""
 
     calls = ()
 
     def end(self, call: OpenCall, values: Values, at: int) -> None:
-        """See ``OpenRows``."""
+        """Record the rows; see ``OpenRows``."""
         if call.probe is None or call.probe.row is None:
             return
         probe = call.probe.row
@@ -247,14 +248,14 @@ class _Returned:
                 _close(opened, own, values["result"], at)
 
     def fail(self, error: BaseException) -> None:
-        """See ``OpenRows``: it returned none."""
+        """Record nothing; see ``OpenRows``: the call returned no rows."""
 
 
 _RETURNED = _Returned()
 
 
 def begin(batch: RetainingCall, arguments: Mapping[str, Any]) -> None:
-    """Open the rows of ``batch``, or note that it returns some."""
+    """Open the rows of ``batch``, or note that ``batch`` returns rows."""
     probe = batch.probe
     if probe is None or probe.row is None:
         return
@@ -283,7 +284,7 @@ def _items(value: Any) -> Sequence[Any] | None:
 
 
 def enclosing(call: OpenCall | None) -> BatchRows | None:
-    """The rows of the nearest batch around ``call`` that has some."""
+    """Return the rows of the nearest batch with rows around ``call``."""
     for _ in range(groups.MAX_HOPS):
         if call is None:
             return None
@@ -295,8 +296,8 @@ def enclosing(call: OpenCall | None) -> BatchRows | None:
 
 @contextmanager
 def row(number: Any) -> Iterator[None]:
-    """Inside, row ``number`` of the nearest batch is what calls belong to: for the adapter of a library whose own calls
-    do not say which row they are for. Where there is no such row nothing changes."""
+    """Let calls inside the block belong to row ``number`` of the nearest batch: for the adapter of a library whose own
+    calls do not name their row. Where the row does not exist nothing changes."""
     rows = enclosing(context.current_call())
     call = None
     if rows is not None and type(number) is int and 0 <= number < len(rows.calls):

@@ -1,6 +1,7 @@
-"""Whether a trajectory is recorded: decided once at its root from its attributes, equal for all rollouts of a group.
+"""Decide whether a trajectory is recorded: once at the root from the root's attributes, equal for all rollouts of a
+group.
 
-Fractions are ``hash(seed, data_source, sample)`` under a threshold, so a resumed run, another worker and the other
+A fraction keeps ``hash(seed, data_source, sample)`` under a threshold, so a resumed run, another worker and the other
 rollouts of a group come to the same answer.
 """
 
@@ -15,14 +16,14 @@ from autotrace.config.scalars import fraction
 from autotrace.record.fields import ABSENT, Path, peek
 
 refused: ContextVar[frozenset[str]] = ContextVar("autotrace_refused", default=frozenset())
-"""Groups (``uid``, or else the sample index) that the batch being worked on has and did not choose. A task that
-outlives its batch decides nothing about the groups of another batch."""
+"""Holds groups (``uid``, or else the sample index) that the current batch has and did not choose. A task that outlives
+the batch decides nothing about the groups of another batch."""
 
 Decision = Callable[[Mapping[str, Any]], bool]
 
 
 def sample_of(attributes: Mapping[str, Any]) -> Any:
-    """What names the sample: ``sample_index`` unless it is missing or the constant 0 of a dataset without an index,
+    """Return the name of the sample: ``sample_index`` unless missing or the constant 0 of a dataset without an index,
     then the prompt's digest, then the group's ``uid``."""
     index = attributes.get("sample_index")
     if index not in (None, 0, "0"):
@@ -34,7 +35,7 @@ def sample_of(attributes: Mapping[str, Any]) -> Any:
 
 
 def decision(settings: Mapping[str, Any]) -> Decision | None:
-    """The rule that ``settings`` (``Settings.sampling``) describe; None when everything is recorded."""
+    """Return the rule that ``settings`` (``Settings.sampling``) describe; None if everything is recorded."""
     rate = settings.get("rate")
     validate_rate = settings.get("validate_rate")
     every = settings.get("every_n_steps")
@@ -60,12 +61,12 @@ def decision(settings: Mapping[str, Any]) -> Decision | None:
 
 
 def never(attributes: Mapping[str, Any]) -> bool:
-    """The rule that excludes every trajectory: nobody has to read attributes for it."""
+    """Skip every trajectory: nobody has to read attributes for this rule."""
     return False
 
 
 def admits(decide: Decision | None, attributes: Mapping[str, Any]) -> bool:
-    """Whether the trajectory with these attributes is recorded."""
+    """Tells whether the trajectory with these attributes is recorded."""
     if str(attributes.get("uid", attributes.get("sample_index"))) in refused.get():
         return False
     return decide is None or decide(attributes)
@@ -74,10 +75,10 @@ def admits(decide: Decision | None, attributes: Mapping[str, Any]) -> bool:
 def refuse(
     paths: Mapping[str, Sequence[Path]], arguments: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> frozenset[str]:
-    """Return the names of the groups of a batch that are not recorded; none where nothing limits their number.
+    """Return the names of the groups of a batch that are not recorded; empty where nothing limits the number of groups.
 
-    ``paths`` (a target's ``batch``): ``group`` and ``sample`` name one value per row, ``limit`` and ``n`` numbers of
-    the host's own configuration. ``settings["max_samples_per_step_per_worker"]`` wins over ``limit``.
+    ``paths`` (a target's ``batch``): ``group`` and ``sample`` name a value per row, ``limit`` and ``n`` numbers of the
+    host's own configuration. ``settings["max_samples_per_step_per_worker"]`` wins over ``limit``.
     """
     limit = settings.get("max_samples_per_step_per_worker")
     if limit is None:
@@ -95,10 +96,10 @@ def refuse(
 
 
 def lowest(groups: Sequence[str], samples: Sequence[str], limit: int, seed: Any, n: int = 1) -> frozenset[str]:
-    """The ``limit`` groups whose samples hash lowest: the same prompts again in a resumed run.
+    """Choose the ``limit`` groups whose samples hash lowest: the same prompts again in a resumed run.
 
-    A group of which this worker has only some of its ``n`` rollouts is never chosen (veRL cuts a batch into chunks
-    without looking), unless every row is a group of its own: then the rollouts are made later (V1).
+    A group that has only some of its ``n`` rollouts on this worker is never chosen (veRL cuts a batch into chunks
+    without looking), unless every row is a group of its own: then the rollouts come later (V1).
     """
     counts = Counter(groups)
     whole = (
@@ -110,7 +111,7 @@ def lowest(groups: Sequence[str], samples: Sequence[str], limit: int, seed: Any,
 
 
 def _rows(values: Any) -> list[str]:
-    """One name per row, from an array, a list or a tensordict stack."""
+    """Return a name per row, from an array, a list or a tensordict stack."""
     if values is ABSENT or values is None:
         return []
     tolist = getattr(values, "tolist", None)

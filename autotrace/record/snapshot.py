@@ -1,10 +1,9 @@
-"""Copies of arguments and results, made on the caller's thread: bounded always, and without running any of the host's
-code.
+"""Copy arguments and results on the caller's thread: always bounded, and without running any of the host's code.
 
-What is copied is what can change under our hands (lists, dicts, fields of dataclasses and pydantic models). Every value
-is looked at: its type first, which is asked of the object's header and never of the object (``isinstance`` asks a
-proxy's ``__class__``), then its length. Exact builtin types are read in C; their subclasses through the methods of the
-builtin type; of other objects what they store (``record.object_fields``). No ``repr``, nothing that waits for a GPU.
+Only values that can change under our hands are copied (lists, dicts, fields of dataclasses and pydantic models). Each
+value's type is read first, from the object's header and never from the object (``isinstance`` asks a proxy's
+``__class__``), then the length. Exact builtin types are read in C; subclasses through the methods of the builtin type;
+other objects by stored fields (``record.object_fields``). No ``repr``, nothing that waits for a GPU.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ from autotrace.record.object_fields import layout_of, layouts, module_of, name_o
 from autotrace.redact.images import described
 
 FIXED = frozenset(map(id, (int, float, bool, type(None))))
-"""Types whose values are small and cannot change: kept by reference. Their ``id()``, because to ask a set for a class
-runs its metaclass's ``__hash__``."""
+"""Holds types whose values are small and cannot change: kept by reference. Held by ``id()``, because asking a set for a
+class runs the metaclass's ``__hash__``."""
 SHORT = 512
-"""Characters of a text that is kept by reference everywhere, uncounted."""
+"""Counts the characters of a text that is kept by reference everywhere, uncounted."""
 NODE_BYTES = 256
-"""Memory of a copied container, about."""
+"""Counts the memory of a copied container, about."""
 _NUMBERS = frozenset(map(id, (int, float)))
 MAX_NODES = 2_000
-"""Collections of one argument that are copied, of which each ``PER_NODE`` items count as one more: the bound on the
+"""Limits the copied collections of an argument; every ``PER_NODE`` items count as another collection. Bounds the
 caller's time whatever is passed."""
 PER_NODE = 4
 FIRST = 16
-"""Numbers shown of a long list."""
+"""Counts the numbers shown of a long list."""
 LONGEST_KEY = 256
-"""Characters kept of a key."""
+"""Counts the characters kept of a key."""
 BEHIND_THE_CUT = 1_024
-"""Characters kept beyond the limit, for the flusher's thread to recognise a credential that stands across it."""
+"""Counts the characters kept beyond the limit, for the flusher's thread to recognise a credential across the limit."""
 _UNKNOWN: Any = object()
 
 
 class Limits:
-    """How much of a value is copied; mirrors ``config.plan.Settings``."""
+    """Limits the copy of a value; mirrors ``config.plan.Settings``."""
 
     __slots__ = ("depth", "items", "string", "walks", "weight")
 
@@ -53,23 +52,23 @@ class Limits:
         self.depth = depth
         self.items = items
         self.string = string + BEHIND_THE_CUT
-        """Characters; the flusher cuts at the limit itself."""
+        """Counts characters; the flusher cuts at the limit itself."""
         self.weight = 0
-        """Bytes of the copies made under these limits, until ``take_weight``."""
+        """Counts the bytes of the copies under these limits, until ``take_weight``."""
         self.walks = 0
-        """Of the next values, how many are copied without an attempt to encode them (``record.pickled``)."""
+        """Counts the next values that are copied without an attempt to encode (``record.pickled``)."""
 
     def take_weight(self) -> int:
-        """Bytes of the copies made since the last time. Another thread's may be among them, and are then not counted
-        there: the sum is right."""
+        """Return the bytes copied since the last call. Bytes of another thread's copies may be included, and are then
+        not counted there: the sum is right."""
         weight, self.weight = self.weight, 0
         return weight
 
 
 def snapshot(value: Any, limits: Limits, without: Collection[str] = ()) -> Any:
-    """A copy of ``value`` made of dicts, lists, strings, numbers and markers, safe to encode in another thread.
+    """Copy ``value`` as dicts, lists, strings, numbers and markers, safe to encode in another thread.
 
-    ``without``: fields of ``value`` itself (an object with fields) that are not looked at.
+    ``without``: fields of ``value`` itself (an object with fields) that are not read.
     """
     kind = type(value)
     if id(kind) in FIXED:
@@ -87,7 +86,7 @@ def snapshot(value: Any, limits: Limits, without: Collection[str] = ()) -> Any:
 
 
 def walked(value: Any, kind: type, limits: Limits, without: Collection[str] = (), opens: bool = False) -> Any:
-    """``snapshot`` of what is neither a number nor a text, and not ``flat``. ``opens``: see ``_Copier``."""
+    """Copy a value that is neither a number nor a text, and not ``flat``. ``opens``: see ``_Copier``."""
     copier = _Copier(limits.items, limits.string, opens=opens)
     if kind is dict or kind is list or kind is tuple:
         copied = copier.copy(value, limits.depth)
@@ -99,7 +98,7 @@ def walked(value: Any, kind: type, limits: Limits, without: Collection[str] = ()
 
 
 def snapshot_below(value: Any, limits: Limits) -> tuple[Any, int]:
-    """A copy of an item of a list, as ``snapshot`` makes it of the list; and how many nodes it has."""
+    """Return (the copy of a list's item, as ``snapshot`` of the list would copy the item, the number of nodes)."""
     copier = _Copier(limits.items, limits.string)
     copied = copier.copy(value, limits.depth - 1)
     return copied, MAX_NODES - copier.nodes
@@ -113,9 +112,9 @@ class _Copier(msgspec.Struct, gc=False):
     string: int
     nodes: int = MAX_NODES
     weight: int = 0
-    """Bytes of the strings that the copy holds."""
+    """Counts the bytes of the strings in the copy."""
     opens: bool = False
-    """Objects are copied whose class declares no fields."""
+    """Tells whether objects are copied whose class declares no fields."""
 
     def copy(self, value: Any, depth: int) -> Any:
         kind = type(value)
@@ -133,11 +132,11 @@ class _Copier(msgspec.Struct, gc=False):
         return self.object(value, kind, depth)
 
     def exact(self, value: dict[Any, Any], depth: int) -> Any:
-        """Of an exact dict: a copy made in C, in which what has to be is replaced."""
+        """Copy an exact dict in C and replace values where necessary."""
         return self.replaced(value.copy(), value, depth)
 
     def replaced(self, copied: dict[Any, Any], value: dict[Any, Any], depth: int) -> Any:
-        """``copied``, which is ours and holds what ``value`` holds, with copies in their places."""
+        """Replace values of ``copied``, which is ours and holds the items of ``value``, by copies."""
         self.nodes -= len(copied) // PER_NODE
         for key, item in copied.items():
             if type(key) is not str or len(key) > LONGEST_KEY:
@@ -157,14 +156,14 @@ class _Copier(msgspec.Struct, gc=False):
         return copied
 
     def text(self, value: str) -> str:
-        """Of an exact string that is not short."""
+        """Shorten an exact string that is not short."""
         if len(value) > self.string:
             value = shortened(value, self.string)
         self.weight += _size(value)
         return value
 
     def sequence(self, value: Any, size: int, depth: int) -> Any:
-        """Of an exact list or tuple."""
+        """Copy an exact list or tuple."""
         items, below = self.items, depth - 1
         if size > items and _are_numbers(value, items):
             return {"…": f"{size} numbers", "first": list(value[:FIRST])}
@@ -187,7 +186,7 @@ class _Copier(msgspec.Struct, gc=False):
         return copied
 
     def mapping(self, value: dict[Any, Any], depth: int) -> Any:
-        """Of a dict or of an instance of a class that inherits from it."""
+        """Copy a dict or an instance of a class that inherits from dict."""
         size = dict.__len__(value)
         if depth <= 0:
             return {"…": f"{size} keys"}
@@ -203,7 +202,7 @@ class _Copier(msgspec.Struct, gc=False):
         return copied
 
     def object(self, value: Any, kind: type, depth: int, without: Collection[str] = ()) -> Any:
-        """Of any other type. The builtin types' own methods are used for what inherits from them."""
+        """Copy a value of any other type. A subclass of a builtin type is read with the builtin type's own methods."""
         layout = layouts.get(id(kind)) or layout_of(kind)
         if layout.base is None:
             if layout.fields is not None:
@@ -269,7 +268,7 @@ _arguments = BaseException.__dict__["args"].__get__
 
 
 def flat(value: Any, kind: type) -> Any:
-    """A copy of an exact dict, list or tuple that holds short texts, numbers and None only; else None."""
+    """Copy an exact dict, list or tuple that holds short texts, numbers and None only; else None."""
     if kind is dict:
         copied = value.copy()
         for key, item in copied.items():
@@ -294,17 +293,17 @@ def flat(value: Any, kind: type) -> Any:
 
 
 def _are_numbers(value: Any, shown: int) -> bool:
-    """Whether a list that is too long to be shown holds numbers, as far as it would be shown."""
+    """Tells whether the shown items of a list that is too long to be shown are numbers."""
     return _NUMBERS.issuperset(map(id, map(type, value[:shown])))
 
 
 def _integer(value: int) -> Any:
-    """Of an instance of a class that inherits from int; one that is too long is not even copied."""
+    """Convert an instance of a subclass of int; an integer that is too long is not even copied."""
     return integer(int.__int__(value)) if int.bit_length(value) < LONGEST_INTEGER else too_long(value)
 
 
 def _key(key: Any) -> str:
-    """A key of a dict as text; the limit keeps a record's names short."""
+    """Convert a key of a dict to text; the limit keeps a record's names short."""
     kind = type(key)
     if kind is str:
         return shortened(key, LONGEST_KEY) if len(key) > LONGEST_KEY else key
@@ -325,7 +324,7 @@ def _key(key: Any) -> str:
 
 
 def _text(value: Any, kind: type) -> Any:
-    """Text of the standard library's own dates, paths, numbers and ids; of anything else its type."""
+    """Return the text of the standard library's own dates, paths, numbers and ids, and the type of any other value."""
     module = module_of(kind)
     if module in ("datetime", "uuid", "decimal", "pathlib", "pathlib._local", "fractions"):
         loaded = sys.modules.get(module)
@@ -335,7 +334,7 @@ def _text(value: Any, kind: type) -> Any:
 
 
 def _is_short(value: Any, module: str) -> bool:
-    """Whether a number is to be written out; the others are never long."""
+    """Tells whether a number is to be written out; dates, paths and ids are never long."""
     if module == "fractions":
         parts = (value.numerator, value.denominator)
         return all(type(part) is int and part.bit_length() < LONGEST_INTEGER for part in parts)
@@ -343,7 +342,8 @@ def _is_short(value: Any, module: str) -> bool:
 
 
 def _is_plain_date(value: Any, kind: type, module: str) -> bool:
-    """A date's time zone may be an object of the host's, and is asked for its name."""
+    """Tells whether a date has a time zone of the standard library: another zone is the host's, and would be asked for
+    a name."""
     if module != "datetime" or name_of(kind) not in ("datetime", "time"):
         return True
     zone = type(kind.__dict__["tzinfo"].__get__(value))

@@ -1,8 +1,8 @@
-"""Room on the stack for the frames of wrappers, which count against the recursion limit as those of the host do.
-Without it, a function that calls itself would come half as deep.
+"""Make room on the stack for the frames of wrappers, which count against the recursion limit like frames of the host.
+Without the room, a function that calls itself would come half as deep.
 
-The limit is raised for each ``ROOM`` recorded calls inside of one another, and stays: another thread may be deeper than
-the host's own limit by then, and Python ends a process in which a thread is.
+The limit is raised for each ``ROOM`` nested recorded calls, and stays. By then another thread may be deeper than the
+host's own limit, and Python ends a process with a thread beyond the limit.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from autotrace.record import template
 from autotrace.record.context import ROOM, OpenCall, RetainingCall
 
 MOST = 1_000
-"""What the limit is raised by at most: it also protects the stack of C code."""
+"""Limits the sum that is added to the recursion limit: the recursion limit also protects the stack of C code."""
 
 _OURS = (*template.IN_PLACE, template.FILE)
 _hosts = _added = 0
-"""The host's limit, and what was added to it."""
+"""Hold the host's limit and the number that was added."""
 
 
 def make_room(call: OpenCall | None) -> int:
-    """``ROOM`` calls are open inside of one another, ``call`` the innermost: raise the limit if that was not done for
-    as many before. Return how many recorded calls are open on this stack."""
+    """Raise the limit for ``ROOM`` nested open calls, with ``call`` the innermost, unless the limit was raised for as
+    many calls before. Return how many recorded calls are open on this stack."""
     global _hosts, _added
     frames = ROOM
     for _ in range(ROOM):
@@ -44,8 +44,8 @@ def make_room(call: OpenCall | None) -> int:
 
 
 def _on_stack() -> int:
-    """How many frames of wrappers this stack has: open calls may be on the stacks of other tasks or threads, which
-    started this one."""
+    """Count the frames of wrappers on this stack: open calls may be on the stacks of other tasks or threads, which
+    started this task or thread."""
     count = 0
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -1,4 +1,4 @@
-"""What adapters state about the run and its trajectories, besides the calls that are recorded."""
+"""Record statements of adapters about the run and its trajectories, besides the recorded calls."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from autotrace.spool.records import REQUEST, Bind, Fact, StepFacts, TokenFacts
 
 
 def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
-    """Record a fact about a trajectory: the current one, or the one that ``key`` (``uid``, ``session_id``, ...)
-    names."""
+    """Record a fact about a trajectory: the current trajectory, or the trajectory that ``key`` (``uid``,
+    ``session_id``, ...) names."""
     call = context.current_call()
     if key is None and (call is None or not call.recorded):
         return
@@ -22,7 +22,7 @@ def fact(name: str, value: Any, key: Mapping[str, Any] | None = None) -> None:
 
 
 def token_facts(value: Mapping[str, bytes], key: Mapping[str, Any]) -> None:
-    """Record what the trainer computed for the tokens of the response that ``key`` names, packed as
+    """Record numbers that the trainer computed for the tokens of the response that ``key`` names, packed as
     ``spool.token_facts`` says."""
     backlog.put(TokenFacts(dict(key), dict(value), time.monotonic_ns()))
 
@@ -33,8 +33,8 @@ def step_facts(step: int, name: str, value: Mapping[str, float]) -> None:
 
 
 def requests(request_id: str) -> None:
-    """Record that the current call makes a request whose id on the other side is ``request_id``: if the context is
-    lost on the way, the shipper joins the two."""
+    """Record that the current call makes a request whose id on the other side is ``request_id``: if the context is lost
+    on the way, the shipper joins the two."""
     call = context.current_call()
     if call is not None and call.recorded:
         key = {"request": request_id, "span": call.id}
@@ -42,5 +42,5 @@ def requests(request_id: str) -> None:
 
 
 def bind(name: str, value: Mapping[str, Any]) -> None:
-    """Record something that was learnt about the run (see ``spool.records.Bind``)."""
+    """Record a fact about the run (see ``spool.records.Bind``)."""
     backlog.put(Bind(name, dict(value), time.monotonic_ns()))

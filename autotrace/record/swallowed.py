@@ -1,12 +1,12 @@
-"""Exceptions of watched functions: noted in the recorded call around them, which goes on as if nothing had happened.
+"""Note exceptions of watched functions in the recorded call around, which goes on as if nothing had happened.
 
-A watched function (``template.WATCHED``) comes here only when it raises. Example: ``score`` is recorded, and catches a
-``TimeoutError`` of ``judge``. The call of ``score`` then has the attribute ``swallowed``::
+A watched function (``template.WATCHED``) comes here only when the function raises. Example: ``score`` is recorded, and
+catches a ``TimeoutError`` of ``judge``. The call of ``score`` then has the attribute ``swallowed``::
 
     [{"error": "TimeoutError", "message": "...", "at": "judge (rewards.py:12)", "caught": "score (rewards.py:31)"}]
 
-A note is dropped if the call ends with that exception, or with one that came of it, and if the same function is called
-again and returns: then another try went well.
+A note is dropped if the call ends with that exception, or with an exception that came from the noted exception. A note
+is also dropped if the same function is called again and returns: then another try went well.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from autotrace.record import context, errors, faults
 from autotrace.record.context import OpenCall, Swallowed
 from autotrace.record.object_fields import name_of
 
-# Notes of one call (a failure of the same kind at the same place is counted), and exceptions behind one another
+# Limit the notes of a call (a failure of the same kind at the same place is counted), and a chain of exceptions.
 MOST, _CHAIN = 8, 16
 _context, _cause = (BaseException.__dict__[name].__get__ for name in ("__context__", "__cause__"))
 
 
-# has a watched function say that it returned; set by ``patch.wrapper``
+# Lets a watched function report that the function returned; set by ``patch.wrapper``.
 arm: Callable[[FunctionType], object] = id
 
 
@@ -70,7 +70,7 @@ def _place(file: str, line: int | None, name: str) -> str:
 
 
 def returned(function: FunctionType) -> None:
-    """An armed function returned: what the same function raised before, in this call, was made good."""
+    """Drop the notes on ``function`` in this call, because the armed function returned: another try went well."""
     call = context.current_call()
     if call is not None and call.swallowed:
         own = id(function), function.__qualname__
@@ -78,19 +78,20 @@ def returned(function: FunctionType) -> None:
 
 
 def passed_on(call: OpenCall, error: BaseException) -> None:
-    """``call`` ends with ``error``: neither that nor what it came of was swallowed."""
+    """Drop the notes on ``error`` and on its causes, because ``call`` ends with ``error``: nothing of the chain was
+    swallowed."""
     if call.swallowed:
         behind = {*_chain(error)}
         call.swallowed = [note for note in call.swallowed if note.identity not in behind]
 
 
 def _identity(error: BaseException) -> tuple[int, str]:
-    """The address of ``error``, which another exception may have later, and its type."""
+    """Return (the address of ``error``, the type's name). Another exception may have the address later."""
     return id(error), name_of(type(error))
 
 
 def _chain(error: BaseException) -> Iterator[tuple[int, str]]:
-    """``error`` and the exceptions that it came of."""
+    """Yield the identity of ``error`` and of each cause of ``error``."""
     waiting: list[Any] = [error]
     for one in waiting:
         yield _identity(one)

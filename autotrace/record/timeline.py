@@ -1,9 +1,8 @@
-"""What an engine's front end saw of one request: when its tokens came, and where it had waited before.
+"""Track a request through an engine's front end: when tokens came, and where the request waited before.
 
 An adapter hands over ``EngineOutputs`` at each step of the engine. The flusher's thread fills the ``Timeline`` of each
 request and turns the ``Timeline`` into attributes of the request's span. Names and meaning of the attributes:
-``docs/engines.md``. Times of the engine are seconds of one monotonic clock of its own; only differences of them are
-used.
+``docs/engines.md``. Times of the engine are seconds of a monotonic clock of its own; only differences are used.
 """
 
 from __future__ import annotations
@@ -18,41 +17,42 @@ import msgspec
 
 
 class EngineOutputs(msgspec.Struct, eq=False, gc=False):
-    """The event that outputs of several requests left the engine. ``read(*seen)`` updates their timelines, in the
+    """Records that outputs of several requests left the engine. ``read(*seen)`` updates the requests' timelines in the
     flusher's thread: the engine's event loop has a request and a chunk to serve every few microseconds."""
 
     read: Callable[..., None]
     seen: tuple[Any, ...]
     weight: int = 0
-    """Bytes it holds while it waits in the backlog."""
+    """Counts the bytes that the event holds while waiting in the backlog."""
 
 
 class Timeline:
-    """One request. Everything is optional: engines differ in what they report."""
+    """Holds the times of a request. Everything is optional: engines differ in what is reported."""
 
     def __init__(self) -> None:
         self.arrivals = array("d")
-        """When each output with new tokens left the engine (seconds)."""
+        """Lists when each output with new tokens left the engine (seconds)."""
         self.first_ns = 0
-        """When the first output arrived at the front end (``time.monotonic_ns``)."""
+        """Holds the time when the first output arrived at the front end (``time.monotonic_ns``)."""
         self.coarse = False
-        """Outputs came in lumps: the times between them say nothing about single tokens."""
+        """Tells whether outputs came in lumps: then the times between outputs say nothing about single tokens."""
         self.queued = 0.0
         self.scheduled: list[float] = []
-        """When the scheduler took the request up: first, and again after each preemption."""
+        """Lists when the scheduler took the request up: first, and again after each preemption."""
         self.preempted: list[float] = []
         self.prompt: Sequence[int] | None = None
-        """Token ids of the prompt, where only the engine has them."""
+        """Holds the token ids of the prompt, where only the engine has the ids."""
         self.response: Callable[[], Sequence[int] | None] | None = None
-        """Token ids generated so far, over all chunks."""
+        """Returns the token ids generated so far, over all chunks."""
         self.attributes: dict[str, Any] = {}
-        """What else the engine reported."""
+        """Holds other reports of the engine."""
         self.settle: Callable[[Timeline], None] | None = None
-        """Called before anything is read, in the flusher's thread: takes what the engine reports only at the end."""
+        """Called before anything is read, in the flusher's thread: takes the reports that the engine gives only at the
+        end."""
 
     def read(self, opened_ns: int, generated: int | None = None) -> dict[str, Any]:
-        """The attributes. ``opened_ns``: when the span of the request opened (``time.monotonic_ns``); ``generated``:
-        tokens of the response."""
+        """Return the attributes. ``opened_ns``: when the span of the request opened (``time.monotonic_ns``);
+        ``generated``: tokens of the response."""
         if self.settle is not None:
             self.settle(self)
         attributes: dict[str, Any] = {}
@@ -81,7 +81,7 @@ class Timeline:
         return attributes
 
     def _preempted(self, end: float) -> float:
-        """Seconds between each preemption and the next time the request was scheduled."""
+        """Sum the seconds between each preemption and the next time the request was scheduled."""
         total = 0.0
         for at in self.preempted:
             again = min((scheduled for scheduled in self.scheduled if scheduled >= at), default=max(end, at))
@@ -90,11 +90,11 @@ class Timeline:
 
 
 Timelines = WeakValueDictionary[str, Timeline]
-"""By the engine's request id: of those requests whose spans are open or about to be written."""
+"""Map the engine's request id to the timeline, for requests whose spans are open or about to be written."""
 
 
 def _gaps(arrivals: Sequence[float]) -> dict[str, float]:
-    """Mean, 99th percentile and largest of the times between two outputs (milliseconds)."""
+    """Compute mean, 99th percentile and largest of the times between two outputs (milliseconds)."""
     if len(arrivals) < 2:
         return {}
     gaps = sorted(after - before for before, after in pairwise(arrivals))

@@ -1,4 +1,4 @@
-"""Copies of token lists, made on the caller's thread."""
+"""Copy token lists on the caller's thread."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from autotrace.record.origin import is_hosts
 
 
 def copy_tokens(value: Any) -> Any:
-    """A copy of a list of numbers that nobody else changes; None for what cannot be copied without waiting, and while
-    too much is waiting to be written."""
+    """Copy a list of numbers so that nobody else changes the copy. None for a value that cannot be copied without
+    waiting, and while too much waits to be written."""
     if backlog.watchful:
         if backlog.overloaded():
             return None
@@ -40,7 +40,7 @@ def copy_tokens(value: Any) -> Any:
 
 
 def _packed(value: Sequence[Any]) -> Any:
-    """``value`` in 4 bytes a number, if it is a list of token ids."""
+    """Pack ``value`` into 4 bytes a number, if ``value`` is a list of token ids."""
     try:
         return array("I", value)
     except (TypeError, OverflowError) as error:
@@ -50,5 +50,5 @@ def _packed(value: Sequence[Any]) -> Any:
 
 
 def joined(head: Any, tail: Any) -> Any:
-    """Two copied lists as one; while much waits, they are packed."""
+    """Join two copied lists; while much waits, the lists are packed."""
     return head + tail if type(head) is type(tail) else (*(head or ()), *tail)

@@ -1,6 +1,6 @@
-"""A token is stored once per trajectory: each turn repeats the whole prefix, so only what is new is written.
+"""Store a token once per trajectory: each turn repeats the whole prefix, so only new tokens are written.
 
-Kept per trace: the length and hash of each prompt and of each prompt + response, not the tokens themselves (24 bytes a
+A trace keeps the length and hash of each prompt and of each prompt + response, not the tokens themselves (24 bytes a
 turn instead of the trajectory). Runs on the flusher's thread; the caller made the list copies.
 """
 
@@ -18,13 +18,14 @@ from autotrace.spool.records import NewTokens
 
 _WIDTH = 4
 _PIECE = 8_192
-"""Numbers packed in one go: about 50 us."""
+"""Counts the numbers packed in one go: about 50 us."""
 MAX_CHECKPOINTS = 16
-"""Latest prefixes remembered per trace: enough for several agents taking turns in one trajectory."""
+"""Counts the latest prefixes remembered per trace: enough for several agents taking turns in one trajectory."""
 
 
 def packed(numbers: Sequence[int]) -> bytes:
-    """Little-endian int32. Raises ``TypeError`` or ``OverflowError`` for anything but token ids."""
+    """Return ``numbers`` as little-endian int32. Raises ``TypeError`` or ``OverflowError`` for anything but token
+    ids."""
     if len(numbers) <= _PIECE:
         return _packed(numbers)
     pieces = []
@@ -45,7 +46,7 @@ def _packed(numbers: Sequence[int]) -> bytes:
 
 
 class WrittenPrompt(msgspec.Struct, eq=False, gc=False):
-    """What is remembered of an open span's prompt until its response arrives."""
+    """Holds an open span's prompt as length and hash until the response arrives."""
 
     epoch: int
     sequence: int
@@ -54,18 +55,18 @@ class WrittenPrompt(msgspec.Struct, eq=False, gc=False):
 
 
 class Checkpoint(msgspec.Struct, order=True, frozen=True, gc=False):
-    """A list that was written. Thousands of them live for as long as their trajectories, so the garbage collector must
-    not see them."""
+    """Holds a written list as length and digest. Thousands of checkpoints live for as long as their trajectories, so
+    the garbage collector must not see a checkpoint."""
 
     length: int
-    """In tokens."""
+    """Counts tokens."""
     digest: bytes
-    """16-byte hash."""
+    """Holds a 16-byte hash."""
     sequence: int
 
 
 class TokenLog:
-    """The sequences of one trace, as written by this process."""
+    """Holds the sequences of a trace, as written by this process."""
 
     __slots__ = ("checkpoints", "epoch", "sequences")
 
@@ -73,15 +74,15 @@ class TokenLog:
         self.epoch = epoch
         self.sequences = 0
         self.checkpoints: list[Checkpoint] = []
-        """In order of writing."""
+        """Lists prefixes in order of writing."""
 
     def forget(self, epoch: int) -> None:
-        """What was written before ``epoch`` can no longer be referred to."""
+        """Discard all checkpoints before ``epoch``: later records cannot refer to the earlier tokens."""
         self.epoch = epoch
         self.checkpoints.clear()
 
     def prompt(self, ids: Sequence[int], withheld: bool) -> tuple[NewTokens, WrittenPrompt]:
-        """Record for a prompt: the longest prefix that was written already, and the rest."""
+        """Return the record of a prompt: the longest prefix that was written already, and the remaining tokens."""
         data = packed(ids)
         hasher = hashlib.blake2b(digest_size=16)
         base, keep = -1, 0
@@ -97,7 +98,7 @@ class TokenLog:
         return self._written(hasher, data[keep * _WIDTH :], base, keep, len(ids), withheld)
 
     def response(self, prompt: WrittenPrompt | None, ids: Sequence[int], withheld: bool) -> NewTokens:
-        """Record for a response: prompt + response, of which the prompt was written already."""
+        """Return the record of a response: prompt + response; the prompt was written already."""
         data = packed(ids)
         if prompt is None:
             hasher, base, keep = hashlib.blake2b(digest_size=16), -1, 0
@@ -108,7 +109,7 @@ class TokenLog:
         digest = hasher.digest()
         for checkpoint in self.checkpoints:
             if checkpoint.length == total and checkpoint.digest == digest:
-                # the engine's span of the same call wrote it already
+                # The engine's span of the same call wrote the response already.
                 base, keep, data = checkpoint.sequence, total, b""
         return self._written(hasher, data, base, keep, total, withheld)[0]
 

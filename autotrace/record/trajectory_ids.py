@@ -1,6 +1,5 @@
-"""Trajectories by the id that the host has for them, for calls that are made outside of their context (``id`` and
-``of`` of a list): in another task, thread or handler of this process here, in another process by the shipper.
-"""
+"""Find trajectories by the host's id, for calls outside the trajectory's context (``id`` and ``of`` of a spec): in
+another task, thread or handler of this process here, in another process by the shipper."""
 
 from __future__ import annotations
 
@@ -16,21 +15,22 @@ from autotrace.record.probe import Probe
 from autotrace.spool.records import REQUEST, Fact
 
 MAX_KNOWN = 16_384
-"""Trajectories remembered by their id; the oldest is forgotten then, and the shipper joins what is left."""
+"""Limits the trajectories remembered by id. Beyond the limit the oldest trajectory is dropped, and the shipper joins
+the remaining calls."""
 
 _named: dict[bytes, None] = {}
-"""Traces of which some id is known."""
+"""Holds traces with a known id."""
 _known: dict[str, OpenCall] = {}
-"""Id -> a stand-in for the trajectory's root, or for one that is not recorded."""
+"""Map an id to a stand-in for the trajectory's root, or for a root that is not recorded."""
 
 
 def text_of(value: Any) -> str | None:
-    """An id as text; None for what is none."""
+    """Return an id as text; None for a value that is not an id."""
     return str(value) if type(value) in (str, int) and value != "" else None
 
 
 def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:
-    """Note what ``probe.id`` says the trajectory of ``call`` is called."""
+    """Read the id of ``call``'s trajectory from ``probe.id`` and note the id."""
     read = peek if probe.has_late_id and "result" not in values else first
     id = text_of(read(probe.id, values))
     if id is None:
@@ -47,15 +47,17 @@ def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:
 
 
 def not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """A call that names its trajectory, which is not recorded: neither is what belongs to it."""
+    """Note the id of a trajectory that is not recorded: calls that belong to the trajectory are not recorded,
+    either."""
     id = text_of(peek(probe.id, probe.signature(function).bind(args, kwargs)))
     if id is not None:
         _remember(id, context.stand_in(b"", 0, recorded=False))
 
 
 def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -> tuple[OpenCall | None, str | None]:
-    """What a call stands below whose target says which trajectory it is ``of``, and the id where it was made outside of
-    that. None: the trajectory is not known here, and the call begins a trace that the shipper joins to it."""
+    """Return (the parent of a call whose target says which trajectory the call is ``of``, the id where the call was
+    made outside the trajectory). A parent of None: the trajectory is not known here, and the call begins a trace that
+    the shipper joins to the trajectory."""
     value = peek(probe.of, arguments)
     if value is ABSENT and (around is None or (around.recorded and around.probe is not probe)):
         probe.of[0].missed += 1  # of the calls that are recorded: those are counted
@@ -76,7 +78,7 @@ def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -
 
 
 def facts(probe: Probe, facts: Any, values: Mapping[str, Any], at: int) -> None:
-    """Record ``facts`` of ``probe`` about the trajectory that it names, by its id or by its attributes."""
+    """Record ``facts`` of ``probe`` about the trajectory that ``probe`` names, by the trajectory's id or attributes."""
     key = probe.read(probe.of_key, values)
     if key is None and (id := text_of(first(probe.of, values))) is not None:
         key = {"of": id}
@@ -98,7 +100,7 @@ def _remember(id: str, call: OpenCall) -> None:
 
 
 def forget() -> None:
-    """The trajectories belong to others: to the parent of this forked child, which joins by the shipper, or to a run
-    that is over."""
+    """Discard all trajectories. The trajectories belong to others: to the parent of this forked child, whose calls the
+    shipper joins, or to a run that is over."""
     _known.clear()
     _named.clear()

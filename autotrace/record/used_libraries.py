@@ -1,5 +1,5 @@
-"""The libraries that recording itself calls. None of their functions is wrapped: to record a call of one would call it
-again."""
+"""List the libraries that recording itself calls. No function of these libraries is wrapped: recording a call would
+call the function again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _USED = frozenset(
 
 
 def refusal(module: str) -> str | None:
-    """Why nothing in ``module`` is wrapped; None where it may be."""
+    """Return the reason why nothing in ``module`` is wrapped; None where wrapping is allowed."""
     library = module.partition(".")[0]
     if library not in _USED:
         return None

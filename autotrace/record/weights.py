@@ -1,7 +1,7 @@
-"""How many bytes a captured value holds, strings included: what is charged when it is queued.
-Close from above: what is small is counted as if it were less so, which is cheaper than to measure it.
+"""Estimate the bytes of a captured value, strings included: the bytes are charged when the value is queued. The
+estimate is close from above: a small value counts as if larger, which is cheaper than a measurement.
 
-Only exact builtin types are looked into, and nothing of the host's is called.
+Only exact builtin types are read, and nothing of the host's is called.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from typing import Any
 from autotrace.record.pickled import Pickled
 
 EVENT_BYTES = 512
-"""Memory of a waiting event with a few small values."""
+"""Counts the memory of a waiting event with a few small values."""
 NUMBER_BYTES = 36
-"""Of one number of a copied list: 8 for its reference, and the number itself, which the host may drop meanwhile."""
+"""Counts the bytes of a number of a copied list: 8 for the reference, and the number itself, which the host may drop
+meanwhile."""
 NODE_BYTES = 256
-"""Of an item of a dict with its key, or of a container."""
+"""Counts the bytes of an item of a dict with its key, or of a container."""
 ITEM_BYTES = 40
-"""Of an item of a list."""
+"""Counts the bytes of an item of a list."""
 SHORT = 256
-"""Characters of a text that is counted as an item like any other."""
+"""Counts the characters of a text that counts as an item like any other."""
 LARGE = 1024
-"""Bytes of an argument or result that is worth leaving out."""
+"""Counts the bytes of an argument or result that is worth leaving out."""
 NOT_KEPT = {"…": "left out: too much was waiting to be written"}
-"""What stands for a large argument or result."""
+"""Replaces a large argument or result."""
 _SMALL = frozenset({int, float, bool, type(None)})
 _TEXTS = frozenset({str, bytes})
 
 
 def weigh(value: Any) -> int:
-    """Bytes of ``value`` and of all that is in it; 0 for what is small."""
+    """Estimate the bytes of ``value`` and of all values inside; 0 for a small value."""
     kind = type(value)
     if kind in _SMALL:
         return 0
@@ -65,10 +66,10 @@ def weigh(value: Any) -> int:
 
 
 def without_large(values: Sequence[Any]) -> tuple[Any, ...]:
-    """``values`` with ``NOT_KEPT`` instead of those that are large."""
+    """Return ``values`` with ``NOT_KEPT`` instead of each large value."""
     return tuple(value if weigh(value) <= LARGE else NOT_KEPT for value in values)
 
 
 def weigh_numbers(numbers: Any) -> int:
-    """Bytes of a copied list of numbers."""
+    """Return the bytes of a copied list of numbers."""
     return len(numbers) * (numbers.itemsize if type(numbers) is array else NUMBER_BYTES)

@@ -1,9 +1,9 @@
-"""What a generator or a stream yielded, put together while it runs: texts joined, chunks of a chat as its message; of
-anything else the last item.
+"""Collect the yielded values of a generator or a stream while the generator runs: texts joined, chunks of a chat as a
+message, and the last item of anything else.
 
-Runs on the caller's thread for each item: it reads what the items store, runs none of their code, and keeps no item
-but texts and numbers. Of those, most are kept by the wrapper itself (``Yielded.keeper``), because a call for each item
-costs as much as all the rest.
+Runs on the caller's thread for each item: reads the stored fields of an item, runs none of the item's code, and keeps
+no item except texts and numbers. The wrapper itself keeps most texts and numbers (``Yielded.keeper``), because a call
+for each item costs as much as all the rest.
 """
 
 from __future__ import annotations
@@ -16,35 +16,37 @@ from typing import Any
 from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot
 
 Keeper = tuple[int, Callable[[Any], object] | None, type | None, Callable[[Any], int] | None]
-"""How a wrapper keeps items by itself: how many at most, by which method of a list of ours, of which type only, and
-what tells the size of one, which is to be at most ``SHORT``."""
+"""Tells a wrapper how to keep items: (the maximum number, the method of a list of ours, the only type, the function
+that measures an item). The measure is at most ``SHORT``."""
 NO_KEEPER: Keeper = (0, None, None, None)
 MAX_TOKENS = 1 << 20
 MOST = 64
-"""Items that a wrapper keeps before the next one comes to us."""
+"""Counts the items that a wrapper keeps before the next item comes to ``add``."""
 
 
 class Yielded(ABC):
-    """What was yielded so far."""
+    """Holds the yielded values so far."""
 
     bound = False
-    """It is what a ``with`` bound: there from its beginning, however it is left."""
+    """Tells whether this is the value that a ``with`` bound: present from the beginning, however the ``with`` is
+    left."""
     done = False
-    """The items said themselves that nothing more of importance comes: whoever drops the stream now misses nothing."""
+    """Tells whether the items announced that nothing more of importance comes: whoever drops the stream now misses
+    nothing."""
     kept = 0
-    """Items that did not come to ``add``; known once ``value`` was asked for."""
+    """Counts the items that did not come to ``add``; known after ``value`` was called."""
 
     @abstractmethod
     def add(self, item: Any) -> Keeper:
-        """Take an item; how the next ones may be kept."""
+        """Take an item; return how the next items may be kept."""
 
     @abstractmethod
     def value(self) -> Any:
-        """Everything so far as plain values (dicts, lists, texts, numbers), which ``result`` paths read."""
+        """Return everything so far as plain values (dicts, lists, texts, numbers), which ``result`` paths read."""
 
 
 class Texts:
-    """Pieces of text, joined up to a limit."""
+    """Joins pieces of text up to a limit."""
 
     __slots__ = ("_pieces", "_room", "left_out")
 
@@ -68,7 +70,7 @@ class Texts:
         self._room = 0
 
     def joined(self) -> str | None:
-        """The whole; None where there was no piece."""
+        """Return the whole text; None without any piece."""
         if not self._pieces and not self.left_out:
             return None
         end = f"… ({self.left_out} characters more)" if self.left_out else ""
@@ -76,7 +78,7 @@ class Texts:
 
 
 def numbers(value: Any, before: list[int] | None) -> list[int] | None:
-    """A list of token ids after those ``before``."""
+    """Append a list of token ids to the ids ``before``."""
     if type(value) is not list or len(value) + len(before or ()) > MAX_TOKENS:
         return before
     if before is None:
@@ -86,7 +88,7 @@ def numbers(value: Any, before: list[int] | None) -> list[int] | None:
 
 
 class Words(Yielded):
-    """A stream of texts."""
+    """Joins a stream of texts."""
 
     def __init__(self, limits: Limits) -> None:
         self._texts = Texts(limits.string)
@@ -94,7 +96,7 @@ class Words(Yielded):
         self._keeper: Keeper = (MOST, self._new.append, str, len)
 
     def add(self, item: Any) -> Keeper:
-        """Join ``item`` to what was there."""
+        """Append ``item`` to the text so far."""
         self._join()
         self._texts.add(item)
         return self._keeper
@@ -106,22 +108,22 @@ class Words(Yielded):
             self._new.clear()
 
     def value(self) -> Any:
-        """One text."""
+        """Return the joined text."""
         self._join()
         return self._texts.joined()
 
 
 class Items(Yielded):
-    """A stream of anything: its last items, copied, because the caller may change them."""
+    """Keeps the last items of any stream as copies, because the caller may change an item."""
 
     def __init__(self, count: int, limits: Limits) -> None:
         self._limits = Limits(limits.depth, limits.items, limits.string)
         self._last: deque[Any] = deque(maxlen=count)
         self._new: list[Any] = []
-        """What the wrapper kept."""
+        """Holds the items that the wrapper kept."""
 
     def add(self, item: Any) -> Keeper:
-        """Keep a copy of ``item``, and let go of the oldest one; of what cannot change, no copy is needed."""
+        """Keep a copy of ``item``, and drop the oldest item; an item that cannot change needs no copy."""
         if self._new:
             self._fold()
         kind = type(item)
@@ -140,18 +142,18 @@ class Items(Yielded):
         self._new.clear()
 
     def value(self) -> Any:
-        """The copies, the last one last."""
+        """Return the copies, the last item last."""
         self._fold()
         return [*self._last]
 
 
 class Last(Items):
-    """A stream of anything, of which the last item is kept alone."""
+    """Keeps the last item of any stream."""
 
     def __init__(self, limits: Limits) -> None:
         super().__init__(1, limits)
 
     def value(self) -> Any:
-        """The copy of the last item."""
+        """Return the copy of the last item."""
         self._fold()
         return self._last[-1] if self._last else None
