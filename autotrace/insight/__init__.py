@@ -1,5 +1,5 @@
-"""Findings: what is wrong with a run, in which trajectory, at which turn and token.
+"""Find what is wrong with a run, in which trajectory, at which turn and token.
 
-``profile`` is what is kept of each trajectory, ``examine`` makes it, and ``diagnose`` finds out of many of them what is
-wrong. The detectors stand in ``families``, one file each. Nothing here knows a trainer or a store.
+``examine`` makes a ``profile`` of each trajectory, and ``diagnose`` finds faults in many profiles. ``families`` has the
+detectors, one file per family. Nothing here knows a trainer or a store.
 """

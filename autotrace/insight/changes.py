@@ -1,8 +1,8 @@
-"""Where the mean reward of a run changes for good: drops and jumps between stretches of steps.
+"""Find where the mean reward of a run changes for good: drops and jumps between stretches of steps.
 
-The steps are split where the two sides differ most, and each side again, as long as the difference is beyond chance.
-The error of a side's mean is the largest of three: rollouts that vary, prompts that vary, and steps that vary, so few
-steps need many prompts, and a run that drifts from step to step needs a large change.
+The steps are split where the two sides differ most, and each side is split again, as long as the difference is beyond
+chance. The error of a side's mean is the largest of three: rollouts that vary, prompts that vary, and steps that vary.
+So few steps need many prompts, and a run that drifts from step to step needs a large change.
 """
 
 from __future__ import annotations
@@ -17,43 +17,44 @@ import msgspec
 from autotrace.insight.rollouts import Row
 
 CHANCE = 0.001
-"""Probability of such a difference by chance, over all places where the steps may be split."""
+"""Limit the probability of a difference by chance, over all places where the steps may be split."""
 LARGE = 0.4
-"""Standard deviations of the reward, from which a change matters."""
+"""Require a change of so many standard deviations of the reward."""
 FEW = 4
-"""Groups that a side must have."""
+"""Require so many groups on each side."""
 ABRUPT, NEAR = 0.5, 8
-"""What two levels leave of the error of a line, over so many steps on each side: learning is slower than a jump."""
+"""Limit the error of two levels, as a share of the error of a line, over so many steps on each side: learning is slower
+than a jump."""
 WINDOWS = (8, 4)
-"""Steps on each side of a place that are compared, beside all of them."""
+"""Compare so many steps on each side of a place, and also all steps on each side."""
 MANY = 4
-"""Steps above which their means tell how much a run varies from step to step."""
+"""Measure how much a run varies from step to step only with more than so many steps."""
 
 
 class Change(msgspec.Struct):
-    """A stretch of steps whose mean reward differs from that of the stretch before it."""
+    """Hold a stretch of steps whose mean reward differs from the mean of the stretch before."""
 
     step: int
-    """The first one."""
+    """Store the first step."""
     last: int
     since: int
-    """First step of the stretch before."""
+    """Store the first step of the stretch before."""
     mean: float
     mean_before: float
     chance: float
 
     @property
     def is_drop(self) -> bool:
-        """The reward fell."""
+        """Return whether the reward fell."""
         return self.mean < self.mean_before
 
     def is_beyond(self, reward: float | None) -> bool:
-        """A reward is on the side to which the mean moved."""
+        """Return whether a reward is on the side to which the mean moved."""
         return reward is not None and (reward < self.mean_before) == self.is_drop and reward != self.mean_before
 
 
 class _Sums(NamedTuple):
-    """Count, sum and sum of squares."""
+    """Hold count, sum and sum of squares."""
 
     size: int = 0
     sum: float = 0.0
@@ -80,7 +81,7 @@ class _Sums(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """Steps that follow each other: the sums of their rollouts, groups and steps."""
+    """Hold consecutive steps: the sums of the rollouts, groups and steps."""
 
     rollouts: _Sums
     groups: _Sums
@@ -88,7 +89,7 @@ class _Stretch(NamedTuple):
 
     @property
     def error(self) -> tuple[float, int]:
-        """The squared standard error of the mean, and its degrees of freedom."""
+        """Compute the squared standard error of the mean, and its degrees of freedom."""
         varying = [self.rollouts, self.groups] + ([self.steps] if self.steps.size > MANY else [])
         return max((sums.variance / sums.size, sums.size - 1) for sums in varying)
 
@@ -106,7 +107,7 @@ def _of_step(rows: Sequence[Row]) -> _Stretch:
 
 
 class _Series:
-    """The rewards of all steps, so that any stretch of them costs the same."""
+    """Hold the rewards of all steps, so that any stretch costs the same."""
 
     def __init__(self, by_step: Mapping[int, Sequence[Row]]) -> None:
         self.numbers = sorted(number for number, rows in by_step.items() if any(row.reward is not None for row in rows))
@@ -115,16 +116,16 @@ class _Series:
             self._up_to.append(_Stretch(*map(_Sums.more, self._up_to[-1], _of_step(by_step[number]))))
 
     def between(self, begin: int, end: int) -> _Stretch:
-        """The steps from place ``begin`` to ``end``, which does not belong to them."""
+        """Sum the steps from place ``begin`` up to, but without, ``end``."""
         return _Stretch(*map(_Sums.less, self._up_to[end], self._up_to[begin]))
 
     def mean(self, begin: int, end: int) -> float:
-        """Mean reward of their rollouts."""
+        """Return the mean reward of the rollouts."""
         return self.between(begin, end).rollouts.mean
 
 
 def changes(by_step: Mapping[int, Sequence[Row]]) -> list[Change]:
-    """The changes of a run's mean reward, in order."""
+    """Find the changes of a run's mean reward, in order."""
     series = _Series(by_step)
     numbers, count = series.numbers, len(series.numbers)
     large = LARGE * math.sqrt(series.between(0, count).rollouts.variance)
@@ -134,16 +135,16 @@ def changes(by_step: Mapping[int, Sequence[Row]]) -> list[Change]:
     found: list[Change] = []
     for (at, chance), (before, after), first, end in zip(splits, pairwise(means), edges, edges[2:], strict=False):
         is_new = after > max(means[: edges.index(at)]) + large and _is_abrupt(series, at)
-        if after < before or is_new:  # a reward that comes back is no news, and one that rises slowly is learning
+        if after < before or is_new:  # a reward that recovers is no news, and a slow rise is learning
             found.append(Change(numbers[at], numbers[end - 1], numbers[first], after, before, chance))
         elif found and abs(after - found[-1].mean) < abs(after - found[-1].mean_before):
-            found[-1].last = numbers[end - 1]  # the reward did not come back
+            found[-1].last = numbers[end - 1]  # the reward did not recover
     return found
 
 
 def _splits(series: _Series, large: float, begin: int, end: int) -> Iterator[tuple[int, float]]:
-    """Places where the mean changes, and how likely each is by chance. All steps on both sides are looked at, and a few
-    on each side: a drop that ends would be a part of its own side."""
+    """Find places where the mean changes, and the probability of each by chance. All steps on both sides are compared,
+    and a few steps on each side: a drop that ends would be a part of its own side."""
     windows = [end - begin, *(width for width in WINDOWS if width < end - begin)]
     best: tuple[float, int] | None = None
     best_gap = 0.0
@@ -168,7 +169,7 @@ def _splits(series: _Series, large: float, begin: int, end: int) -> Iterator[tup
 
 
 def _is_abrupt(series: _Series, at: int) -> bool:
-    """Two levels describe the steps around a change far better than a line does."""
+    """Return whether two levels describe the steps around a change far better than a line does."""
     first, last = max(0, at - NEAR), min(len(series.numbers), at + NEAR)
     means = [series.mean(place, place + 1) for place in range(first, last)]
     levels = _spread(means[: at - first]) + _spread(means[at - first :])
@@ -186,8 +187,8 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def two_sided(size: float, freedom: int) -> float:
-    """The probability of a Student's t as large as ``size``, for whole degrees of freedom (Abramowitz and Stegun 26.7.3
-    and 26.7.4)."""
+    """Compute the probability of a Student's t as large as ``size``, for whole degrees of freedom (Abramowitz and
+    Stegun 26.7.3 and 26.7.4)."""
     if math.isinf(size):
         return 0.0
     if freedom > 200:

@@ -1,5 +1,5 @@
-"""Read how a rollout went on: calls that an answer asks for, calls that are executed, history that is kept; and texts
-without the numbers, ids and quoted names that differ from rollout to rollout."""
+"""Read how a rollout went on: calls that an answer requests, calls that are executed, history that is kept. Mask the
+numbers, ids and quoted names of texts, which differ from rollout to rollout."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from autotrace.trajectory.span_text import answer, answered_words, asked_message
 from autotrace.trajectory.tool_calls import arguments_text
 
 LOOKED_AT, SKELETON, DIGESTED = 400, 100, 1000
-"""Characters of a text that are masked, that are kept of the masked text, and that its digest reads at each end."""
+"""Limit the characters of a text: read for masking, kept after masking, and read by the digest at each end."""
 _TOKEN, _DIGIT, _QUOTED = re.compile(r"[\w.:/@-]+"), re.compile(r"\d"), re.compile(r"(?<!\w)'[^'\n]{1,80}'(?!\w)")
 _WORD = re.compile(r"\w{3,}")
 
 
 def masked(text: str, given: str = "") -> str:
-    """``text`` with numbers, ids, quoted names and the words of ``given`` replaced, cut to ``SKELETON`` characters."""
+    """Replace numbers, ids, quoted names and the words of ``given`` in ``text``, and cut to ``SKELETON`` characters."""
     return _masked(text[:LOOKED_AT], given[:LOOKED_AT])
 
 
@@ -50,14 +50,14 @@ def content_of(message: dict[str, Any]) -> str:
 
 
 def first_prompt(evidence: Evidence) -> list[dict[str, Any]]:
-    """The messages of the first prompt, or those that the rollout was given; empty: neither is known."""
+    """Return the messages of the first prompt, or the messages that the rollout was given; empty: neither is known."""
     asked = asked_messages(evidence.turns[0].span, whole=True) if evidence.turns else []
     given = (value for span in (evidence.root, evidence.agent) if span is not None for value in span.inputs.values())
     return asked or next(filter(is_chat, given), [])
 
 
 def prompt_digest(evidence: Evidence) -> str:
-    """A digest of the first prompt without its numbers and ids; empty: its words are not known."""
+    """Return a digest of the first prompt without numbers and ids; empty: the words are not known."""
     said = [text for message in first_prompt(evidence)[:12] if (text := content_of(message))]
     whole = "".join(digest_of(text, 8) for text in said)
     return hashlib.blake2b(whole.encode(), digest_size=8).hexdigest() if said else ""
@@ -65,7 +65,7 @@ def prompt_digest(evidence: Evidence) -> str:
 
 @functools.lru_cache(maxsize=512)
 def digest_of(text: str, size: int) -> str:
-    """A digest of the beginning and the end of ``text`` without numbers and ids."""
+    """Return a digest of the beginning and the end of ``text`` without numbers and ids."""
     ends = text if len(text) <= 2 * DIGESTED else text[:DIGESTED] + text[-DIGESTED:]
     hidden = _TOKEN.sub(lambda found: "#" if _DIGIT.search(found[0]) else found[0], ends)
     return hashlib.blake2b(hidden.encode("utf-8", "replace"), digest_size=size).hexdigest()
@@ -80,7 +80,7 @@ def tool_name(offered: Any) -> str:
 
 
 def text_call(span: Span) -> str | None:
-    """The beginning of a tool call in the text or the thinking of an answer without calls of its own."""
+    """Return the beginning of a tool call in the text or the thinking of an answer that has no parsed calls."""
     reply = answer(span)
     if reply is None or reply.get("tool_calls"):
         return None
@@ -91,24 +91,24 @@ def text_call(span: Span) -> str | None:
 
 
 def called(span: Span) -> list[dict[str, Any]]:
-    """The tool calls of an answer."""
+    """Return the tool calls of an answer."""
     made = (answer(span) or {}).get("tool_calls")
     return [one for one in made if isinstance(one, dict)] if isinstance(made, list) else []
 
 
 def requested(span: Span) -> list[str]:
-    """Names of the tools that an answer calls."""
+    """Return the names of the tools that an answer calls."""
     return [tool_name(one) for one in called(span)]
 
 
 def arguments_of(call: dict[str, Any]) -> str:
-    """The arguments of a call in an answer, as ``ToolCall.arguments``."""
+    """Return the arguments of a call in an answer, as ``ToolCall.arguments``."""
     function = call.get("function", call)
     return arguments_text(function.get("arguments", {}) if isinstance(function, dict) else {})
 
 
 def _exchanges(evidence: Evidence) -> Iterator[tuple[LLMCall, int, list[dict[str, Any]]]]:
-    """Each turn whose answer has calls, with the next turn and the results that its prompt has."""
+    """Yield each turn whose answer has calls, with the next turn and the results in the next prompt."""
     tree = tree_of(evidence.trajectory)
     for call, following in pairwise(evidence.turns):
         if requested(call.span) and tree.before[following.number] == call.number:
@@ -117,7 +117,7 @@ def _exchanges(evidence: Evidence) -> Iterator[tuple[LLMCall, int, list[dict[str
 
 
 def not_executed(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """Calls that the next prompt does not answer, with their turn."""
+    """Yield calls that the next prompt does not answer, with their turn."""
     for call, _, told in _exchanges(evidence):
         asked = requested(call.span)
         if told and max(len(told), sum(tool.turn == call.number for tool in evidence.tools)) < len(asked):
@@ -125,7 +125,7 @@ def not_executed(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def misplaced_results(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """Results under the id of another call, of no call, or twice, with the turn whose prompt has them."""
+    """Yield results under the id of another call, of no call, or twice, with the turn whose prompt has the results."""
     for call, turn, told in _exchanges(evidence):
         ids = [one.get("id") for one in called(call.span)]
         given = {one["tool_call_id"]: content_of(one) for one in told if isinstance(one.get("tool_call_id"), str)}
@@ -142,7 +142,7 @@ def misplaced_results(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def others_answer(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """An answer in a later prompt that no call of the rollout gave, with the turn of the prompt."""
+    """Yield an answer in a later prompt that no call of the rollout gave, with the turn of the prompt."""
     said = [text for call in evidence.turns if (text := "".join((answered_words(call.span) or "").split()))]
     for call, following in pairwise(evidence.turns):
         before, after = (asked_messages(one.span, whole=True) for one in (call, following))
@@ -155,7 +155,8 @@ def others_answer(evidence: Evidence) -> Iterator[tuple[str, float]]:
 
 
 def history_lost(evidence: Evidence) -> tuple[int, str] | None:
-    """The first turn whose messages lack what an earlier turn had, and what: ``thinking`` or ``messages``."""
+    """Find the first turn whose messages lack a part of an earlier turn, and name the part: ``thinking`` or
+    ``messages``."""
     tree = tree_of(evidence.trajectory)
     for call, following in pairwise(evidence.turns):
         before = asked_messages(call.span, whole=True)
@@ -164,7 +165,7 @@ def history_lost(evidence: Evidence) -> tuple[int, str] | None:
             continue
         roles = [one.get("role") for one in after]
         if len(after) <= len(before) or ("assistant" in roles and "assistant" not in roles[len(before) :]):
-            if len(before) == 1:  # a prompt that is one text may hold the whole history
+            if len(before) == 1:  # a prompt of one text may hold the whole history
                 continue
             return following.number, "messages"
         kept = next((one for one in after[len(before) :] if one.get("role") == "assistant"), None)
@@ -180,8 +181,8 @@ def _has_thoughts(message: dict[str, Any]) -> bool:
 
 
 def ended_on(evidence: Evidence) -> str | None:
-    """``the answer of search`` where a tool ran after the last turn; ``a call of search`` that nothing answered; None:
-    the model said something last."""
+    """Return ``the answer of search`` if a tool ran after the last turn, ``a call of search`` if nothing answered the
+    call; None: the rollout ends with the model's text."""
     last = evidence.final[-1]
     ran = [tool.name for tool in evidence.tools if tool.turn >= last.number]
     asked = requested(last.span)

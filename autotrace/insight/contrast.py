@@ -1,19 +1,19 @@
-"""Contrast: the traits that tell two sets of rollouts apart, the early causes first.
+"""Compare two sets of rollouts: find the traits that tell the sets apart, the early causes first.
 
     causes = compare(after, before, rollouts.traits)
 
-One mechanism answers why the reward fell, why groups teach nothing, and where two runs part. It goes so:
+One mechanism explains a fall of the reward, groups without signal, and the difference of two runs:
 
-1. Each trait is a set of rows. A quantity is cut at its quartiles. Traits with equal sets are one *candidate*: they
-   cannot be told apart, so one test is made for all of them.
+1. Each trait is a set of rows. A quantity is cut at its quartiles. Traits with equal sets are one *candidate*: no test
+   can tell equal sets apart, so one test counts for all of them.
 2. A candidate's shares in the two sets are compared by Fisher's exact test. Rollouts of one prompt are alike, so counts
-   are divided by the design effect: how much more the counts of the groups vary than those of independent rollouts.
-   Holm's correction counts all candidates. With few groups nothing passes, and nothing is said.
+   are divided by the design effect: how much more the counts of the groups vary than the counts of independent
+   rollouts. Holm's correction counts all candidates. With few groups no candidate passes.
 3. A candidate *explains* (difference of the shares) x (effect on the reward) of the difference of the mean rewards
-   (Oaxaca's decomposition). The effect is measured within each set, where rollouts with and without the trait stand
-   side by side: a trait that came at the same time and changes nothing explains nothing.
-4. If several candidates explain about as much, the earliest in a rollout is the cause. Candidates that hold for the
-   same rollouts follow from it, and are listed below it. The next cause is looked for among the other rollouts.
+   (Oaxaca's decomposition). The effect is measured within each set, between rollouts with and without the trait. A
+   trait that came at the same time and changes nothing therefore explains nothing.
+4. If several candidates explain about as much, the earliest in a rollout is the cause. Candidates of nearly the same
+   rollouts follow from the cause, and are listed below the cause. The next cause is searched among other rollouts.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from autotrace.insight.rollouts import Row
 from autotrace.insight.traits import Stage
 
 ALPHA = 0.05
-"""Chance, over all candidates, that one is reported without reason."""
+"""Limit the chance, over all candidates, of a false cause."""
 SUPPORT, SUPPORT_SHARE = 4, 0.01
-"""Rollouts, and share of them, that must have a trait, and that must lack it."""
+"""Require so many rollouts, and such a share of the rollouts, with the trait, and without."""
 APART, APART_ALONE = 0.1, 0.2
-"""Difference of the shares, at least; where the rewards do not differ."""
+"""Require such a difference of the shares; the second number counts where the rewards do not differ."""
 EXPLAINS, EXPLAINS_CHOSEN, EXPLAINS_OF_TIME = 0.15, 0.25, 0.5
-"""Part of the difference that a cause explains, at least; of sets that were chosen by their rewards; and that a time or
-a place explains."""
+"""Require that a cause explains such a part of the difference; the second number counts for sets chosen by reward, the
+third for a time or a place."""
 AS_MUCH = 0.75
-"""Share of the best explanation above which the position decides."""
+"""Let the position decide above this share of the best explanation."""
 NESTED = 0.85
-"""Share of a candidate's rows that a cause has, too, above which the candidate follows from the cause."""
+"""Let a candidate follow from the cause above this share of common rows."""
 SURE = 2.6
-"""Standard errors that an effect must have."""
+"""Require an effect of so many standard errors."""
 CELL = 3
-"""Rows from which a mean counts."""
+"""Count a mean only from so many rows."""
 HEADS, BELOW = 3, 5
-"""Causes, and traits that follow from each, that are named."""
+"""Name so many causes, and so many traits that follow from each."""
 
 
 @dataclass(eq=False)
 class _Candidate:
-    """Traits of the same rows, turned so that the first set has more of them."""
+    """Hold traits of the same rows, turned so that the first set has more of the rows."""
 
     mask: int
     texts: list[tuple[bool, Stage, str]]
-    """Whether the rows lack the trait, its position, its words."""
+    """List whether the rows lack the trait, the trait's position, its words."""
     share: float
     share_before: float
     chance: float
@@ -71,8 +71,8 @@ def compare(
     rows: Sequence[Row], before: Sequence[Row], traits: Sequence[tuple[Stage, str]], chosen_by_reward: bool = False,
     title: str = "", other: str = "before",
 ) -> Explanation:  # fmt: skip
-    """The causes for which ``rows`` differ from ``before``, the first cause first. ``chosen_by_reward``: the sets were
-    chosen by their rewards, so that an effect within a set says nothing."""
+    """Find the causes for which ``rows`` differ from ``before``, the first cause first. ``chosen_by_reward``: the sets
+    were chosen by reward, so an effect within a set means nothing."""
     return _Comparison(rows, before, traits, chosen_by_reward).made(title, other)
 
 
@@ -158,12 +158,13 @@ class _Comparison:
             if one.chance >= ALPHA or apart < (APART if self._gap is not None else APART_ALONE):
                 continue
             if one.first[1] is Stage.PLACE and apart > 0.95 and not self._chosen:
-                continue  # whatever is started again has another process
+                continue  # every new start has another process
             kept.append(one)
         return kept
 
     def _explaining(self, kept: list[_Candidate], among: int) -> list[_Candidate]:
-        """Those of ``kept`` that explain enough with the rows ``among``: the rows that no cause has so far."""
+        """Select the candidates of ``kept`` that explain enough with the rows ``among``: the rows without a cause so
+        far."""
         for one in kept:
             one.weight = one.share - one.share_before
             if self._gap is not None:
@@ -178,7 +179,8 @@ class _Comparison:
         return sorted((one for one in kept if one.weight > 0), key=lambda one: -one.weight)
 
     def _effect(self, one: _Candidate, among: int) -> float | None:
-        """What the trait does to the reward: within the sets, or between them where neither has both kinds of rows."""
+        """Measure the trait's effect on the reward: within the sets, or between the sets if neither set has both kinds
+        of rows."""
         sides = [among] if self._chosen else [self._first & among, among & ~self._first]
         effects = []
         for side in sides:
@@ -194,7 +196,7 @@ class _Comparison:
         return self._gap if one.share - one.share_before > 0.5 else None
 
     def _error(self, mask: int, mean: float) -> float:
-        """The squared standard error of a mean."""
+        """Compute the squared standard error of a mean."""
         rewards = [reward for place in _places(mask) if (reward := self._rows[place].reward) is not None]
         count = len(rewards)
         return (sum((reward - mean) ** 2 for reward in rewards) / count + 0.02 * self._sd**2) / count if count else 0.0
@@ -209,7 +211,7 @@ class _Comparison:
         left, among = kept, self._full
         for _ in range(HEADS):
             explaining = self._explaining(left, among)
-            # what ceased says less than what came instead
+            # a trait that ceased says less than a trait that came
             explaining = [one for one in explaining if not _is_late(one.first)] or explaining
             if not explaining:
                 return
@@ -238,18 +240,19 @@ class _Comparison:
 
 
 def _is_late(text: tuple[bool, Stage, str]) -> bool:
-    """The words are about a trait that ceased, late in a rollout."""
+    """Return whether the words are about a trait that ceased, late in a rollout."""
     return text[0] and text[1] > Stage.SAMPLING
 
 
 def _rank(text: tuple[bool, Stage, str]) -> tuple[bool, bool, Stage, bool, str]:
-    """The best words for equal sets first: a text before a quantity, what came before what ceased, the earliest."""
+    """Sort the words for equal sets: a text before a quantity, a trait that came before a trait that ceased, the
+    earliest."""
     lacks, position, words = text
     return _CUT.search(words) is not None, _is_late(text), position, lacks, words
 
 
 def _said(texts: Sequence[tuple[bool, Stage, str]], but: str) -> list[str]:
-    """The words that hold, one cut of each quantity; without any, those that do not hold."""
+    """Select the words of present traits, one cut of each quantity; absent traits are skipped."""
     by_quantity: dict[str, str] = {}
     for lacks, _, words in texts:
         if not lacks:
@@ -262,7 +265,7 @@ _CUT = re.compile(r" (?:at least|below) \S+\Z")
 
 
 def quoted(words: str) -> str:
-    """``words`` as a text of a condition."""
+    """Quote ``words`` as a text of a condition."""
     return "'{}'".format(words.replace("'", "''"))
 
 
@@ -272,7 +275,7 @@ def _nested(head: _Candidate, one: _Candidate) -> bool:
 
 
 def _cuts(values: Sequence[float]) -> list[float]:
-    """Values at which a quantity is cut: all, where it has few, else its quartiles."""
+    """Return the values at which a quantity is cut: all values if few, otherwise the quartiles."""
     distinct = sorted(set(values))
     if len(distinct) <= 4:
         return distinct[1:]
@@ -287,7 +290,7 @@ def _mask(places: Sequence[int], size: int) -> int:
 
 
 def _places(mask: int, most: int | None = None) -> Iterator[int]:
-    """The places of the bits that are set."""
+    """Yield the places of the set bits."""
     for at, byte in enumerate(mask.to_bytes((mask.bit_length() + 7) // 8, "little")):
         if byte:
             for bit in _BITS[byte]:
@@ -302,8 +305,8 @@ _BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
 def fisher(one: float, of_one: float, other: float, of_other: float) -> float:
-    """The probability of shares that differ so much by chance, two-sided: ``one`` of ``of_one`` against ``other`` of
-    ``of_other`` (Fisher's exact test; counts are rounded towards no difference)."""
+    """Compute the probability that shares differ so much by chance, two-sided: ``one`` of ``of_one`` against ``other``
+    of ``of_other`` (Fisher's exact test; counts are rounded towards no difference)."""
     n1, n2 = max(1, round(of_one)), max(1, round(of_other))
     if one * of_other < other * of_one:
         n1, n2, one, other = n2, n1, other, one

@@ -1,4 +1,4 @@
-"""Findings out of many trajectories, step by step: what one shows by itself, what a group shows, what a step shows."""
+"""Find faults in many trajectories, step by step: in each trajectory, in each group, in each step."""
 
 from __future__ import annotations
 
@@ -20,39 +20,40 @@ from autotrace.trajectory.jsonable import finite
 from autotrace.trajectory.model import OPEN
 
 PLACES = 3
-"""Named of each finding."""
+"""Name so many places of each finding."""
 MAX_KINDS = 20
-"""Causes and classes of messages that are counted apart in a step."""
+"""Count so many causes and classes of messages in a step."""
 
 
 SAMPLE, KEPT, BESIDE = 256, 64, 4
-"""Rollouts of a step that are compared with those of other steps, steps that are kept for it, and steps on each side of
-a change that are."""
+"""Limit the rollouts of a step that are compared with other steps, the steps kept for the comparison, and the steps
+compared on each side of a change."""
 CHANGED = ("AT-REWARD-DROPPED", "AT-REWARD-JUMPED")
 EXPLAINED = ("AT-NO-SIGNAL", "AT-REWARD-CONSTANT")
-"""Findings whose groups are compared with others, to say what the rewards are equal for."""
+"""List findings whose groups are compared with other groups, to explain the equal rewards."""
 FOLLOWS, RARE = 0.8, 0.3
-"""Share of the trajectories with a finding that have its cause, too; share of the others that may have the cause."""
+"""Require that such a share of the trajectories with a finding has its cause, too; allow the cause in such a share of
+the others."""
 
 
 class Tally(msgspec.Struct):
-    """How much of one code there is in a step, or in several."""
+    """Count the hits of one code in a step, or in several steps."""
 
     trajectories: int = 0
-    """Or groups, if the code counts those."""
+    """Count trajectories, or groups if the code counts groups."""
     seconds: float | None = None
     kinds: dict[str, int] = {}
-    """Causes and classes of messages -> how many."""
+    """Map cause or class of messages -> count."""
     places: list[Location] = []
-    """At most ``PLACES``, unless all were asked for."""
+    """List at most ``PLACES`` places, unless all places were requested."""
     concerned: int = 0
-    """Trajectories that have it, also of groups that are counted."""
+    """Count the trajectories with the finding, or in groups with the finding."""
     answer: Explanation | None = None
-    """What tells them apart from others."""
+    """Hold the traits that tell the trajectories apart from others."""
 
     @classmethod
     def of(cls, step: Step, hits: list[Hit], unit: str, every: bool) -> Tally:
-        """The hits of one step, that reach the code's threshold; ``every``: with all places."""
+        """Count the hits of a step that reach the code's threshold; ``every``: with all places."""
         kinds = Counter(hit.kind for hit in hits if hit.kind)
         seconds = [hit.seconds for hit in hits if hit.seconds is not None]
         return cls(
@@ -65,7 +66,7 @@ class Tally(msgspec.Struct):
 
 
 def _concerned(step: Step, hits: Iterable[Hit], unit: str) -> set[str]:
-    """Trace ids of the trajectories that have a finding, or whose groups do."""
+    """Return trace ids of the trajectories that have a finding, or whose groups have the finding."""
     if unit != GROUPS:
         return {hit.record.trace_id for hit in hits}
     groups = {hit.record.group for hit in hits}
@@ -73,7 +74,7 @@ def _concerned(step: Step, hits: Iterable[Hit], unit: str) -> set[str]:
 
 
 def _places(step: Step, hits: list[Hit]) -> list[Location]:
-    """Places in different trajectories, and with different causes if any."""
+    """Choose places in different trajectories, and with different causes if any."""
     kinds = Counter(hit.kind for hit in hits)
     ordered = sorted(hits, key=lambda hit: (-(hit.seconds or 0.0), -kinds[hit.kind]))
     by_trace: dict[str, Hit] = {}
@@ -92,7 +93,7 @@ def _place(step: Step, hit: Hit) -> Location:
 
 
 def counts(hits: Iterable[Hit]) -> dict[str, int]:
-    """Code -> how many trajectories have it."""
+    """Map code -> number of trajectories with the code."""
     found: dict[str, set[str]] = {}
     for hit in hits:
         found.setdefault(hit.code, set()).add(hit.record.trace_id)
@@ -100,71 +101,71 @@ def counts(hits: Iterable[Hit]) -> dict[str, int]:
 
 
 class StepFound(msgspec.Struct):
-    """What was found in one step."""
+    """Hold the findings of a step."""
 
     step: int | None
     trajectories: int
     wall_s: float
     groups: int = 0
     without_turns: int = 0
-    """Trajectories that ended, in which no LLM call was recorded."""
+    """Count finished trajectories without a recorded LLM call."""
     present: list[str] = []
-    """What the step has of ``needs.NEEDS``."""
+    """List the data of ``needs.NEEDS`` that the step has."""
     tallies: dict[str, Tally] = {}
-    """By code."""
+    """Map code -> tally."""
     both: dict[str, int] = {}
-    """Two codes with a blank between -> trajectories that have both."""
+    """Map two codes with a blank between -> trajectories that have both."""
 
 
 class Diagnosis:
-    """Takes steps in order and keeps only what findings are made of. A step that is given again replaces what was found
-    in it before."""
+    """Receive steps in order and keep only the data for findings. A step that is given again replaces its earlier
+    findings."""
 
     def __init__(self, every: Collection[str] = ()) -> None:
-        """``every``: codes whose findings have all their places."""
+        """Start without steps. ``every``: codes whose findings keep all places."""
         self._every = frozenset(every)
         self._steps: dict[int | None, StepFound] = {}
         self._history = History()
         self._why = Why(SAMPLE, KEPT, BESIDE)
         self._having: dict[int | None, dict[str, set[str]]] = {}
-        """Step -> code -> trace ids, of the last steps."""
+        """Map step -> code -> trace ids, for the last steps."""
         self._codes = registry.codes()
 
     @property
     def trajectories(self) -> int:
-        """That were looked at."""
+        """Count the diagnosed trajectories."""
         return sum(found.trajectories for found in self._steps.values())
 
     @property
     def wall_s(self) -> float:
-        """Seconds of all steps."""
+        """Sum the seconds of all steps."""
         return sum(found.wall_s for found in self._steps.values())
 
     @property
     def present(self) -> set[str]:
-        """What the steps have of ``needs.NEEDS``."""
+        """Return the data of ``needs.NEEDS`` that the steps have."""
         return {need for found in self._steps.values() for need in found.present}
 
     @property
     def without_turns(self) -> int:
-        """Trajectories that ended, in which no LLM call was recorded."""
+        """Count finished trajectories without a recorded LLM call."""
         return sum(found.without_turns for found in self._steps.values())
 
     @property
     def numbers(self) -> Collection[int | None]:
-        """Steps that were looked at."""
+        """Return the diagnosed steps."""
         return self._steps.keys()
 
     def put(self, found: StepFound) -> None:
-        """What was found in a step before."""
+        """Put the earlier findings of a step."""
         self._steps[found.step] = found
 
     def of_step(self, number: int | None) -> StepFound:
-        """What was found in a step. Raises ``KeyError``."""
+        """Return the findings of a step. Raises ``KeyError``."""
         return self._steps[number]
 
     def add(self, step: Step) -> list[Hit]:
-        """Look at a step; what was found in it."""
+        """Examine a step and return its hits."""
         self._why.add(step)
         by_code: dict[str, list[Hit]] = {}
         for hit in [*hits(step, self._history), *registry.tried(self._changed, step)]:
@@ -196,7 +197,7 @@ class Diagnosis:
         return kept
 
     def _changed(self, step: Step) -> Iterator[Hit]:
-        """Rollouts on the wrong side of a change of the mean reward."""
+        """Find rollouts on the wrong side of a change of the mean reward."""
         change = self._why.change_at(step.number)
         if change is None:
             return
@@ -205,7 +206,7 @@ class Diagnosis:
             score = finite(record.score)
             if score is not None and change.is_beyond(score):
                 yield Hit(name, record, note=f"reward {score:.4g}")
-        for number, found in self._steps.items():  # a change may be sure some steps after it came
+        for number, found in self._steps.items():  # a change may become certain some steps later
             if number is not None and change.step <= number < (step.number or 0) and name not in found.tallies:
                 rows = [row for row in self._why.by_step.get(number, ()) if change.is_beyond(row.reward)]
                 places = [Location(row.trace_id, number, note=f"reward {row.reward:.4g}") for row in rows[:PLACES]]
@@ -215,7 +216,7 @@ class Diagnosis:
                     found.both[f"{other} {name}"] = found.both[f"{name} {other}"] = len(ids & traces)
 
     def findings(self, step: int | None = None) -> list[Finding]:
-        """All of them, or those of one step, most costly first."""
+        """Return all findings, or the findings of a step, most costly first."""
         numbers = sorted(self._steps, key=lambda number: (number is None, number or 0)) if step is None else [step]
         steps = [self._steps[number] for number in numbers]
         by_code: dict[str, list[tuple[int | None, Tally]]] = {}
@@ -248,13 +249,13 @@ class Diagnosis:
         )  # fmt: skip
 
     def _code(self, name: str) -> Code:
-        """The code of that name; the name alone if the detector is not installed here."""
+        """Return the code of that name, or the name alone if the detector is not installed here."""
         return self._codes.get(name) or Code(name, name, "", "", "", "", 0.5)
 
 
 def _joined(found: list[Finding], steps: Sequence[StepFound]) -> list[Finding]:
-    """``found`` with each consequence below its cause: the finding whose trajectories have the cause, which others
-    rarely have, and which comes about later in a rollout."""
+    """Sort each consequence below its cause. A finding is a consequence if its trajectories have the cause, other
+    trajectories rarely have the cause, and the finding comes about later in a rollout."""
     total = sum(one.trajectories for one in steps)
     count, both = Counter[str](), Counter[str]()
     for one in steps:
@@ -279,7 +280,7 @@ def _joined(found: list[Finding], steps: Sequence[StepFound]) -> list[Finding]:
 
 
 def hits(step: Step, history: History) -> Iterator[Hit]:
-    """Everything that is found in a step, before thresholds."""
+    """Find every hit in a step, before thresholds."""
     for record in step.records:
         for mark in record.profile.marks:
             if mark.code not in (*STEP_DECIDES, FALSE_ZERO):

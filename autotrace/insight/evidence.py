@@ -1,4 +1,4 @@
-"""One trajectory as its detectors read it: turns, tools and rewards, each with what belongs to it."""
+"""Read one trajectory for detectors: turns, tools and rewards, each with the values that belong to it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from autotrace.trajectory.token_ids import WIDTH, tokens, unpacked
 from autotrace.trajectory.tool_calls import ToolCall, tool_calls
 
 CUT = frozenset({"length", "max_tokens", "max_length"})
-"""Finish reasons of a response that was cut at a limit."""
+"""List the finish reasons of a response that was cut at a limit."""
 AS_ASKED = "max_tokens asked"
-"""Finish reason of a response that is as long as the agent itself asked for in this call."""
+"""Name the finish reason of a response that is as long as the agent requested in this call."""
 
 
 @dataclass
 class LLMCall:
-    """One turn."""
+    """Hold a turn."""
 
     number: int
-    """From 1."""
+    """Count from 1."""
     span: Span
     figures: Mapping[str, Any]
-    """``Trajectory.figures``."""
+    """Hold ``Trajectory.figures``."""
 
     @cached
     def finish(self) -> str | None:
-        """Why it ended: ``stop``, ``length``, ...; ``AS_ASKED``."""
+        """Return why the turn ended: ``stop``, ``length``, ...; ``AS_ASKED``."""
         asked = whole(self.sampling.get("max_tokens", self.sampling.get("max_new_tokens")))
         if asked and self.span.response_tokens == asked:
             return AS_ASKED
@@ -43,30 +43,30 @@ class LLMCall:
 
     @cached
     def ids(self) -> bytes | None:
-        """The response, four bytes a token; None: not recorded."""
+        """Return the response, four bytes a token; None: not recorded."""
         return self.span.packed_response
 
     @cached
     def last(self) -> int | None:
-        """The last token of the response; None: there is none."""
+        """Return the last token of the response; None: no response."""
         ids = self.ids
         return unpacked(ids[-WIDTH:])[0] if ids else None
 
     @property
     def total(self) -> int | None:
-        """Tokens of prompt and response."""
+        """Count the tokens of prompt and response."""
         prompt, response = self.span.prompt_tokens, self.span.response_tokens
         return None if prompt is None or response is None else prompt + response
 
     @property
     def sampling(self) -> Mapping[str, Any]:
-        """Its sampling parameters."""
+        """Return the sampling parameters."""
         given = self.span.inputs.get("sampling_params")
         return given if isinstance(given, dict) else {}
 
 
 class Evidence:
-    """One trajectory. Reads it, changes nothing."""
+    """Read one trajectory without changing the trajectory."""
 
     def __init__(self, trajectory: Trajectory, settings: TrainerSettings) -> None:
         self.trajectory = trajectory
@@ -78,44 +78,43 @@ class Evidence:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts that were known when the trajectory was complete. Facts that come later are for detectors of
-        steps."""
+        """Return the facts that were known when the trajectory was complete. Later facts are for detectors of steps."""
         return self.trajectory.facts
 
     @property
     def root(self) -> Span:
-        """The trajectory's own call."""
+        """Return the trajectory's own call."""
         return self.trajectory.root
 
     @cached
     def agent(self) -> Span | None:
-        """The call that has the whole response with its mask."""
+        """Return the call that has the whole response with its mask."""
         return whole_response(self.trajectory.spans)
 
     @cached
     def final(self) -> list[LLMCall]:
-        """The turns of the chain whose answers the agent returned: all of them, where there is one."""
+        """Return the turns of the chain whose answers the agent returned: all turns, in a trajectory of one chain."""
         return [self.turns[turn - 1] for turn in answered_path(self.trajectory, self.agent)]
 
     @cached
     def tools(self) -> list[ToolCall]:
-        """Calls of tools, in order."""
+        """Return the calls of tools, in order."""
         return tool_calls(self.trajectory)
 
     @cached
     def rewards(self) -> list[Span]:
-        """Calls of rewards, the outermost first."""
+        """Return the calls of rewards, the outermost first."""
         return [span for span in self.trajectory.spans if span.role == "reward"]
 
     @property
     def out_of_turns(self) -> bool:
-        """It made as many turns as it may."""
+        """Return whether the trajectory made as many turns as allowed."""
         limits = (self.settings.max_assistant_turns, self.settings.max_user_turns)
         return any(limit is not None and len(self.final) >= limit for limit in limits)
 
     @cached
     def unparsed(self) -> str | None:
-        """The beginning of a tool call that the last answer has and no parser found; None: there is none, or no
+        """Return the beginning of a tool call that the last answer has and no parser found; None: no such call, or no
         parser."""
         parsers = [span.output for span in self.trajectory.spans if span.role == "parser"]
         if not parsers:
@@ -123,7 +122,7 @@ class Evidence:
         read = [output for output in parsers if isinstance(output, list) and len(output) > 1]
         said = next((output[0] for output in reversed(read[-1:]) if isinstance(output[0], str)), "")
         calls = [len(output[1]) if isinstance(output[1], list) else 0 for output in read]
-        # a parser may take out what it could not read: the text that was judged has it
+        # a parser may remove text that the parser could not read: the judged text has it
         last, names = calls[-1] if calls else 0, {call.name for call in self.tools}
         for text, parsed in ((said, last), ("".join(self.judged[:1]), sum(calls))):
             if (asked := marked(text, parsed, names)) is not None:
@@ -132,26 +131,26 @@ class Evidence:
 
     @cached
     def judged(self) -> list[str]:
-        """The texts that rewards judged, as far as they are known."""
+        """Return the texts that rewards judged, as far as known."""
         texts = (span.inputs.get("solution_str") or judged_answer(span.inputs) for span in self.rewards)
         return [text for text in texts if isinstance(text, str)]
 
     def turn_at(self, at_ns: int) -> int:
-        """The last turn that had begun; 0: none."""
+        """Return the last turn that had begun; 0: none."""
         return sum(call.span.start_ns <= at_ns for call in self.turns)
 
 
 _TIMEOUT = re.compile(r"timed?out|deadline|timelimit", re.IGNORECASE)
-"""In the name of an exception's class."""
+"""Match the name of an exception's class."""
 
 
 def is_timeout(span: Span) -> bool:
-    """The call ended because time was up."""
+    """Return whether the call ended because time was up."""
     return span.status == "TIMEOUT" or bool(span.error and _TIMEOUT.search(span.error[0].rpartition(".")[2]))
 
 
 def judged_answer(inputs: Mapping[str, Any]) -> str | None:
-    """The last message of a conversation that a reward was given, if it is an answer, else None."""
+    """Return the last message of a conversation that a reward was given, if the message is an answer, else None."""
     chat = next((value for value in inputs.values() if is_chat(value)), None)
     if chat is None or chat[-1].get("role") != "assistant":
         return None
@@ -160,22 +159,22 @@ def judged_answer(inputs: Mapping[str, Any]) -> str | None:
 
 
 def is_chat(value: Any) -> bool:
-    """``value`` is a list of messages."""
+    """Return whether ``value`` is a list of messages."""
     return isinstance(value, list) and bool(value) and all(isinstance(one, dict) and "role" in one for one in value)
 
 
 def fingerprint(parts: Iterator[bytes]) -> str:
-    """A digest of what the model said; empty below ``ALIKE`` tokens: short answers are alike by chance."""
+    """Return a digest of the model's tokens; empty below ``ALIKE`` tokens: short answers are alike by chance."""
     said = b"".join(parts)
     return hashlib.blake2b(said, digest_size=8).hexdigest() if tokens(said) >= ALIKE else ""
 
 
 ALIKE = 32
-"""Tokens from which equal answers are no chance."""
+"""Count equal answers as alike only from so many tokens."""
 
 
 def whole(value: Any) -> int | None:
-    """``value`` as a count."""
+    """Convert ``value`` to a count."""
     number = integer(value)
     return number if number is not None and number >= 0 else None
 
@@ -185,14 +184,14 @@ MARKERS = (
     "<\uff5ctool\u2581call\u2581begin\uff5c>", "<\uff5cDSML\uff5c", "<function_calls>", "<minimax:tool_call>",
     "<|START_ACTION|>", "<|channel|>commentary to=", "```tool_code", "```tool_call",
 )  # fmt: skip
-"""By which formats of tool calls begin; of one text the first that occurs counts."""
+"""List the beginnings of tool calls in known formats; the first marker in the list that a text has counts."""
 TAGGED = re.compile(
     r"[<&](?:lt;)?[|\uff5c]?(?:\w+:)?(?:\w+[_\u2581-])?(?:tool[_ \u2581-]?(?:calls?|use)|function[_ \u2581-]?calls?|"
     r"invoke|action[_-]?start|plugin)\b[^<>&\n]{0,60}(?:>|&gt;)(?=\s*(?:[\[{<&(]|\w+\s*[\n({]))|<(?:\w+:)?invoke name=",
     re.IGNORECASE,
 )
 OTHERS = re.compile(r"functools\[\{|\u273fFUNCTION\u273f|\"(?:tool_calls|function_call)\"\s*:\s*[\[{]")
-"""What begins a call in whatever other format: a tag that is named so, with something like a call behind it."""
+"""Match the beginning of a call in any other format: a tag with a telling name, followed by something like a call."""
 _CALLED = r'\s*(?:```(?:json)?\s*)?\[?\{\s*"name"\s*:\s*"[\w.-]+"\s*,\s*"(?:arguments|parameters)"\s*:'
 BARE = re.compile(
     rf"\A{_CALLED}"
@@ -201,13 +200,13 @@ BARE = re.compile(
     r"|^Action:[ ]*[\w.-]+[ ]*\nAction Input:",
     re.MULTILINE,
 )
-"""A last answer that ends in a tool call without any mark: Llama's JSON, also in a fence, Llama 4's call in brackets,
-ReAct's two lines."""
+"""Match a last answer that ends in a tool call without any mark: Llama's JSON, also in a fence, Llama 4's call in
+brackets, ReAct's two lines."""
 
 
 def marked(text: str, parsed: int, names: Collection[str] = ()) -> str | None:
-    """The last call of more than ``parsed`` that ``text`` has, with what begins it; or a tag that is named like one
-    of the tools."""
+    """Return the last of more than ``parsed`` calls in ``text``, from its marker, or a tag that is named like one of
+    the tools."""
     marker = next((marker for marker in MARKERS if marker in text), None)
     if marker is not None:
         return f"{marker}{text.rpartition(marker)[2][:120]}" if text.count(marker) > parsed else None
@@ -219,6 +218,6 @@ def marked(text: str, parsed: int, names: Collection[str] = ()) -> str | None:
 
 
 def bare(text: str) -> str | None:
-    """A call without a mark, with which ``text`` ends."""
+    """Return a call without a mark at the end of ``text``."""
     found = BARE.search(text)
     return text[found.start() :].strip()[:120] if found else None

@@ -1,4 +1,4 @@
-"""Make the profile of a trajectory: run the detectors that need nothing but it."""
+"""Make the profile of a trajectory: run the detectors that need only the trajectory."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from autotrace.trajectory.token_ids import piece, unpacked
 from autotrace.trajectory.tool_calls import ToolCall
 
 HEAD = 4
-"""Tokens by which the beginnings of prompts are compared."""
+"""Compare the beginnings of prompts by so many tokens."""
 
 
 def examine(trajectory: Trajectory, settings: TrainerSettings) -> Profile:
-    """The profile of a complete trajectory. Never raises, as what was recorded may have any shape: what does raise is
-    left out and logged, once, and the others' marks stay."""
+    """Make the profile of a complete trajectory. Never raises, because recorded values may have any shape: a detector
+    that raises is left out and logged once, and the other detectors' marks stay."""
     marks: list[Mark] = []
     try:
         evidence = Evidence(trajectory, settings)
@@ -99,7 +99,8 @@ def _marks(evidence: Evidence) -> list[Mark]:
 
 
 def _whole(mark: Mark) -> Mark:
-    """A mark of another package, with values that can be stored. Raises for what is none."""
+    """Convert a mark of another package to a mark whose values can be stored. Raises ``TypeError`` for anything
+    else."""
     if not isinstance(mark, Mark) or not all(isinstance(word, str) for word in (mark.code, mark.note, mark.kind)):
         raise TypeError(f"it found {mark!r:.200}: neither a Mark nor one with texts as code, note and kind")
     turn, token = (None if place is None else operator.index(place) for place in (mark.turn, mark.token))  # numpy's

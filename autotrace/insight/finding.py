@@ -1,4 +1,4 @@
-"""What a finding is, and the text that stands behind its code: that of its page in ``docs/findings``."""
+"""Describe a finding, and read the text of its code from the code's page in ``docs/findings``."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ TRAJECTORIES, GROUPS = "trajectories", "groups"
 
 @dataclass(frozen=True)
 class Code:
-    """A kind of finding: its words and its threshold."""
+    """Hold a kind of finding: its words and its threshold."""
 
     code: str
-    """``AT-...``; never changes its meaning."""
+    """Name the code ``AT-...``, whose meaning never changes."""
     title: str
-    """What is wrong, in a few words."""
+    """Say in a few words: the fault."""
     what: str
-    """One sentence: what happens, and what it does to the run."""
+    """Say in one sentence: the fault, and its effect on the run."""
     why: str
-    """How it comes about, with the key of the configuration or the line of the agent where there is one."""
+    """Describe the cause, with the key of the configuration or the line of the agent if known."""
     remedy: str
-    """What to try."""
+    """Describe remedies to try."""
     normal: str
-    """What looks similar but is fine."""
+    """Describe similar cases that are fine."""
     weight: float
-    """What one trajectory of it costs: 1 is the whole trajectory."""
+    """Set the cost of a trajectory: 1 is the whole trajectory."""
     share: float = 0.0
-    """A step has the finding if at least this share of its trajectories does ..."""
+    """Set the share of a step's trajectories from which the step has the finding ..."""
     count: int = 1
-    """... and at least so many."""
+    """... and the number of trajectories."""
     unit: str = TRAJECTORIES
-    """What is counted: ``TRAJECTORIES`` or ``GROUPS``."""
+    """Name the counted unit: ``TRAJECTORIES`` or ``GROUPS``."""
     family: str = ""
-    """Name of its family's file; empty: it is another package's."""
+    """Name the file of the family; empty: a code of another package."""
 
     @classmethod
     def each(cls, weights: Mapping[str, float], **given: Any) -> tuple[Code, ...]:
-        """Some of ours, with their weights, and with what ``of`` is given for all of them."""
+        """Create several of autotrace's codes with their weights; ``given`` goes to ``of`` for each code."""
         return tuple(cls.of(code, weight, **given) for code, weight in weights.items())
 
     @classmethod
     def of(cls, code: str, weight: float, *, share: float = 0.0, count: int = 1, unit: str = TRAJECTORIES) -> Code:
-        """One of ours: its words are those of its page."""
+        """Create one of autotrace's codes with the words of the code's page."""
         head, *sections = _SECTION.split(_page(code))
         _, title, what = (part.strip() for part in head.strip().split("\n\n", 2))
         words = dict(zip(sections[::2], map(str.strip, sections[1::2]), strict=True))
@@ -68,7 +68,7 @@ def _page(code: str) -> str:
 
 @dataclass(frozen=True)
 class Location:
-    """Where to look: ``autotrace show TRACE``."""
+    """Name a place to open: ``autotrace show TRACE``."""
 
     trace_id: str
     step: int | None = None
@@ -78,41 +78,41 @@ class Location:
 
 
 class Cause(msgspec.Struct):
-    """A trait that two sets differ in."""
+    """Hold a trait in which two sets differ."""
 
     words: str
     position: str
     share: float
-    """Share of the first set that has the trait."""
+    """Store the share of the first set that has the trait."""
     share_before: float
-    """Share of the other set."""
+    """Store the share of the other set."""
     mean_with: float | None = None
-    """Reward of the rollouts with the trait, in both sets."""
+    """Store the mean reward of the rollouts with the trait, in both sets."""
     mean_without: float | None = None
     explains: float | None = None
-    """Part of the difference of the mean rewards; None: these do not differ."""
+    """Store the explained part of the difference of the mean rewards; None: the means do not differ."""
     chance: float = 1.0
-    """Probability of such a difference by chance, corrected for the number of candidates."""
+    """Store the probability of the difference by chance, corrected for the number of candidates."""
     rollouts: int = 0
-    """Rollouts of both sets that have it."""
+    """Count the rollouts of both sets that have the trait."""
     condition: str = ""
-    """For ``ls --where``; empty for a quantity."""
+    """Store a condition for ``ls --where``; empty for a quantity."""
     also: list[str] = []
-    """Other traits of the same rollouts."""
+    """List other traits of the same rollouts."""
     follows: list[str] = []
-    """Traits that hold for nearly the same rollouts, and come later."""
+    """List later traits of nearly the same rollouts."""
     with_it: list[str] = []
-    """Trace ids of rollouts that have it ..."""
+    """List trace ids of rollouts that have the trait ..."""
     without_it: list[str] = []
-    """... and of rollouts that lack it."""
+    """... and of rollouts that lack the trait."""
 
 
 class Explanation(msgspec.Struct):
-    """What tells two sets of rollouts apart."""
+    """Describe how two sets of rollouts differ."""
 
     title: str
     other: str
-    """What the second set is called beside a share: ``before``, ``in other groups``."""
+    """Name the second set beside a share: ``before``, ``in other groups``."""
     causes: list[Cause]
     tested: int
     rollouts: int
@@ -120,47 +120,47 @@ class Explanation(msgspec.Struct):
     mean: float | None = None
     mean_before: float | None = None
     step: int | None = None
-    """The first step of a change."""
+    """Store the first step of a change."""
     note: str = ""
-    """A last line for people."""
+    """Store a last line for people."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong, how much of it there is, and where. Plain data; ``as_dict`` is what ``--json`` prints."""
+    """Hold a fault, its extent and its places, as plain data. ``--json`` prints ``as_dict``."""
 
     code: str
     title: str
     what: str
     trajectories: int
-    """How many have it; groups if ``unit`` says so."""
+    """Count the trajectories with the finding; groups if ``unit`` names groups."""
     of: int
-    """How many the steps have."""
+    """Count all trajectories (or groups) of the steps."""
     cost: float
-    """By which findings are sorted: the part of the run that it spoils, from 0 to 1."""
+    """Store the share of the run that the finding spoils, from 0 to 1. Findings are sorted by cost."""
     since_step: int | None
     steps: int
-    """How many steps have it."""
+    """Count the steps with the finding."""
     why: str
     remedy: str
     places: Sequence[Location] = ()
-    """At most three."""
+    """List at most three places."""
     seconds: float | None = None
-    """Lost by it, where it is about time."""
+    """Store the lost seconds, for a finding about time."""
     notes: dict[str, int] = field(default_factory=dict)
-    """Cause or class -> how many."""
+    """Map cause or class -> count."""
     unit: str = TRAJECTORIES
-    """What ``trajectories`` and ``of`` count."""
+    """Name the unit of ``trajectories`` and ``of``."""
     answer: Explanation | None = None
-    """What tells its trajectories apart from others: the likely causes."""
+    """Store the likely causes: traits that tell the trajectories apart from others."""
     under: str = ""
-    """The code of the finding from which it follows; empty: of none."""
+    """Name the code of the finding from which this finding follows; empty: no such finding."""
 
     @property
     def share(self) -> float:
-        """Of the trajectories, or groups."""
+        """Return the share of the trajectories, or groups."""
         return self.trajectories / self.of if self.of else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Convert to a dict for ``--json``."""
         return {**msgspec.to_builtins(self), "share": round(self.share, 6), "cost": round(self.cost, 6)}

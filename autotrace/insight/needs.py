@@ -1,4 +1,5 @@
-"""What the check of each finding reads, and which of it a run has: a check without its data says nothing."""
+"""List the data that the check of each finding reads, and which data a run has: a check without its data finds
+nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ NEEDS: dict[str, tuple[Callable[[Step], bool], str]] = {
     "the engine's cache and queue": (_any(lambda one: any(turn.cached is not None for turn in one.profile.turns)), """
         AT-CACHE-LOST AT-PREEMPTED"""),
 }  # fmt: skip
-"""What a check may read: whether a step has it, and the codes whose checks need it."""
+"""Map the name of some data -> whether a step has the data, and the codes whose checks need the data."""
 _OF: dict[str, list[str]] = {}
 for _need, (_, _codes) in NEEDS.items():
     for _code in _codes.split():
@@ -66,17 +67,17 @@ for _need, (_, _codes) in NEEDS.items():
 
 
 def needs(code: str) -> list[str]:
-    """What the check of a finding reads; empty: any trajectory."""
+    """Return the data that the check of a finding reads; empty: any trajectory."""
     return _OF.get(code, [])
 
 
 def present(step: Step) -> set[str]:
-    """What a step has."""
+    """Return the data that a step has."""
     return {need for need, (has, _) in NEEDS.items() if has(step)}
 
 
 def checked(codes: Mapping[str, Code], there: Collection[str]) -> tuple[int, dict[str, int]]:
-    """How many checks could run, and what was missing for the others -> how many needed it, the most first."""
+    """Count the checks that could run, and map missing data -> how many checks needed the data, the most first."""
     missing: dict[str, int] = {}
     ran = 0
     for code in codes:
@@ -88,7 +89,8 @@ def checked(codes: Mapping[str, Code], there: Collection[str]) -> tuple[int, dic
 
 
 def sentence(codes: Mapping[str, Code], there: Collection[str], most: int | None = None) -> str:
-    """``41 checks; 26 checks could not run: no token ids (12), no advantages (4)``, at most ``most`` reasons."""
+    """Return ``41 checks; 26 checks could not run: no token ids (12), no advantages (4)``, with at most ``most``
+    reasons."""
     ran, missing = checked(codes, there)
     said = f"{ran} check{'' if ran == 1 else 's'}"
     if missing:

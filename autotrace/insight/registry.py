@@ -1,7 +1,7 @@
-"""Which findings there are and who finds them: the families here, and those of other packages.
+"""List all findings and their detectors: the families here, and the detectors of other packages.
 
-A detector of another package is a function behind an entry point of the group ``autotrace.findings``. It has an
-attribute ``codes`` (a tuple of ``Code``), takes a ``Trajectory`` and yields ``Mark``s with those codes. See
+A detector of another package is a function behind an entry point of the group ``autotrace.findings``. The function has
+an attribute ``codes`` (a tuple of ``Code``), takes a ``Trajectory`` and yields ``Mark``s with the codes. See
 ``docs/findings.md``.
 """
 
@@ -26,7 +26,7 @@ from autotrace.trajectory.model import Trajectory
 Found = TypeVar("Found")
 _log = logging.getLogger("autotrace")
 GROUP = "autotrace.findings"
-"""Entry points of other packages."""
+"""Name the group of entry points of other packages."""
 _NAMES = ("tokens", "responses", "chains", "signal", "rewards", "ending", "engine", "mismatch", "tools", "proofs",
           "time", "trainer", "scalars", "text")  # fmt: skip
 FAMILIES: tuple[ModuleType, ...] = tuple(import_module(f"autotrace.insight.families.{name}") for name in _NAMES)
@@ -38,18 +38,18 @@ Own = Callable[[Trajectory], Iterable[Mark]]
 
 @dataclass(frozen=True)
 class OwnDetector:
-    """One of another package."""
+    """Hold a detector of another package."""
 
     name: str
     find: Own | None
     codes: tuple[Code, ...]
     problem: str = ""
-    """Why it cannot be used."""
+    """Store why the detector cannot be used."""
 
 
 @functools.cache
 def codes() -> dict[str, Code]:
-    """Every code, in the order of the families."""
+    """Return every code, in the order of the families."""
     known: dict[str, Code] = {}
     for family in FAMILIES:
         name = family.__name__.rpartition(".")[2]
@@ -61,7 +61,7 @@ def codes() -> dict[str, Code]:
 
 
 def chosen(given: Iterable[str]) -> tuple[str, ...]:
-    """Codes that a person wrote. Raises ``ValueError`` with a sentence."""
+    """Check the codes that a person wrote. Raises ``ValueError`` with a sentence."""
     for word in given:
         if word.upper() not in codes():
             near = difflib.get_close_matches(word.upper(), codes(), 1, 0.3)
@@ -77,12 +77,12 @@ def _detectors(kind: str) -> tuple[Callable[..., Any], ...]:
 OF_TRAJECTORY: tuple[OfTrajectory, ...] = _detectors("OF_TRAJECTORY")
 OF_GROUP: tuple[OfGroup, ...] = _detectors("OF_GROUP")
 OF_STEP: tuple[OfStep, ...] = _detectors("OF_STEP")
-"""The detectors of one trajectory, of a group, of a step."""
+"""List the detectors of a step; the two lists above, of a trajectory and of a group."""
 
 
 @functools.cache
 def own() -> tuple[OwnDetector, ...]:
-    """Detectors of other packages, by name."""
+    """Load the detectors of other packages, by name."""
     made = []
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:
@@ -94,7 +94,7 @@ def own() -> tuple[OwnDetector, ...]:
 
 
 def _declared(given: Iterable[Any]) -> tuple[Code, ...]:
-    """The codes of another package's detector. Raises ``TypeError``."""
+    """Check the codes of another package's detector. Raises ``TypeError``."""
     declared = tuple(given)
     for code in declared:
         if not isinstance(code, Code):
@@ -103,7 +103,7 @@ def _declared(given: Iterable[Any]) -> tuple[Code, ...]:
 
 
 def tried(detector: Callable[..., Iterable[Found]], *given: Any) -> list[Found]:
-    """What ``detector`` finds, until it raises, which is logged once."""
+    """Return the findings of ``detector`` until the detector raises; the error is logged once."""
     found: list[Found] = []
     try:
         found += detector(*given)
@@ -116,7 +116,7 @@ _failed: set[str] = set()
 
 
 def failed(name: str, error: Exception) -> None:
-    """Log that ``name`` raised, once."""
+    """Log once that ``name`` raised."""
     if name not in _failed:
         _failed.add(name)
         _log.warning("the detector %s failed: %s: %s", name, type(error).__name__, error)
@@ -124,11 +124,11 @@ def failed(name: str, error: Exception) -> None:
 
 @functools.cache
 def stamp() -> str:
-    """Of the detectors that look at a trajectory here and now: a profile with another one is made anew."""
+    """Name the detectors that examine a trajectory in this installation: a profile with another stamp is made again."""
     return "+".join([str(VERSION), *(detector.name for detector in own() if detector.find is not None)])
 
 
 def by_weight(marks: Iterable[Mark]) -> list[Mark]:
-    """Those that cost a trajectory most first; of a detector that is not installed here, last."""
+    """Sort marks by cost, the most costly first; marks of a detector that is not installed here come last."""
     known = codes()
     return sorted(marks, key=lambda mark: -known[mark.code].weight if mark.code in known else 0.0)

@@ -1,6 +1,6 @@
-"""Rollouts as rows of traits: as little of each as it takes to compare many of them.
+"""Store rollouts as rows of traits: the least that a comparison of many rollouts needs.
 
-A row has the numbers of the texts of its traits, so that a hundred thousand rows take tens of megabytes.
+A row has the numbers of its traits' texts, so a hundred thousand rows take tens of megabytes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ OF_FAMILY = {
     "ending": Stage.END, "engine": Stage.SAMPLING, "tools": Stage.TOOL, "text": Stage.ANSWER,
     "proofs": Stage.PROMPT,
 }  # fmt: skip
-"""Family of a finding -> where in a rollout it comes about."""
+"""Map family of a finding -> the stage of a rollout in which the finding comes about."""
 AFTER = {"signal": 1, "trainer": 2, "scalars": 2, "mismatch": 2, "time": 3}
-"""Families of what comes after the rollout: an equal reward follows from whatever made it."""
+"""Order the families of faults after the rollout: an equal reward follows from its cause in the rollouts."""
 Sight = tuple[Stage, str, float | None]
-"""A trait of a row: its position, its words, and its number where it is a quantity."""
+"""Describe a trait of a row: its position, its words, and its number if the trait is a quantity."""
 
 
 def position(code: str) -> int:
-    """Where a finding comes about, the earliest first."""
+    """Return the position of a finding in a rollout, the earliest first."""
     known = codes().get(code)
     family = known.family if known is not None else ""
     if code in ("AT-REWARD-DROPPED", "AT-REWARD-JUMPED"):
@@ -39,7 +39,7 @@ def position(code: str) -> int:
 
 
 def of_record(record: Record, step: Step) -> Iterator[Sight]:
-    """All traits of a rollout: those of its profile, its findings, and those that its line tells."""
+    """Yield all traits of a rollout: the traits of its profile, its findings, and the values of its line."""
     for trait in record.profile.traits:
         if trait.name in DECLARED:
             yield DECLARED[trait.name][0], trait.text, trait.value
@@ -66,32 +66,32 @@ def of_record(record: Record, step: Step) -> Iterator[Sight]:
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One rollout."""
+    """Hold a rollout."""
 
     trace_id: str
     step: int | None
     group: int
-    """Rollouts with the same number share a prompt."""
+    """Number the group: rollouts with the same number share a prompt."""
     reward: float | None
     traits: array[int]
-    """Numbers of ``Rollouts.traits``."""
+    """List numbers of ``Rollouts.traits``."""
     quantities: array[int]
     values: array[float]
-    """The values of ``quantities``."""
+    """List the values of ``quantities``."""
 
 
 class Rollouts:
-    """Makes rows, and keeps the words of their traits."""
+    """Build rows, and keep the words of their traits."""
 
     def __init__(self) -> None:
         self.traits: list[tuple[Stage, str]] = []
-        """Number of a trait -> its position and words."""
+        """Map number of a trait (the index) -> its position and words."""
         self._numbers: dict[tuple[Stage, str], int] = {}
         self._groups: dict[str, int] = {}
 
     def rows_of(self, step: Step, records: Sequence[Record], most: int, run: str = "") -> list[Row]:
-        """``records`` as rows: whole groups, ``most`` rollouts or a few more. ``run``: tells groups of equal names in
-        two runs apart."""
+        """Convert ``records`` to rows: whole groups, ``most`` rollouts or a few more. ``run``: tells groups of equal
+        names in two runs apart."""
         chosen = sorted({record.group for record in records}, key=lambda group: zlib.crc32(group.encode()))
         sizes: dict[str, int] = {}
         for record in records:
@@ -105,7 +105,7 @@ class Rollouts:
         return [self._row(record, step, run) for record in records if record.group in taken]
 
     def group(self, name: str) -> int:
-        """The number of a group."""
+        """Return the number of a group."""
         return self._groups.setdefault(name, len(self._groups))
 
     def _row(self, record: Record, step: Step, run: str) -> Row:

@@ -1,4 +1,4 @@
-"""One line a step: what the trajectories of it got, how they ended, where their time went."""
+"""Compute one line per step: the rewards of its trajectories, how the trajectories ended, where their time went."""
 
 from __future__ import annotations
 
@@ -17,52 +17,54 @@ from autotrace.trajectory.jsonable import finite, number
 
 @dataclass(frozen=True)
 class StepLine:
-    """A step, or the part of it from one data source, or its validation. None: not known."""
+    """Hold the line of a step, or of the part of the step from one data source, or of its validation. None: not
+    known."""
 
     step: int | None
     validate: bool
     data_source: str | None
-    """Of ``--by data_source``."""
+    """Name the data source with ``--by data_source``."""
     trajectories: int
     open: int
     failed: int
-    """Those that ended, and not well; not those that were cancelled."""
+    """Count the trajectories that failed, without cancelled trajectories."""
     groups: int
     flat: int
-    """Groups without variance."""
+    """Count the groups without variance."""
     all_right: int
     all_wrong: int
     reward_mean: float | None
     reward_std: float | None
     reward_parts: dict[str, float]
-    """Mean of each part that is a number."""
+    """Map each part of the reward that is a number -> mean."""
     truncated: float | None
-    """Share."""
+    """Store the share."""
     errors: dict[str, int]
-    """Status and class of the trajectory's error -> how many; with those that were cancelled."""
+    """Map status and class of the trajectory's error -> count, with cancelled trajectories."""
     tool_errors: dict[str, int]
-    """Tool -> calls that failed."""
+    """Map tool -> calls that failed."""
     turns_mean: float | None
     tokens_mean: float | None
-    """Generated over all turns, of the trajectories of which that is known."""
+    """Store the tokens generated over all turns, over the trajectories with known counts."""
     seconds_p50: float | None
     seconds_p99: float | None
     time: dict[str, float]
-    """Part -> its share of the time of all trajectories."""
+    """Map part -> share of the time of all trajectories."""
     cached: float | None
-    """Share of the prompt tokens of later turns that the engine found in its cache."""
+    """Store the share of the prompt tokens of later turns that the engine found in its cache."""
     staleness: float | None
-    """Steps that the weights were behind, mean."""
+    """Store the mean number of steps that the weights were behind."""
     mismatch_p50: float | None = None
-    """Mean difference a token of the trainer's and the engine's log-probabilities, over the trajectories."""
+    """Store the mean difference per token between the trainer's and the engine's log-probabilities, over the
+    trajectories."""
     mismatch_p99: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
-    """As the trainer logged them for the step."""
+    """Store the metrics that the trainer logged for the step."""
     findings: dict[str, int] = field(default_factory=dict)
-    """Code -> trajectories."""
+    """Map code -> trajectories."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Convert to a dict for ``--json``."""
         return asdict(self)
 
 
@@ -70,7 +72,7 @@ def line(
     step: Step, records: Sequence[Record], *, validate: bool, data_source: str | None = None,
     findings: Iterable[tuple[str, int]] = (),
 ) -> StepLine:  # fmt: skip
-    """The line of ``records``, which are of ``step``."""
+    """Compute the line of ``records``, which are from ``step``."""
     scores = [score for record in records if (score := finite(record.score)) is not None]
     mean = sum(scores) / len(scores) if scores else None
     seconds = sorted(taken for record in records if (taken := record.seconds) is not None)
@@ -141,7 +143,7 @@ def _time(records: Iterable[Record]) -> dict[str, float]:
 
 
 def _generated(record: Record) -> int | None:
-    """Tokens over all turns, as in ``response_tokens``; None where no turn's are known."""
+    """Sum the tokens over all turns, as in ``response_tokens``; None: no turn's tokens are known."""
     counts = [turn.response for turn in record.profile.turns if turn.response is not None]
     return sum(counts) if counts else None
 

@@ -1,4 +1,4 @@
-"""What group, step and run detectors read: trajectories as lines with their profiles."""
+"""Hold trajectories as lines with their profiles, for detectors of groups, steps and runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autotrace.trajectory.jsonable import finite, integer, number
 
 @dataclass
 class Record:
-    """One trajectory. None: not known."""
+    """Hold a trajectory. None: not known."""
 
     trace_id: str
     group: str
@@ -38,66 +38,66 @@ class Record:
 
     @property
     def seconds(self) -> float | None:
-        """How long it took."""
+        """Return the seconds that the trajectory took."""
         return None if self.end_ns is None or self.start_ns is None else (self.end_ns - self.start_ns) / 1e9
 
     @cached
     def advantage(self) -> float | None:
-        """As the trainer computed it; NaN where it is no number."""
+        """Return the advantage that the trainer computed; NaN: not a number."""
         return measured(self.facts.get("advantage"))
 
     @cached
     def score(self) -> float | None:
-        """The reward; NaN where it is no finite number."""
+        """Return the reward; NaN: not a finite number."""
         return self.reward if self.reward is not None else measured(self.facts.get("reward"))
 
     @cached
     def trained_in_step(self) -> int | None:
-        """The step whose update used it."""
+        """Return the step whose update used the trajectory."""
         return integer(self.facts.get("trained_in_step"))
 
     @cached
     def versions(self) -> list[int]:
-        """Of the weights that answered, ascending."""
+        """Return the versions of the weights that answered, ascending."""
         told = {turn.weights for turn in self.profile.turns}
         told |= {integer(self.facts.get(name)) for name in ("min_global_steps", "max_global_steps")}
         return sorted(version for version in told if version is not None)
 
     def members(self, fact: str) -> Mapping[Any, Any]:
-        """Those of a fact that has some; empty for any other."""
+        """Return the members of a fact; empty for a fact without members."""
         value = self.facts.get(fact)
         return value if isinstance(value, dict) else {}
 
     def has(self, *codes: str) -> bool:
-        """It has a mark with one of ``codes``."""
+        """Return whether the trajectory has a mark with one of ``codes``."""
         return any(mark.code in codes for mark in self.profile.marks)
 
     @property
     def truncated(self) -> bool:
-        """Its answer was cut at a limit."""
+        """Return whether the answer was cut at a limit."""
         return bool(is_truncated(self.profile))
 
     @property
     def tools_failed(self) -> bool:
-        """A tool of it failed."""
+        """Return whether a tool failed."""
         return bool(has_tool_error(self.profile))
 
     @property
     def failed(self) -> bool:
-        """It ended, and not well; one that was cancelled was not wanted."""
+        """Return whether the trajectory failed; a cancelled trajectory did not fail."""
         return self.status not in ("OK", "OPEN", "CANCELLED")
 
 
 def measured(value: Any) -> float | None:
-    """``value`` as a float, if it is a number; NaN for a text that says it is none."""
-    if isinstance(value, str):  # how a value that JSON has no number for was stored
+    """Convert ``value`` to a float, if possible; NaN for the text of a value that is not finite."""
+    if isinstance(value, str):  # JSON has no number for such values
         return math.nan if value.lower().lstrip("+-") in ("nan", "inf", "infinity") else None
     return number(value)
 
 
 @dataclass
 class Group:
-    """The rollouts of one prompt in one step."""
+    """Hold the rollouts of one prompt in one step."""
 
     key: str
     records: list[Record]
@@ -105,34 +105,34 @@ class Group:
 
     @cached_property
     def rewards(self) -> list[float]:
-        """Those that are known and finite."""
+        """Return the known, finite rewards."""
         return [score for record in self.records if (score := finite(record.score)) is not None]
 
     @cached_property
     def finished(self) -> list[Record]:
-        """All but those that failed."""
+        """Return all rollouts except failed rollouts."""
         return [record for record in self.records if not record.failed]
 
     @cached_property
     def is_flat(self) -> bool:
-        """It has several rewards and they are equal: nothing to learn from."""
+        """Return whether the group has several rewards and all are equal: nothing to learn from."""
         return len(self.rewards) > 1 and max(self.rewards) - min(self.rewards) <= 1e-6
 
 
 @dataclass
 class Step:
-    """The trajectories of one step, training and validation apart in ``training`` and ``validation``."""
+    """Hold the trajectories of a step, split into ``training`` and ``validation``."""
 
     number: int | None
     records: list[Record]
     settings: TrainerSettings
     live: bool = False
-    """The run goes on."""
+    """Tell that the run goes on."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """As the trainer logged them."""
+    """Map metric -> value, as the trainer logged the metric."""
     computed: Mapping[str, float] = field(default_factory=dict)
-    """The same names, as they follow from the log-probabilities of its trajectories; ``left``: of how many they were
-    not looked at."""
+    """Map the same names -> values computed from the log-probabilities of the trajectories; ``left``: the number of
+    trajectories that were not read."""
 
     @cached_property
     def training(self) -> list[Record]:
@@ -144,7 +144,8 @@ class Step:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Of training, in the order of their first trajectory. Of a rollout that was made again, the last one."""
+        """Return the groups of training, in the order of their first trajectory. Of a repeated rollout only the last
+        attempt counts."""
         last: dict[tuple[str, int], int] = {}
         for record in self.training:
             if record.rollout_n is not None:
@@ -158,29 +159,30 @@ class Step:
 
     @cached_property
     def rollouts(self) -> int:
-        """Of a group, as configured or as the largest has."""
+        """Count the rollouts of a group, as configured or as in the largest group."""
         return self.settings.rollout_n or max((len(group.records) for group in self.groups), default=0)
 
     @cached_property
     def has_whole_groups(self) -> bool:
-        """Most of its groups have all their rollouts; else not all were recorded."""
+        """Return whether most groups have all their rollouts; otherwise some rollouts were not recorded."""
         return sum(len(group.records) >= self.rollouts for group in self.groups) * 2 > len(self.groups)
 
     @cached_property
     def trains(self) -> bool:
-        """A trainer is known to learn from what is rolled out."""
+        """Return whether a trainer is known to learn from the rollouts."""
         return self.settings.trains or any(
             record.advantage is not None or record.trained_in_step is not None for record in self.training
         )
 
     @property
     def is_sync(self) -> bool:
-        """The trainer is known to wait for this step's rollouts; one that does not counts no steps."""
+        """Return whether the trainer is known to wait for this step's rollouts; a trainer that does not wait counts no
+        steps."""
         return self.settings.is_sync and self.number is not None and self.number >= 0
 
     @cached_property
     def wall_s(self) -> float:
-        """Seconds from the first start to the last end of its training rollouts."""
+        """Sum the seconds from the first start to the last end of the training rollouts."""
         starts = [record.start_ns for record in self.training if record.start_ns is not None]
         ends = [record.end_ns for record in self.training if record.end_ns is not None]
         return (max(ends) - min(starts)) / 1e9 if starts and ends else 0.0
@@ -188,7 +190,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Hit:
-    """A trajectory that has a finding."""
+    """Hold a trajectory that has a finding."""
 
     code: str
     record: Record
@@ -200,21 +202,21 @@ class Hit:
 
 
 KEPT_STEPS = 64
-"""Of which ``History`` knows something."""
+"""Limit the steps that ``History`` keeps."""
 Kept = TypeVar("Kept")
 
 
 class History:
-    """What detectors that compare steps need of the steps before, a few values each; kept by ``diagnose``."""
+    """Keep a few values of each earlier step for detectors that compare steps; ``diagnose`` owns the history."""
 
     def __init__(self) -> None:
         self.steps: dict[int, dict[Hashable, Any]] = {}
         self.curves: dict[str, dict[int, float]] = {}
-        """Metric -> step -> value, of all steps."""
+        """Map metric -> step -> value, for all steps."""
 
     def up_to(self, step: int, what: Hashable, value: Kept) -> list[tuple[int, Kept]]:
-        """Keep the ``value`` that ``what`` had in ``step``. Returns the steps up to this one, which comes last, with
-        what it had in them."""
+        """Keep the ``value`` of ``what`` in ``step``. Returns the steps up to this step, which comes last, each with
+        its value of ``what``."""
         self.steps.setdefault(step, {})[what] = value
         while len(self.steps) > KEPT_STEPS:
             del self.steps[min(self.steps)]

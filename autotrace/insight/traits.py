@@ -1,4 +1,4 @@
-"""Traits: what rollouts are compared by. A trait is declared once, in a few lines over one trajectory:
+"""Declare traits, by which rollouts are compared. A trait is declared once, in a few lines over one trajectory:
 
     @trait(Position.SAMPLING)
     def model(evidence: Evidence) -> Iterator[Shown]:
@@ -6,8 +6,8 @@
             yield f"the model is {call.span.inputs.get('model')}", None
 
 The text is the whole sentence that a person reads, so rollouts with equal sentences share the trait. With a number
-beside it, the sentence names a quantity, and ``contrast`` looks for the threshold that tells two sets apart. The
-position says how early in a rollout the trait comes about: an early trait is a cause of a later one.
+beside the sentence, the sentence names a quantity, and ``contrast`` searches for the threshold that tells two sets
+apart. The position says how early in a rollout the trait comes about: an early trait is a cause of a later trait.
 
 Traits are computed once, when a trajectory is complete, and kept in its profile. Findings of a trajectory, its ending
 and its times are traits, too (``of_record``).
@@ -31,26 +31,26 @@ from autotrace.trajectory.token_ids import piece, tokens, unpacked
 from autotrace.trajectory.tool_calls import BESIDE_NAME, ToolCall
 
 MOST, LONGEST = 48, 160
-"""Traits of one trajectory, and characters of each."""
+"""Limit the traits of a trajectory, and the characters of each trait."""
 EDGE = 40
-"""Characters that are kept of a prompt's beginning and end."""
+"""Keep so many characters of a prompt's beginning and end."""
 FEW = 3
-"""Answers of one tool in one trajectory that are kept."""
+"""Keep so many answers of a tool in one trajectory."""
 Shown = tuple[str, float | None]
-"""The trait in words, and its number where it is a quantity."""
+"""Describe the trait in words, with its number if the trait is a quantity."""
 Declared = Callable[[Evidence], Iterator[Shown]]
 
 
 class Stage(IntEnum):
-    """Where in a rollout a trait comes about, the earliest first. Times and places come last: they explain only if
-    nothing else does."""
+    """Order the stages of a rollout in which traits come about, the earliest first. Times and places come last: a time
+    or a place explains only if nothing else does."""
 
     DATA, PROMPT, SAMPLING, ANSWER, PARSING, TOOL, HISTORY, END, REWARD, TIME, PLACE = range(11)
 
 
 DECLARED: dict[str, tuple[Stage, Declared]] = {}
 PROVES: dict[str, str] = {}
-"""A trait that is a fault by itself -> the code of the finding."""
+"""Map a trait that is a fault by itself -> the code of the finding."""
 
 
 def trait(position: Stage, proves: str = "") -> Callable[[Declared], Declared]:
@@ -66,7 +66,7 @@ def trait(position: Stage, proves: str = "") -> Callable[[Declared], Declared]:
 
 
 def traits_of(evidence: Evidence, failed: Callable[[str, Exception], None]) -> list[Trait]:
-    """The declared traits of one trajectory; ``failed`` is called for each that raises."""
+    """Compute the declared traits of a trajectory; ``failed`` is called for each trait that raises."""
     found: dict[str, Trait] = {}
     for name, (_, of) in DECLARED.items():
         try:
@@ -84,14 +84,14 @@ def traits_of(evidence: Evidence, failed: Callable[[str, Exception], None]) -> l
 
 @trait(Stage.DATA)
 def begun(evidence: Evidence) -> Iterator[Shown]:
-    """Whether the model was asked at all."""
+    """Show whether the model was called at all."""
     if not evidence.turns:
         yield "the rollout makes no LLM call", None
 
 
 @trait(Stage.PROMPT)
 def prompt(evidence: Evidence) -> Iterator[Shown]:
-    """Roles, system prompt, beginning and end of what is asked, tools that are offered."""
+    """Show the roles, the system prompt, beginning and end of the question."""
     messages = first_prompt(evidence)
     if messages:
         yield f"the first prompt has the roles {', '.join(str(one.get('role')) for one in messages[:12])}", None
@@ -107,7 +107,7 @@ def prompt(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.PROMPT)
 def tools_offered(evidence: Evidence) -> Iterator[Shown]:
-    """Names of the tools that the first request offers."""
+    """Show the names of the tools that the first request offers."""
     for call in evidence.turns[:1]:
         if call.span.messages or "tools" in call.span.inputs:
             offered = call.span.inputs.get("tools")
@@ -117,7 +117,7 @@ def tools_offered(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.PROMPT)
 def first_tokens(evidence: Evidence) -> Iterator[Shown]:
-    """The tokens with which the first prompt begins, and ends."""
+    """Show the tokens with which the first prompt begins, and ends."""
     prompt = (evidence.turns[0].span.packed_prompt or b"") if evidence.turns else b""
     for where, at in (("begins", 0), ("ends", max(0, tokens(prompt) - 6))):
         if ids := unpacked(piece(prompt, at, at + 6)):
@@ -126,7 +126,7 @@ def first_tokens(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.SAMPLING)
 def sampling(evidence: Evidence) -> Iterator[Shown]:
-    """Sampling parameters and the model of the first request."""
+    """Show the sampling parameters and the model of the first request."""
     for call in evidence.turns[:1]:
         inputs = call.span.inputs
         given = {**{name: inputs[name] for name in _PARAMETERS if name in inputs}, **call.sampling}
@@ -144,7 +144,7 @@ _PARAMETERS = ("model", "temperature", "top_p", "top_k", "min_p", "max_tokens", 
 
 @trait(Stage.ANSWER)
 def thinking(evidence: Evidence) -> Iterator[Shown]:
-    """Whether the model thinks, and whether its thinking ends."""
+    """Show whether the model thinks, and whether its thinking ends."""
     texts = [answered_words(call.span) or "" for call in evidence.turns]
     if any(thoughts(call.span) for call in evidence.turns) or any("<think>" in text for text in texts):
         yield "the model thinks", None
@@ -156,7 +156,7 @@ def thinking(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.PARSING)
 def calls_in_text(evidence: Evidence) -> Iterator[Shown]:
-    """A tool call that stays in the text of an answer."""
+    """Show that a tool call stays in the text of an answer."""
     for call in evidence.turns:
         if conduct.text_call(call.span) is not None:
             yield "a tool call stays in the text of the answer", None
@@ -164,7 +164,7 @@ def calls_in_text(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.PARSING)
 def calls(evidence: Evidence) -> Iterator[Shown]:
-    """Calls that answers ask for."""
+    """Count the calls that answers request."""
     asked = [len(conduct.requested(call.span)) for call in evidence.turns]
     if any(call.span.messages for call in evidence.turns):
         yield "calls that the model asks for", float(sum(asked))
@@ -172,7 +172,7 @@ def calls(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.TOOL)
 def tool_answers(evidence: Evidence) -> Iterator[Shown]:
-    """Which tools are conduct.called, how, and how each answers."""
+    """Show the called tools, the number of calls, and the answers."""
     by_name: dict[str, list[ToolCall]] = {}
     for call in evidence.tools:
         by_name.setdefault(call.name, []).append(call)
@@ -186,13 +186,14 @@ def tool_answers(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.TOOL)
 def fixed_answers(evidence: Evidence) -> Iterator[Shown]:
-    """Answers of tools that repeat no word of what was asked: equal ones in many groups answer different questions."""
+    """Show answers of tools that repeat no word of the question: equal answers in many groups answer different
+    questions."""
     told = Counter((call.name, words) for call in evidence.tools if (words := _told(call, quotes=False)))
     yield from ((f"{name} {words}", None) for (name, words), _ in told.most_common(FEW))
 
 
 def _told(call: ToolCall, quotes: bool) -> str:
-    """How a tool answers, if the answer does (``quotes``), or does not, repeat something of the question."""
+    """Describe a tool's answer, if the answer repeats (``quotes``), or does not repeat, a part of the question."""
     if call.failed is not None or not call.told.strip():
         what = f"raises {masked(call.failed.error_text or '')}" if call.failed is not None else "answers nothing"
         return "" if quotes else what
@@ -202,13 +203,13 @@ def _told(call: ToolCall, quotes: bool) -> str:
 
 @trait(Stage.PARSING)
 def arguments(evidence: Evidence) -> Iterator[Shown]:
-    """The names of the arguments that tools are given."""
+    """Show the names of the arguments of tool calls."""
     told = Counter((call.name, shape(call)) for call in evidence.tools)
     yield from ((f"{name} is given {words}", None) for (name, words), _ in told.most_common(2 * FEW))
 
 
 def shape(call: ToolCall) -> str:
-    """The names of the arguments of a call in words."""
+    """Describe the names of the arguments of a call."""
     inputs = call.span.inputs
     called = inputs.get("tool_call")
     given = called if isinstance(conduct.called, dict) else inputs
@@ -224,7 +225,7 @@ def shape(call: ToolCall) -> str:
 
 @trait(Stage.HISTORY)
 def history(evidence: Evidence) -> Iterator[Shown]:
-    """What later prompts keep of earlier turns."""
+    """Show the part of earlier turns that a later prompt lacks."""
     lost = conduct.history_lost(evidence)
     if lost is not None:
         yield f"a later prompt lacks the {lost[1]} of an earlier turn", None
@@ -232,7 +233,7 @@ def history(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.END)
 def end(evidence: Evidence) -> Iterator[Shown]:
-    """How the rollout ends, and on what."""
+    """Show how the rollout ends, and on which call or answer."""
     if not evidence.turns:
         return
     last = evidence.final[-1]
@@ -244,7 +245,7 @@ def end(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.REWARD)
 def judged(evidence: Evidence) -> Iterator[Shown]:
-    """The last answer, and the text that the reward function judged."""
+    """Show the last answer, and the text that the reward function judged."""
     said = answered_words(evidence.final[-1].span) if evidence.turns else None
     if said is not None:
         yield "characters of the last answer", float(len(said))
@@ -261,7 +262,7 @@ ROLE_AT = {"llm": Stage.ANSWER, "engine": Stage.ANSWER, "parser": Stage.PARSING,
 
 
 def raised(*roles: str) -> Declared:
-    """The trait of errors in calls with ``roles``, at any depth, whether or not the caller went on."""
+    """Create the trait of errors in calls with ``roles``, at any depth, whether or not the caller went on."""
 
     def errors(evidence: Evidence) -> Iterator[Shown]:
         for span in evidence.trajectory.spans:
@@ -286,7 +287,7 @@ DECLARED["errors"] = Stage.END, raised()
 
 @trait(Stage.PLACE)
 def place(evidence: Evidence) -> Iterator[Shown]:
-    """Host, process, engine."""
+    """Show host, process and engine."""
     root = evidence.root
     if root.host:
         yield f"the host is {root.host}", None

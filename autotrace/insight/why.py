@@ -1,4 +1,5 @@
-"""Answers to "why": sets of rollouts that are worth comparing, what tells them apart, and the answer in words.
+"""Explain changes and differences: choose sets of rollouts to compare, find their differences, and put the answer in
+words.
 
     watch = Why(most=512)
     for step in steps:
@@ -21,22 +22,23 @@ from autotrace.insight.rollouts import Rollouts, Row
 from autotrace.insight.step_records import Step
 
 WINDOW = 16
-"""Steps on each side of a change that are compared."""
+"""Compare so many steps on each side of a change."""
 UNKNOWN = "the recorded data does not explain this"
 
 
 class Why:
-    """Takes the steps of a run in order, and keeps of each ``most`` rollouts as rows."""
+    """Receive the steps of a run in order, and keep ``most`` rollouts of each step as rows."""
 
     def __init__(self, most: int, steps: int | None = None, window: int = WINDOW) -> None:
-        """``steps``: only the last ones are kept; ``window``: so many on each side of a change are compared."""
+        """Start without steps. ``steps``: keep only the last steps; ``window``: compare so many steps on each side of a
+        change."""
         self._most, self._steps, self._window = most, steps, window
         self.rollouts = Rollouts()
         self.by_step: dict[int, list[Row]] = {}
         self._known: dict[tuple[int, int], Explanation] = {}
 
     def add(self, step: Step) -> None:
-        """Keep the training rollouts of a step; the same step again replaces what was kept of it."""
+        """Keep the training rollouts of a step; the same step again replaces the earlier rollouts."""
         if step.number is None or step.number < 0:
             return
         self.by_step[step.number] = self.rollouts.rows_of(step, step.training, self._most)
@@ -44,22 +46,22 @@ class Why:
             del self.by_step[min(self.by_step)]
 
     def change_at(self, step: int | None) -> Change | None:
-        """The change after which ``step`` is, with all that is known up to it; None: the reward did not change."""
+        """Return the change after which ``step`` is, from the steps up to ``step``; None: the reward did not change."""
         if step not in self.by_step:
             return None
         known = {number: rows for number, rows in self.by_step.items() if number <= step}
         return next((one for one in changes(known) if one.step <= step <= one.last), None)
 
     def answers(self) -> Iterator[Explanation]:
-        """What changed the mean reward, the largest change first; without a change, what low and high rewards of the
-        same groups are about."""
+        """Yield the causes of changes of the mean reward, the largest change first. Without a change, compare low and
+        high rewards of the same groups."""
         found = sorted(changes(self.by_step), key=lambda one: -abs(one.mean - one.mean_before))
         yield from map(self.of_change, found)
         if not found:
             yield from self._within_groups()
 
     def of_change(self, change: Change) -> Explanation:
-        """Why the mean reward changed."""
+        """Explain why the mean reward changed."""
         last = min(change.last, change.step + self._window - 1)
         if (known := self._known.get((change.step, last))) is not None:
             return known
@@ -75,11 +77,12 @@ class Why:
     def of_sets(
         self, title: str, other: str, rows: Sequence[Row], before: Sequence[Row], by_reward: bool = False
     ) -> Explanation:
-        """Why two sets differ."""
+        """Explain why two sets differ."""
         return compare(rows, before, self.rollouts.traits, by_reward, title, other)
 
     def of_groups(self, title: str, groups: Collection[str], step: int) -> Explanation | None:
-        """Why these groups of a step differ from the others of the run; None: nothing tells them apart."""
+        """Explain why ``groups`` of a step differ from the other groups of the run; None: nothing tells the groups
+        apart."""
         numbers = {self.rollouts.group(group) for group in groups}
         rows = [row for row in self.by_step.get(step, ()) if row.group in numbers]
         rest = [
@@ -102,12 +105,12 @@ class Why:
 
 
 def split_by_group(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Rollouts that score below, and above, the mean of their group."""
+    """Select the rollouts that score below, and above, the mean of their group."""
     by_group: dict[int, list[Row]] = {}
     for row in rows:
         if row.reward is not None:
             by_group.setdefault(row.group, []).append(row)
-    if by_group and max(map(len, by_group.values())) == 1:  # no groups: the run is one
+    if by_group and max(map(len, by_group.values())) == 1:  # no groups: the run is a single group
         by_group = {0: [row for (row,) in by_group.values()]}
     low, high = [], []
     for own in by_group.values():
@@ -118,7 +121,8 @@ def split_by_group(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 
 
 def words(answer: Explanation, of: Callable[[Cause], Iterable[str]] | None = None) -> Iterator[str]:
-    """An answer for people: its title, then each cause with what follows from it. ``of``: more lines of a cause."""
+    """Print an answer for people: its title, then each cause with its consequences. ``of``: more lines about a
+    cause."""
     yield answer.title
     if not answer.causes:
         yield f"  {unexplained(answer)}"
@@ -131,7 +135,7 @@ def words(answer: Explanation, of: Callable[[Cause], Iterable[str]] | None = Non
 
 
 def unexplained(answer: Explanation) -> str:
-    """What is said where nothing tells the sets apart."""
+    """Say that nothing tells the sets apart."""
     if not answer.tested:
         return f"{UNKNOWN}: no trait of these rollouts is recorded, or they are too few to compare"
     sets = f"{answer.rollouts:,} rollouts from {answer.rollouts_before:,}"
@@ -139,12 +143,12 @@ def unexplained(answer: Explanation) -> str:
 
 
 def headline(cause: Cause, other: str) -> str:
-    """``83% of the rollouts (0% before): search answers "..."``."""
+    """Return ``83% of the rollouts (0% before): search answers "..."``."""
     return f"{share(cause.share)} of the rollouts ({share(cause.share_before)} {other}): {cause.words}"
 
 
 def details(cause: Cause) -> Iterator[str]:
-    """How much it explains, and the traits that come with it."""
+    """Yield the explained part, and the traits that come with the cause."""
     parts = []
     if cause.mean_with is not None and cause.mean_without is not None:
         parts.append(f"reward of these rollouts {cause.mean_with:.2f}, of others {cause.mean_without:.2f}")
@@ -159,5 +163,5 @@ def details(cause: Cause) -> Iterator[str]:
 
 
 def share(value: float) -> str:
-    """``83%``, ``0.4%``."""
+    """Format a share: ``83%``, ``0.4%``."""
     return f"{value:.0%}" if value in (0.0, 1.0) or 0.01 <= value <= 0.99 else f"{100 * value:.3g}%"

@@ -1,4 +1,4 @@
-"""Findings in words and in numbers: for ``autotrace diagnose``, and to be stored beside a trainer's own metrics."""
+"""Put findings in words and in numbers: for ``autotrace diagnose``, and beside a trainer's own metrics."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from autotrace.insight.why import details, headline, unexplained
 from autotrace.trajectory.model import Trajectory
 
 METRICS = "autotrace"
-"""Before the names of ``metrics``."""
+"""Begin the names of ``metrics`` with this word."""
 
 
 AFFECTS, CAUSES = "affects", "likely causes"
 
 
 def facts(finding: Finding) -> list[tuple[str, str]]:
-    """How much, which kinds, and what tells its trajectories apart from others."""
+    """Return the extent and the kinds of a finding, and the traits that tell its trajectories apart."""
     kinds = "; ".join(f"{kind} ({count:,})" for kind, count in finding.notes.items())
     named, answer = [(AFFECTS, amount(finding)), ("breakdown", kinds)], finding.answer
     if answer is not None:
@@ -31,15 +31,15 @@ def facts(finding: Finding) -> list[tuple[str, str]]:
 
 
 def prose(finding: Finding) -> list[tuple[str, str]]:
-    """What happens, the usual causes unless the data names some, and how to fix them."""
+    """Return the fault, the usual causes unless the data names a cause, and the fix."""
     usual = finding.why if finding.answer is None else ""
     named = [("what", finding.what), (CAUSES, usual), ("fix", finding.remedy)]
     return [(name, words) for name, words in named if words]
 
 
 def verdict(diagnosis: Diagnosis, incomplete: bool = False, most: int | None = None) -> str:
-    """The sentence about a run in which nothing is found: how much was checked, and what could not be, at most ``most``
-    reasons. Never a good verdict on an incomplete record."""
+    """Return the sentence about a run without findings: how much was checked, and the checks that could not run with at
+    most ``most`` reasons. Never a good verdict on an incomplete record."""
     trajectories, steps, without = diagnosis.trajectories, len(diagnosis.numbers), diagnosis.without_turns
     whole = f"{trajectories:,} trajector{'y' if trajectories == 1 else 'ies'} in {steps} step{'s' if steps > 1 else ''}"
     checks = sentence(codes(), diagnosis.present, most)
@@ -52,7 +52,7 @@ def verdict(diagnosis: Diagnosis, incomplete: bool = False, most: int | None = N
 
 
 def amount(finding: Finding) -> str:
-    """``3.1% of the trajectories (31 of 1,000), since step 2, in 5 steps``."""
+    """Return ``3.1% of the trajectories (31 of 1,000), since step 2, in 5 steps``."""
     share = f"{finding.share:.1%} of the {finding.unit} ({finding.trajectories:,} of {finding.of:,})"
     if finding.seconds:
         share += f", {finding.seconds:,.1f} s lost"
@@ -62,14 +62,14 @@ def amount(finding: Finding) -> str:
 
 
 def where(place: Location) -> str:
-    """``step 3, turn 2, token 117``; empty: nowhere in particular."""
+    """Return ``step 3, turn 2, token 117``; empty: nowhere in particular."""
     named = [("step", place.step), ("turn", place.turn)]
     parts = [f"{name} {number}" for name, number in named if number is not None]
     return ", ".join([*parts, *([f"token {place.token:,}"] if place.token is not None else [])])
 
 
 def page(title: str, findings: Iterable[Finding]) -> str:
-    """Findings as a plain text, in lines without control characters."""
+    """Render findings as a plain text, in lines without control characters."""
     written = [title]
     for number, finding in enumerate(findings, 1):
         written += ["", f"{number}. {finding.code}  {finding.title}"]
@@ -80,13 +80,13 @@ def page(title: str, findings: Iterable[Finding]) -> str:
 
 
 def plain(text: str) -> str:
-    """``text`` without what could move a cursor, reverse a line or hide in it."""
+    """Replace characters of ``text`` that could move a cursor, reverse a line or hide."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 def worst(findings: Sequence[Finding]) -> tuple[str, str]:
-    """The most costly one, ``AT-RETOKENIZED (3.1% of the trajectories)``, and a trajectory that has it; empty without
-    one."""
+    """Return the most costly finding, ``AT-RETOKENIZED (3.1% of the trajectories)``, and a trajectory of the finding;
+    empty texts without findings."""
     if not findings:
         return "", ""
     first = findings[0]
@@ -95,12 +95,12 @@ def worst(findings: Sequence[Finding]) -> tuple[str, str]:
 
 
 def percent(share: float) -> str:
-    """``34%``, ``3.1%``, ``0.02%``."""
+    """Format a share: ``34%``, ``3.1%``, ``0.02%``."""
     return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
 
 
 def metrics(line: StepLine, findings: Iterable[Finding]) -> dict[str, float]:
-    """Numbers of a step of training, beside those that the trainer logs: shares, unless the name says otherwise."""
+    """Compute numbers of a training step for the trainer's metrics: shares, unless the name says otherwise."""
     named: dict[str, float | None] = {
         "truncated": line.truncated,
         "flat_groups": line.flat / line.groups if line.groups else None,
@@ -121,7 +121,7 @@ def metrics(line: StepLine, findings: Iterable[Finding]) -> dict[str, float]:
 
 
 def of_turns(trajectory: Trajectory) -> list[tuple[int | None, Mark, str]]:
-    """What is wrong with a trajectory: the turn (None: all of it), the mark, and its words."""
+    """List the marks of a trajectory: the turn (None: the whole trajectory), the mark, and its words."""
     found = []
     for mark in (decode(trajectory.profile) or Profile()).all_marks:
         code = codes().get(mark.code)
@@ -132,6 +132,6 @@ def of_turns(trajectory: Trajectory) -> list[tuple[int | None, Mark, str]]:
 
 
 def at(mark: Mark) -> str:
-    """``turn 2, token 117: 31 tokens are missing there``."""
+    """Return ``turn 2, token 117: 31 tokens are missing there``."""
     place = where(Location("", None, mark.turn, mark.token))
     return plain(": ".join(part for part in (place, mark.note) if part))

@@ -37,7 +37,7 @@ from autotrace.tables.storage import sync
 from autotrace.tables.trajectories import TRAJECTORIES
 
 AT_ONCE = 100
-"""Limit the trajectories in memory."""
+"""Load at most so many trajectories into memory."""
 
 
 _ABOUT = ("processes", "reports", "binds")

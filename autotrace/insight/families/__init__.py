@@ -1,1 +1,1 @@
-"""One file a family: its codes (``CODES``) and its detectors (``OF_TRAJECTORY``, ``OF_GROUP``, ``OF_STEP``)."""
+"""Hold a file per family: its codes (``CODES``) and its detectors (``OF_TRAJECTORY``, ``OF_GROUP``, ``OF_STEP``)."""

@@ -1,4 +1,5 @@
-"""Branches in training: tokens in no row or in several, rewards of another branch, sessions that died."""
+"""Find faults of branches in training: tokens in no row or in several, rewards of another branch, sessions that
+died."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from autotrace.trajectory.model import Span, above
 from autotrace.trajectory.receipt import Receipt, of_row, receipt
 
 SAME = 1e-6
-"""By which equal rewards, and equal advantages, differ at most."""
+"""Treat rewards, and advantages, as equal up to this difference."""
 
 CODES = Code.each({
     "AT-TOKENS-DROPPED": 0.2, "AT-TOKENS-TWICE": 0.3, "AT-BRANCH-REWARD": 1.0, "AT-SESSION-DIED": 1.0,
@@ -25,7 +26,7 @@ CODES = Code.each({
 
 
 def rows(step: Step, history: History) -> Iterator[Hit]:
-    """Tokens of trajectories that branch: those that are in no row, and those that are in several."""
+    """Find tokens of branching trajectories that are in no row, or in several rows."""
     for record in step.training:
         told = _receipt(record)
         if told is not None:
@@ -39,8 +40,8 @@ def _receipt(record: Record) -> Receipt | None:
 
 
 def _dropped(record: Record, told: Receipt) -> Iterator[Hit]:
-    """Nothing unless it is known which chain each row is. Other agents' turns only where some branch has a row: a
-    trainer that makes one row of a trajectory leaves them out on purpose."""
+    """Find tokens in no row, if the chain of each row is known. Other agents' turns count only if some branch has a
+    row: a trainer that makes one row of a trajectory leaves other agents out on purpose."""
     lost, turn = dict[str, int](), None
     for kind, count, first in told.left(record.profile.chains) if told.is_whole else ():
         if not (told.total == 1 and kind in (SUB_AGENT, RESTART)):
@@ -60,7 +61,7 @@ def _twice(record: Record, told: Receipt) -> Iterator[Hit]:
 
 
 def others_reward(step: Step, history: History) -> Iterator[Hit]:
-    """Two rows of a trajectory with different rewards, and advantages that are equal or the other way round."""
+    """Find two rows of a trajectory with different rewards, and advantages that are equal or the other way round."""
     if step.settings.adv_estimator not in BY_GROUP:
         return
     for record in step.training:
@@ -80,15 +81,15 @@ def others_reward(step: Step, history: History) -> Iterator[Hit]:
 
 
 def died(evidence: Evidence) -> Iterator[Mark]:
-    """A program that ran as the agent failed, the rollout went on as if it had ended well, and the trainer was given
-    what it had said until then with a reward of nothing."""
+    """Find a failed agent program in a rollout that went on as if the program had ended well. The trainer was given the
+    program's text so far with a reward of nothing."""
     reward = number(evidence.facts.get("reward"))
     if reward is not None and reward <= 0 and (found := death(evidence)) is not None:
         yield found
 
 
 def death(evidence: Evidence) -> Mark | None:
-    """The program that ran as the agent failed, although the rollout ended well: a finding if the reward is nothing."""
+    """Find the agent program that failed although the rollout ended well: a finding if the reward is nothing."""
     agent = evidence.agent
     if evidence.root.status != "OK" or agent is None or not any(agent.response_mask or ()):
         return None
@@ -101,7 +102,7 @@ def death(evidence: Evidence) -> Mark | None:
 
 
 def died_later(step: Step, history: History) -> Iterator[Hit]:
-    """The same where the reward was reported after the trajectory was complete."""
+    """Find the same fault if the reward was reported after the trajectory was complete."""
     for record in step.records:
         found, reward = record.profile.died, number(record.score)
         if found is not None and reward is not None and reward <= 0 and not record.has(found.code):

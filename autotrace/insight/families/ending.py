@@ -1,4 +1,4 @@
-"""How trajectories end: cut at which limit, out of turns, aborted, empty, failed."""
+"""Find how trajectories end: cut at which limit, out of turns, aborted, empty, failed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CODES = Code.each({
 
 
 def truncated(evidence: Evidence) -> Iterator[Mark]:
-    """The last answer, or the response as a whole, was cut."""
+    """Find a cut last answer, or a cut response."""
     if not evidence.turns:
         return
     last = evidence.final[-1]
@@ -42,7 +42,7 @@ def truncated(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _limit(evidence: Evidence, call: LLMCall) -> str | None:
-    """The limit that an answer reaches."""
+    """Return the code of the limit that an answer reaches."""
     settings, total, length = evidence.settings, call.total, call.span.response_tokens
     if total is not None and settings.max_model_len is not None and total >= settings.max_model_len - 1:
         return "AT-TRUNCATED-CONTEXT"
@@ -57,7 +57,7 @@ def _limit(evidence: Evidence, call: LLMCall) -> str | None:
 
 
 def _reached(evidence: Evidence, call: LLMCall, code: str) -> str:
-    """Its lengths, and the limit that they reach where it is known."""
+    """Describe the lengths, and the limit that the lengths reach if known."""
     settings, limit = evidence.settings, None
     if code == "AT-TRUNCATED-CONTEXT":
         limit = settings.max_model_len
@@ -76,7 +76,7 @@ def _lengths(call: LLMCall) -> str:
 
 
 def _cut_by_agent(evidence: Evidence, last: LLMCall) -> bool:
-    """The agent returned less than its turns said: its response ends within the last answer."""
+    """Return whether the agent returned less than its turns said: the response ends within the last answer."""
     agent, limit = evidence.agent, evidence.settings.response_length
     returned = None if agent is None else agent.response_ids
     if limit is None or not returned or len(returned) < limit or last.last is None or last.total is None:
@@ -86,7 +86,7 @@ def _cut_by_agent(evidence: Evidence, last: LLMCall) -> bool:
 
 
 def unanswered(evidence: Evidence) -> Iterator[Mark]:
-    """The agent called a tool, or asked for one, and made no turn after it."""
+    """Find an agent that called a tool, or requested a call, and made no later turn."""
     if not evidence.turns or evidence.root.status != "OK":
         return
     last = evidence.final[-1]
@@ -107,7 +107,7 @@ def unanswered(evidence: Evidence) -> Iterator[Mark]:
 
 
 def broken_off(evidence: Evidence) -> Iterator[Mark]:
-    """Aborted, empty, failed."""
+    """Find aborted, empty and failed turns and rollouts."""
     turns = evidence.turns
     for call in turns:
         count = call.span.response_tokens
@@ -120,7 +120,7 @@ def broken_off(evidence: Evidence) -> Iterator[Mark]:
     root = evidence.root
     turn = len(turns) or None
     if root.status in ("TIMEOUT", "ERROR"):
-        # what the reward raised is the reward's
+        # an error of the reward belongs to the reward
         if not any(span.error and span.error[:2] == (root.error or ())[:2] for span in evidence.rewards):
             code = "AT-TIMEOUT" if root.status == "TIMEOUT" else "AT-ROLLOUT-FAILED"
             said = next((span.error_text for span in (root, *evidence.trajectory.spans) if span.error), None) or ""
@@ -131,17 +131,18 @@ def broken_off(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _ended_at_once(evidence: Evidence, call: LLMCall) -> bool:
-    """The first turn is an end token alone."""
+    """Return whether the first turn is only an end token."""
     return call.number == 1 and tokens(call.ids or b"") == 1 and call.last in evidence.settings.end_tokens
 
 
 TERMINAL = 0.9
-"""Of the rollouts that use a tool, those that end with it: from there on the tool ends rollouts on purpose."""
+"""Limit the share of the rollouts with a tool that end with the tool: above this share the tool ends rollouts on
+purpose."""
 
 
 def ends_on_tool(step: Step, history: History) -> Iterator[Hit]:
-    """Rollouts that are reported as done, though the model did not see the last tool's answer, where it usually
-    does."""
+    """Find rollouts that are reported as done without a look of the model at the last tool's answer, though the model
+    usually gets the tool's answers."""
     ending: dict[str, list[Record]] = {}
     for record in step.records:
         for trait in record.profile.traits:

@@ -1,4 +1,4 @@
-"""The engine against the trainer: sampling that the trainer does not know of, and which weights answered."""
+"""Compare the engine with the trainer: sampling that the trainer does not know about, and the weights that answered."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PARAMETERS = {
     "temperature": 1.0, "top_p": 1.0, "top_k": -1.0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
 }  # fmt: skip
-"""Sampling parameters that change the probabilities, and what each is without effect."""
+"""Map sampling parameters that change the probabilities -> the value without effect."""
 STUCK = 3
-"""Steps with the same weights."""
+"""Report so many steps with the same weights."""
 SPREAD = 2
-"""Versions apart within one trajectory, from which it is no resumed request."""
+"""Report so many versions within one trajectory, more than a resumed request has."""
 
 CODES = Code.each({
     "AT-SAMPLING-DIFFERS": 0.7, "AT-SAMPLING-BIASED": 0.4, "AT-WEIGHTS-MIXED": 0.5, "AT-WEIGHTS-STALE": 0.5,
@@ -28,12 +28,12 @@ CODES = Code.each({
 
 
 def sampling(evidence: Evidence) -> Iterator[Mark]:
-    """Parameters of the calls against those that the rollout was given."""
+    """Compare the parameters of the calls with the parameters that the rollout was given."""
     if evidence.trajectory.attributes.get("validate") is True:
         return
     given = evidence.root.inputs.get("sampling_params")
     assumed = evidence.settings.temperature
-    if assumed is not None:  # the trainer divides by what is configured, whatever the rollout was given
+    if assumed is not None:  # the trainer divides by the configured temperature, whatever the rollout was given
         given = {**(given if isinstance(given, dict) else {}), "temperature": assumed}
     if isinstance(given, dict):
         for call in evidence.turns:
@@ -72,13 +72,13 @@ def _same(name: str, one: float, other: float) -> bool:
 
 
 def behind(record: Record, step: Step) -> int | None:
-    """Steps between its weights and those that the step of its training began with; None: it is not known."""
+    """Count the steps from the trajectory's weights to the start weights of its training step; None: not known."""
     at, known = record.trained_in_step or step.number, record.versions
     return None if at is None or at < 0 or not known else max(0, at - 1 - known[-1])
 
 
 def weights(step: Step, history: History) -> Iterator[Hit]:
-    """Versions within a trajectory, behind the step, and over the steps."""
+    """Find versions that differ within a trajectory, are behind the step, or stay over the steps."""
     answered = [(record, known) for record in step.training if (known := record.versions)]
     for record, known in answered:
         if known[-1] - known[0] >= SPREAD or (len(known) > 1 and step.is_sync):

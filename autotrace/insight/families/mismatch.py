@@ -1,4 +1,4 @@
-"""The trainer's log-probabilities against the engine's: of a step, of single trajectories, along the response."""
+"""Compare the trainer's log-probabilities with the engine's: of a step, of single trajectories, along the response."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from autotrace.trajectory.model import Span
 from autotrace.trajectory.receipt import receipt
 
 DIFF, K3 = 0.03, 0.05
-"""Of a step: mean difference of probabilities, and the estimate of the divergence, from which the two disagree."""
+"""Limit a step's mean difference of probabilities, and its estimate of the divergence."""
 ROSE, ROSE_FROM, ROSE_STEPS, USUAL = 3.0, 0.01, 3, 20
-"""... or so many times the median of the steps before, if there are some; at most so many of them count."""
+"""... or so many times the median of the steps before, if there are some; at most so many steps count."""
 OUTLIER, OUTLIER_FROM, OUTLIER_TOKENS = 8.0, 0.05, 8
-"""Of a trajectory: so many times the median of its step, at least so much a token, over at least so many."""
+"""Limit a trajectory: so many times the median of its step, at least so much a token, over at least so many tokens."""
 OUTLIERS = 0.2
-"""Share of a step's trajectories up to which such ones are single ones."""
+"""Limit the share of a step's trajectories that count as outliers."""
 GROWS, GROWS_FROM, GROWS_FEW = 4.0, 0.02, 8
-"""Of a response: the end against the beginning, at least so much a token, in at least so many trajectories."""
+"""Limit a response: the end against the beginning, at least so much a token, in at least so many trajectories."""
 ONE_SIDED = 0.5
-"""Share of the mismatch that has one sign, from which it is said which."""
+"""Name the sign of the mismatch above this share of mismatch with one sign."""
 
 CODES = Code.each({
     "AT-MISMATCH": 0.8, "AT-MISMATCH-TRAJECTORY": 0.8, "AT-MISMATCH-GROWS": 0.6, "AT-LOGPROB-INVALID": 1.0,
@@ -34,7 +34,7 @@ CODES = Code.each({
 
 
 class _Row(NamedTuple):
-    """A trajectory with what is known of its tokens."""
+    """Hold a trajectory with the figures of its tokens."""
 
     record: Record
     tokens: int
@@ -45,7 +45,8 @@ class _Row(NamedTuple):
 
 
 def differs(step: Step, history: History) -> Iterator[Hit]:
-    """The step as a whole; single trajectories of it, which do not count for the whole."""
+    """Find a step that differs as a whole, and single trajectories that differ; a single trajectory does not count for
+    the step."""
     rows = [row for record in step.training if (row := _row(record)) is not None and not _is_stale(record, step)]
     if not rows:
         return
@@ -68,7 +69,7 @@ def differs(step: Step, history: History) -> Iterator[Hit]:
 
 
 def _means(rows: Sequence[_Row]) -> list[float]:
-    """Over their tokens: difference of probabilities, divergence, difference with its sign, and without."""
+    """Compute over the rows' tokens: difference of probabilities, divergence, difference with its sign, and without."""
     tokens = sum(row.tokens for row in rows)
     columns = zip(*((row.diff, row.k3, row.log_ratio, row.mean) for row in rows), strict=True)
     return [sum(value * row.tokens for value, row in zip(column, rows, strict=True)) / tokens for column in columns]
@@ -86,7 +87,8 @@ def _row(record: Record) -> _Row | None:
 
 
 def _is_stale(record: Record, step: Step) -> bool:
-    """Older weights answered, or several: then the two differ on purpose. One who waits for rollouts has no such."""
+    """Return whether older weights, or several versions, answered: the two then differ on purpose. A trainer that waits
+    for rollouts has no stale rollouts."""
     return not step.is_sync and (len(record.versions) > 1 or bool(behind(record, step)))
 
 
@@ -104,7 +106,8 @@ def _hit(code: str, row: _Row, kind: str) -> Hit:
 
 
 def place(record: Record, at: int | None) -> tuple[int | None, int | None]:
-    """The turn of a token of the response, and its index in the turn's answer; None where the turns do not tell."""
+    """Return the turn of a token of the response, and the token's index in the turn's answer; None if the turns do not
+    tell."""
     turns = [*enumerate(record.profile.turns, 1)]
     if chains := record.profile.chains:
         told = receipt(chains, [turn.response for _, turn in turns], record.facts)
@@ -120,7 +123,7 @@ def place(record: Record, at: int | None) -> tuple[int | None, int | None]:
 
 
 def grows(step: Step, history: History) -> Iterator[Hit]:
-    """Those whose tokens were recorded: the last turn of a response, or its last quarter, against the first."""
+    """Compare the last turn of recorded responses, or the last quarter, with the first."""
     records = [one for one in step.training if one.members("token_facts") and not _is_stale(one, step)]
     for name, words in (("by_turn", ("first turn", "last")), ("by_length", ("first quarter", "last"))):
         rows = [(record, ends) for record in records if (ends := _ends(record, name))]
@@ -137,7 +140,7 @@ def grows(step: Step, history: History) -> Iterator[Hit]:
 
 
 def _ends(record: Record, name: str) -> tuple[float, float] | None:
-    """The first and the last of the means along a response; None where there are not two."""
+    """Return the first and the last of the means along a response; None without two means."""
     given = record.members("token_facts").get(name)
     means = [number(mean) for mean in given] if isinstance(given, list) else []
     known = [mean for mean in means if mean is not None]
@@ -145,15 +148,15 @@ def _ends(record: Record, name: str) -> tuple[float, float] | None:
 
 
 def invalid(step: Step, history: History) -> Iterator[Hit]:
-    """Tokens whose log-probability is no number."""
+    """Find tokens whose log-probability is not a number."""
     for record in step.training:
         if count := integer(record.members("token_facts").get("not_finite")):
             yield Hit("AT-LOGPROB-INVALID", record, note=f"{count} tokens")
 
 
 def by_token(span: Span) -> list[float] | None:
-    """The trainer's log-probability minus the engine's of each token of a response, NaN where one of them is not known;
-    None: none is."""
+    """Return the trainer's log-probability minus the engine's for each token of a response, NaN for an unknown value;
+    None: no value is known."""
     engine = span.logprobs if span.trained_logprobs is None else span.trained_logprobs
     if span.old_logprobs is None or engine is None:
         return None

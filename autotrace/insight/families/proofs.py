@@ -1,4 +1,4 @@
-"""Conversations that are not what was meant: traits that are faults by themselves, or beside other rollouts."""
+"""Find faults of conversations: traits that are faults by themselves, or beside other rollouts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from autotrace.insight.traits import DECLARED, PROVES, Shown, Stage, shape, trai
 from autotrace.trajectory.span_text import answered_words, asked_words
 
 FEW, USUAL = 8, 0.9
-"""First prompts of a step from which their beginnings are compared; share that has the same first token."""
+"""Compare the beginnings of a step's first prompts from so many prompts, with such a share of the same first token."""
 CODES = Code.each({
     "AT-ROLE-PLAYED": 0.7, "AT-RESULT-SWAPPED": 0.8, "AT-PROMPT-HEADER": 0.6, "AT-TOOLS-MISSING": 0.9,
     "AT-ANSWER-FOREIGN": 1.0,
@@ -35,7 +35,7 @@ _HEADER = re.compile(
 
 @trait(Stage.PROMPT, proves="AT-PROMPT-HEADER")
 def headers(evidence: Evidence) -> Iterator[Shown]:
-    """Headers of the chat template: one in another, or none for the answer."""
+    """Find faulty headers of the chat template: a header inside a header, or no header for the answer."""
     decoded = evidence.turns[0].span.prompt_text or "" if evidence.turns else ""
     found = [*_HEADER.finditer(decoded)]
     if any(not decoded[one.end() : other.start()].strip() for one, other in pairwise(found)):
@@ -54,7 +54,8 @@ _OTHERS_PART = re.compile(
 
 @trait(Stage.ANSWER, proves="AT-ROLE-PLAYED")
 def others_part(evidence: Evidence) -> Iterator[Shown]:
-    """An answer that goes on with the part of the user or the environment. A prompt with such lines may be quoted."""
+    """Find an answer that goes on with the part of the user or the environment. An answer may quote such lines of the
+    prompt."""
     for call in evidence.turns:
         part = _OTHERS_PART.search(answered_words(call.span) or "")
         if part and not (part[1] and f"{part[1]}:" in (asked_words(call.span, whole=True) or "")):
@@ -63,7 +64,7 @@ def others_part(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.PARSING, proves="AT-TOOL-ARGUMENTS")
 def arguments_cut(evidence: Evidence) -> Iterator[Shown]:
-    """A tool that is called without arguments, though the answer has some, or the tool requires some."""
+    """Find a tool that is called without arguments, though the answer has arguments, or the tool requires some."""
     for call in evidence.tools:
         if call.turn and call.span.inputs and shape(call) == "no arguments":
             span = evidence.turns[call.turn - 1].span
@@ -76,7 +77,7 @@ def arguments_cut(evidence: Evidence) -> Iterator[Shown]:
 
 
 def proven(evidence: Evidence) -> Iterator[Mark]:
-    """Traits that prove a fault."""
+    """Find traits that prove a fault."""
     for name, code in PROVES.items():
         for words, turn in DECLARED[name][1](evidence):
             yield Mark(code, None if turn is None else int(turn), None, words, words)
@@ -87,7 +88,8 @@ def _shown(record: Record, name: str, begins: str) -> str | None:
 
 
 def against_others(step: Step, history: History) -> Iterator[Hit]:
-    """First prompts with two BOS tokens; requests without the tools that most requests of the data source offer."""
+    """Find first prompts with two BOS tokens, and requests without the tools that most requests of the data source
+    offer."""
     heads = [(record, record.profile.head) for record in step.records if len(record.profile.head) > 1]
     ((first, count),) = Counter(head[0] for _, head in heads).most_common(1) or [(0, 0)]
     for record, head in heads if len(heads) >= FEW and count >= USUAL * len(heads) else ():
@@ -102,7 +104,7 @@ def against_others(step: Step, history: History) -> Iterator[Hit]:
 
 
 def leaked(group: Group, step: Step) -> Iterator[Hit]:
-    """First prompts that begin with answers, where other rollouts of the group have none."""
+    """Find first prompts that begin with answers, where other rollouts of the group have no answer there."""
     roles = [(record, _shown(record, "prompt", "the first prompt has the roles") or "") for record in group.records]
     if any(words and "assistant" not in words for _, words in roles):
         for record, words in roles:

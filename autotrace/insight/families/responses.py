@@ -1,4 +1,4 @@
-"""What is trained on: the response that the agent returned and its mask, against what the engine said in each turn."""
+"""Compare the response that the agent returned, and its mask, with the engine's answers in each turn."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from autotrace.trajectory.receipt import pieces
 from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed_ids, piece, tokens
 
 RUN = 4
-"""Tokens in a row that the mask may wrongly cover without anybody's fault."""
+"""Allow the mask to cover so many wrong tokens in a row."""
 REWRITTEN = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED")
-"""Marks of an agent that renders its answers anew."""
+"""List the marks of an agent that renders its answers again."""
 
 CODES = Code.each({
     "AT-MASK-TOOL-TOKENS": 1.0, "AT-MASK-EMPTY": 1.0, "AT-MASK-INVALID": 1.0, "AT-RESPONSE-CHANGED": 1.0,
@@ -21,13 +21,13 @@ CODES = Code.each({
 
 
 def masks(evidence: Evidence) -> Iterator[Mark]:
-    """The agent's mask against its response and the turns."""
+    """Compare the agent's mask with its response and the turns."""
     agent = evidence.agent
     if agent is None or agent.response_mask is None or not (ids := agent.response_ids):
         return
     mask = agent.response_mask
     if not mask:
-        return  # ``trainer`` knows what comes of that
+        return  # ``trainer`` finds the consequence
     if len(mask) != len(ids):
         yield Mark("AT-MASK-INVALID", None, None, f"{len(mask)} values for {len(ids)} tokens")
         return
@@ -55,7 +55,8 @@ def masks(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _returned(evidence: Evidence, response: bytes) -> list[LLMCall]:
-    """The turns of the chain that the agent returned; all of them where it returned all of its chains as one."""
+    """Return the turns of the chain that the agent returned; all turns if the agent returned all of its chains as
+    one."""
     own = [call.number for call in evidence.final]
     others = [call.ids or b"" for call in evidence.turns if call.number not in own]
     is_whole = all(said and find(response, piece(said, 0, max(1, tokens(said) - TRIMMED))) >= 0 for said in others)
@@ -84,7 +85,7 @@ def _covered(turns: Sequence[LLMCall], places: list[tuple[int, int]], mask: byte
 
 
 def _changed(turns: Sequence[LLMCall], response: bytes, mask: bytes) -> Iterator[Mark]:
-    """An answer that is no piece of the response, where the mask covers something that stands in its place."""
+    """Find an answer that is not a piece of the response, where the mask covers other tokens at its place."""
     at, missing = 0, 0
     for call in [*turns, None]:
         ids = call.ids or b"" if call is not None else b""
@@ -94,7 +95,7 @@ def _changed(turns: Sequence[LLMCall], response: bytes, mask: bytes) -> Iterator
         if begin < 0 and call is not None:
             head = find(response, piece(ids, 0, PROBE), at)
             if head >= 0 and ids.startswith(piece(response, head)):
-                begin = head  # the response was cut within it
+                begin = head  # the response was cut within the answer
         if begin < 0 and call is not None:
             missing = missing or call.number
             continue
@@ -106,8 +107,8 @@ def _changed(turns: Sequence[LLMCall], response: bytes, mask: bytes) -> Iterator
 
 
 def rendered_anew(evidence: Evidence, marks: Sequence[Mark]) -> Iterator[Mark]:
-    """Those AT-RESPONSE-CHANGED among ``marks`` that say what another mark says: what stands in the response in place
-    of the answer stands in the prompt of a later turn, too. The agent rendered it so in both."""
+    """Find each AT-RESPONSE-CHANGED in ``marks`` that repeats another mark: the tokens in the response at the place of
+    the answer are also in the prompt of a later turn. The agent rendered the answer so in both."""
     agent = evidence.agent
     if agent is None or not any(mark.code in REWRITTEN for mark in marks):
         return
@@ -121,7 +122,7 @@ def rendered_anew(evidence: Evidence, marks: Sequence[Mark]) -> Iterator[Mark]:
 
 
 def _places(turns: Sequence[LLMCall], response: bytes) -> list[tuple[int, int]] | None:
-    """Where each turn's answer stands in the response; None: they are no pieces of it."""
+    """Return where each turn's answer is in the response; None: the answers are not pieces of the response."""
     places, at, length = [], 0, tokens(response)
     for call in turns:
         ids = call.ids or b""
@@ -140,7 +141,7 @@ def _places(turns: Sequence[LLMCall], response: bytes) -> list[tuple[int, int]] 
 
 
 def end_lost(evidence: Evidence) -> Iterator[Mark]:
-    """The engine ended its last turn, and the response that is trained on has all of that turn but the end token."""
+    """Find a last turn that the engine ended, if the trained response has the whole turn except the end token."""
     agent, settings = evidence.agent, evidence.settings
     if agent is None or not evidence.turns or not (ids := agent.response_ids):
         return

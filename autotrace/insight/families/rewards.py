@@ -1,4 +1,4 @@
-"""Rewards that say nothing: not a number, raised, timed out, all the same, of another rollout, for the form alone."""
+"""Find useless rewards: not a number, raised, timed out, all the same, of another rollout, for the form alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autotrace.trajectory.model import Span
 from autotrace.trajectory.span_text import answered_words, asked_words, swallowed
 
 MANY_ROWS, MANY_GROUPS, ONE_VALUE = 64, 8, 0.99
-"""From so many rows and groups on, one reward for so large a share is no reward."""
+"""Report one reward for such a share of so many rows and groups."""
 
 CODES = Code.each({
     "AT-REWARD-NAN": 1.0, "AT-REWARD-RAISES": 1.0, "AT-REWARD-TIMEOUT": 0.8, "AT-REWARD-CONSTANT": 0.9,
@@ -32,7 +32,7 @@ _STOPPED = ("CANCELLED", "INTERRUPTED")
 
 
 def failed(evidence: Evidence) -> Iterator[Mark]:
-    """Rewards that raised, timed out, or are not finite."""
+    """Find rewards that raised, timed out, or are not finite."""
     turn = len(evidence.turns) or None
     raised = next((span for span in reversed(evidence.rewards) if span.error and span.status not in _STOPPED), None)
     if raised is not None and raised.error is not None:
@@ -62,7 +62,7 @@ def _told(part: Mapping[str, Any], turn: int | None) -> Mark | None:
 
 
 def told_later(step: Step, history: History) -> Iterator[Hit]:
-    """Rewards that failed or are not finite, and were reported after the trajectory was complete."""
+    """Find rewards that failed or are not finite, and were reported after the trajectory was complete."""
     for record in step.records:
         turn = len(record.profile.turns) or None
         found = _told(record.members("reward_extra_info"), turn)
@@ -78,14 +78,14 @@ def _has_parts(span: Span) -> bool:
 
 
 def _score(output: Any) -> Any:
-    """What a reward function returned as the score."""
+    """Return the score in the output of a reward function."""
     if isinstance(output, dict):
         return output.get("score", output.get("reward_score", output.get("reward")))
     return output
 
 
 def mismatched(evidence: Evidence) -> Iterator[Mark]:
-    """What was judged against what was rolled out."""
+    """Compare the judged text and sample with the rollout."""
     turn = len(evidence.turns) or None
     asked, attributes = evidence.root.inputs, evidence.trajectory.attributes
     model = asked.get("reward_model")
@@ -107,7 +107,7 @@ def mismatched(evidence: Evidence) -> Iterator[Mark]:
 
 
 def misread(evidence: Evidence) -> Iterator[Mark]:
-    """The text that was judged is another rollout's. Nothing where the texts of the turns are not known."""
+    """Find a judged text of another rollout. Finds nothing if the texts of the turns are not known."""
     said = [(asked_words(call.span) or "", answered_words(call.span)) for call in evidence.turns]
     if not said or any(answer is None for _, answer in said):
         return
@@ -118,18 +118,19 @@ def misread(evidence: Evidence) -> Iterator[Mark]:
 
 
 PIECE, MOST = 16, 4000
-"""Characters that are looked for together, and looked at."""
+"""Search for so many characters together, in at most so many characters."""
 
 
 def _is_of(judged: str, own: str) -> bool:
-    """Half of what was judged occurs in the rollout's own text (a judge's text has no marks of the chat template)."""
+    """Return whether half of the judged text occurs in the rollout's own text (a judge's text has no marks of the chat
+    template)."""
     text = judged[:MOST]
     pieces = [text[at : at + PIECE] for at in range(0, len(text) - PIECE + 1, PIECE)]
     return len(pieces) < 2 or 2 * sum(piece in own for piece in pieces) >= len(pieces)
 
 
 def trainers_score(step: Step, history: History) -> Iterator[Hit]:
-    """Where the trainer goes on with another score than the reward function returned."""
+    """Find rollouts for which the trainer uses another score than the reward function returned."""
     for record in step.records:
         score, reward = number(record.facts.get("token_level_score")), record.score
         if score is not None and reward is not None and math.isfinite(reward):
@@ -138,7 +139,7 @@ def trainers_score(step: Step, history: History) -> Iterator[Hit]:
 
 
 def constant(step: Step, history: History) -> Iterator[Hit]:
-    """One reward for all rows of a data source: in this step, or where they are few, in those before it too."""
+    """Find one reward for all rows of a data source: in this step, or with few rows, in the steps before, too."""
     sources: dict[str, list[Any]] = {}
     for record in step.training:
         if record.score is not None:
@@ -157,7 +158,7 @@ def constant(step: Step, history: History) -> Iterator[Hit]:
 
 
 def missing(step: Step, history: History) -> Iterator[Hit]:
-    """Finished rollouts without a reward."""
+    """Find finished rollouts without a reward."""
     if step.live:
         return
     for records in (step.training, step.validation):
@@ -168,11 +169,11 @@ def missing(step: Step, history: History) -> Iterator[Hit]:
 
 
 HAVING_TURNS = 0.2
-"""Share of the rollouts so far that must have turns: else the model's calls are not recorded."""
+"""Require such a share of rollouts with turns; below it the model's calls are not recorded."""
 
 
 def without_turn(step: Step, history: History) -> Iterator[Hit]:
-    """Rollouts with a reward in which the model was never asked, where it is asked in others."""
+    """Find rollouts with a reward and without an LLM call, where other rollouts have calls."""
     having = sum(bool(record.profile.turns) for record in step.records)
     known = history.up_to(-1 if step.number is None else step.number, "turns", (having, len(step.records)))
     if sum(count for _, (count, _) in known) < HAVING_TURNS * sum(of for _, (_, of) in known):
@@ -188,10 +189,10 @@ def without_turn(step: Step, history: History) -> Iterator[Hit]:
 # -- rewards for the form of an answer: what is suspicious is counted, what was meant cannot be told -------------------
 
 ROWS, RIGHT, SHARE, FEWEST = 16, 4, 0.05, 3
-"""Rows with parts of a reward, right ones among them, share and number of suspicious ones: below these nothing is
-said."""
+"""Require so many rows with parts of a reward, right rows, and such a share and number of suspicious rows."""
 SHORT = 0.3
-"""Of the usual length of a right answer: what is shorter says nothing but the form."""
+"""Limit the length of a suspicious answer, as a share of a right answer's usual length: a shorter answer has nothing
+but the form."""
 _FORM = re.compile(r"format|fmt|tag|structure|syntax|template|xml|json|schema|style|think", re.IGNORECASE)
 _TRUTH = re.compile(
     r"acc|correct|right|exact|match|pass|solved|solution|success|truth|answer|outcome|verif|grade|\bem\b|\bf1\b",
@@ -200,7 +201,7 @@ _TRUTH = re.compile(
 
 
 def gamed(step: Step, history: History) -> Iterator[Hit]:
-    """Rows that are paid for their form alone."""
+    """Find rows that are paid for their form alone."""
     names = {name for record in step.training for name in record.members("reward_extra_info")}
     of_form = {name for name in names if _FORM.search(str(name))}
     of_truth = {name for name in names - of_form if _TRUTH.search(str(name))}
@@ -232,13 +233,13 @@ def gamed(step: Step, history: History) -> Iterator[Hit]:
 
 
 def _most(record: Record, names: Set[object]) -> float | None:
-    """The largest of these parts of its reward; None: it has none of them."""
+    """Return the largest of the named parts of the reward; None: the reward has no such part."""
     parts = record.members("reward_extra_info").items()
     return max((value for name, part in parts if name in names and (value := finite(part)) is not None), default=None)
 
 
 def _tokens(record: Record) -> int | None:
-    """That it said; None: not known of all its turns."""
+    """Count the generated tokens; None: not known for all turns."""
     counts = [turn.response for turn in record.profile.turns]
     known = [count for count in counts if count is not None]
     return sum(known) if counts and len(known) == len(counts) else None
@@ -255,7 +256,7 @@ _READING = re.compile(r"pars|extract|decod|regex|match|NoneType|to_(?:float|int|
 
 
 def caught(evidence: Evidence) -> Iterator[Mark]:
-    """Failures that somebody caught when the model could not be told any more, or inside of a reward."""
+    """Find failures that were caught when the model could not be told any more, or inside a reward."""
     told = max((call.span.end_ns or 0 for call in evidence.turns), default=0)
     notes = [(span, note) for span in evidence.trajectory.spans for note, _ in swallowed(span)]
     notes += [(span, note) for span in evidence.rewards if span.status == "OK" for note in _lost(evidence, span)]
@@ -269,7 +270,7 @@ def caught(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _lost(evidence: Evidence, reward: Span) -> Iterator[dict[str, Any]]:
-    """Recorded calls of a reward that failed, and that no later call of the same kind made good."""
+    """Yield recorded calls of a reward that failed, if no later call of the same kind succeeded."""
     calls = [span for span in evidence.trajectory.spans if span.parent_id == reward.span_id]
     good = {span.key: span.start_ns for span in calls if span.status == "OK"}
     for span in calls:
@@ -278,7 +279,7 @@ def _lost(evidence: Evidence, reward: Span) -> Iterator[dict[str, Any]]:
 
 
 def false_zero(step: Step, history: History) -> Iterator[Hit]:
-    """Rollouts whose reward is a failure: the lowest reward of the data source, or the highest."""
+    """Find rollouts whose reward is a failure: the lowest reward of the data source, or the highest."""
     by_kind: dict[tuple[str, str | None], list[tuple[Record, Mark]]] = {}
     rewards = [(record, score) for record in step.records if (score := finite(record.score)) is not None]
     for record, _ in rewards:

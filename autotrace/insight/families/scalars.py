@@ -1,4 +1,4 @@
-"""Curves of the trainer's own metrics: what a run does over many steps, by the names that veRL, TRL and others log."""
+"""Find faults in curves of the trainer's own metrics over many steps, by the names that veRL, TRL and others log."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from autotrace.insight.step_records import History, Hit, Step
 from autotrace.trajectory.jsonable import finite
 
 FEW, MANY, EVALUATED = 8, 100, 6
-"""Steps from which a curve says something, and from which it may be called flat; evaluations that must be known."""
+"""Require so many steps of a curve, so many steps of a flat curve, and so many known evaluations."""
 ENDS = 3
-"""Steps at each end of a curve, whose median counts."""
+"""Take the median of so many steps at each end of a curve."""
 NAMES = {
     "entropy": r"(?:^|/|_)entropy(?:_loss)?$",
     "kl": r"(?:^|/)(?:kl|kl_loss|ppo_kl|approxkl|objective_kl)(?:/mean)?$",
@@ -27,7 +27,7 @@ NAMES = {
     "reward": r"^(?:reward|train/reward|rewards?/mean|critic/(?:score|rewards)/mean)$",
     "held out": r"^(?:val|eval|test|validation)[-/_].*(?:acc|score|reward)",
 }
-"""A curve -> the names under which trainers log it."""
+"""Map curve -> the names under which trainers log the curve."""
 _NAMED = {curve: re.compile(pattern) for curve, pattern in NAMES.items()}
 _PART = re.compile(r"^rewards/(.+)/mean$")
 _FORM = re.compile(r"format|tag|structure|syntax|template|xml|json|style", re.IGNORECASE)
@@ -39,7 +39,7 @@ CODES = Code.each({
 
 
 class Curve(NamedTuple):
-    """A metric over the steps so far."""
+    """Hold a metric over the steps so far."""
 
     values: list[float]
 
@@ -57,7 +57,7 @@ class Curve(NamedTuple):
 
 
 def curves(step: Step, history: History) -> Iterator[Hit]:
-    """Findings about the curves of the run at this step, at its first rollout."""
+    """Find faults in the curves of the run at this step, reported at the step's first rollout."""
     if step.number is None or step.number < 0 or not step.training:
         return
     known = _read(step, history)
@@ -84,7 +84,7 @@ def _read(step: Step, history: History) -> dict[str, Curve]:
 
 
 def _found(known: dict[str, Curve], beside: list[float]) -> Iterator[tuple[str, str]]:
-    """``beside``: the training reward around each step that was evaluated."""
+    """Find faults in ``known`` curves. ``beside``: the training reward around each step with an evaluation."""
     long = {name: curve for name, curve in known.items() if len(curve.values) >= FEW}
     if (entropy := long.get("entropy")) and 0 <= entropy.last <= 0.1 * entropy.first:
         yield "AT-ENTROPY-COLLAPSED", f"entropy {entropy.words}"

@@ -1,4 +1,5 @@
-"""Whether there is anything to learn: groups without variance, rollouts alike, advantages, rows not trained on."""
+"""Find groups and rows without anything to learn: no variance, equal rollouts, wrong advantages, rows not trained
+on."""
 
 from __future__ import annotations
 
@@ -11,21 +12,21 @@ from autotrace.insight.step_records import Group, History, Hit, Record, Step
 from autotrace.trajectory.jsonable import integer
 
 CAUSE_SHARE = 0.2
-"""Of the groups of a step: flat ones for one bad cause."""
+"""Limit the share of a step's groups that are flat for one bad cause."""
 FLAT_SHARE = 0.8
 FEW_GROUPS = 4
-"""Below so many groups a share of them says nothing."""
+"""Ignore a share of fewer groups."""
 HEALTHY, CHANCE, MANY_GROUPS = 0.5, 0.001, 200
-"""Share of the groups that is flat in a healthy run, half of them right and half wrong; how probable it may be that a
-step shows what it does by chance, up to how many groups chance does much."""
+"""Set the share of flat groups in a healthy run, half of the groups right and half wrong; the probability by chance
+below which a step is reported; the number of groups up to which chance is tested."""
 BY_GROUP = frozenset(
     {"grpo", "grpo_passk", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "gpg", "reinforce_plus_plus_baseline"}
 )
-"""Estimators that compare a rollout with its group, so that the advantage has the sign of what sets it apart."""
+"""List estimators that compare a rollout with its group: the advantage has the sign of the rollout's difference."""
 ROLLOUTS = 8
-"""Of a step, from which equal prompts in different groups are no accident."""
+"""Require so many rollouts in a step: equal prompts in different groups are then no accident."""
 APART = 0.25
-"""Standard deviations from its group's mean from which a reward's side is beyond doubt."""
+"""Require so many standard deviations between a reward and its group's mean before a sign counts as wrong."""
 
 CODES = Code.each({
     "AT-NO-SIGNAL": 0.6, "AT-NO-SIGNAL-TRUNCATED": 0.8, "AT-NO-SIGNAL-ERRORS": 0.8,
@@ -36,7 +37,7 @@ CODES = Code.each({
 
 
 def flat_groups(step: Step, history: History) -> Iterator[Hit]:
-    """Groups without variance: too many of them, or for one bad cause."""
+    """Find groups without variance: too many groups, or for one bad cause."""
     judged = [group for group in step.groups if len(group.rewards) > 1]
     flat = [group for group in judged if group.is_flat]
     by_cause: dict[str, list[Group]] = {}
@@ -52,8 +53,8 @@ def flat_groups(step: Step, history: History) -> Iterator[Hit]:
 
 
 def _by_chance(by_cause: Mapping[str, list[Group]], rest: Sequence[Group], judged: Sequence[Group]) -> bool:
-    """So many flat groups, and so many for one cause, come about in a step of few groups in a healthy run, too. (If all
-    are, it is no matter of chance that nothing is learned.)"""
+    """Return whether a healthy run shows as many flat groups, in all or for one cause, in a step of few groups. (If all
+    groups are flat, chance is no excuse.)"""
     if len(rest) == len(judged):
         return False
     most = max(len(groups) for groups in by_cause.values())
@@ -62,12 +63,13 @@ def _by_chance(by_cause: Mapping[str, list[Group]], rest: Sequence[Group], judge
 
 
 def _at_least(count: int, of: int, share: float) -> float:
-    """The probability of ``count`` or more."""
+    """Compute the probability of ``count`` or more."""
     return sum(math.comb(of, n) * share**n * (1 - share) ** (of - n) for n in range(count, of + 1))
 
 
 def cause(group: Group, step: Step) -> str:
-    """Why a group's rewards are equal: ``all cut``, ``all failed``, ``all right``, ``all wrong``, ``all equal``."""
+    """Return why a group's rewards are equal: ``all cut``, ``all failed``, ``all right``, ``all wrong``, ``all
+    equal``."""
     if all(record.truncated for record in group.records):
         return "all cut"
     if all(record.tools_failed or record.has("AT-REWARD-RAISES", "AT-REWARD-TIMEOUT") for record in group.records):
@@ -82,7 +84,7 @@ def cause(group: Group, step: Step) -> str:
 
 
 def alike(group: Group, step: Step) -> Iterator[Hit]:
-    """Rollouts that say the same."""
+    """Find rollouts with equal answers."""
     said = Counter(record.profile.answers for record in group.records if record.profile.answers)
     for answers, count in said.most_common(1):
         if count >= 2 and count * 2 >= len(group.records):
@@ -92,7 +94,7 @@ def alike(group: Group, step: Step) -> Iterator[Hit]:
 
 
 def incomplete(step: Step, history: History) -> Iterator[Hit]:
-    """Groups that lack rollouts: some failed, or were not made though most groups have as many as configured."""
+    """Find groups that lack rollouts: some failed, or were not made though most groups have the configured number."""
     groups = [group for group in step.groups if group.records[0].uid is not None]
     if not groups or step.live:
         return
@@ -107,7 +109,7 @@ def incomplete(step: Step, history: History) -> Iterator[Hit]:
 
 
 def ungrouped(step: Step, history: History) -> Iterator[Hit]:
-    """Rollouts of equal prompts, or with several numbers, each in a group of its own."""
+    """Find rollouts of equal prompts, or with several numbers, each in a group of its own."""
     alone = [group.records[0] for group in step.groups if len(group.records) == 1 and group.records[0].uid is not None]
     prompts = Counter(record.profile.asked for record in alone if record.profile.asked)
     is_numbered = len({record.rollout_n for record in alone}) > 1
@@ -118,7 +120,7 @@ def ungrouped(step: Step, history: History) -> Iterator[Hit]:
 
 
 def advantages(group: Group, step: Step) -> Iterator[Hit]:
-    """Advantages that are none, or have the wrong sign."""
+    """Find advantages that are not numbers, or have the wrong sign."""
     for record in group.records:
         if record.advantage is not None and math.isnan(record.advantage):
             yield Hit("AT-ADVANTAGE-NAN", record)
@@ -139,7 +141,7 @@ def advantages(group: Group, step: Step) -> Iterator[Hit]:
 
 
 def mixed(group: Group, step: Step) -> Iterator[Hit]:
-    """Several prompts in one group, each with several rollouts: their rewards are compared with each other."""
+    """Find several prompts in one group, each with several rollouts: unlike rewards are then compared."""
     prompts = Counter(record.profile.prompt for record in group.records if record.profile.prompt)
     if len(prompts) > 1 and min(prompts.values()) > 1 and group.records[0].uid is not None:
         note = f"{len(prompts)} prompts in a group of {len(group.records)}"
@@ -147,7 +149,7 @@ def mixed(group: Group, step: Step) -> Iterator[Hit]:
 
 
 def untrained(step: Step, history: History) -> Iterator[Hit]:
-    """Rows of a trained step that nobody trained on."""
+    """Find rows of a trained step that were not trained on."""
     trained = [record for record in step.training if record.trained_in_step is not None]
     if not trained or not step.is_sync:
         return
@@ -157,8 +159,8 @@ def untrained(step: Step, history: History) -> Iterator[Hit]:
 
 
 def trained_twice(group: Group, step: Step) -> Iterator[Hit]:
-    """Rows that were in several batches, or more often in one than the group has rollouts (the trainer names rows that
-    say the same by what they say, so which of them it was is not known)."""
+    """Find rows that were in several batches, or more often in one batch than the group has rollouts. (The trainer
+    names rows by their text, so the exact row among equal rows is not known.)"""
     if not any("trained_in_steps" in record.facts for record in group.records):
         return
     times = {record.trace_id: _times_trained(record) for record in group.records}

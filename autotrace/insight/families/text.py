@@ -1,4 +1,4 @@
-"""What was said: loops, and text that is none."""
+"""Find faulty texts: loops, and characters that are not text."""
 
 from __future__ import annotations
 
@@ -14,40 +14,44 @@ from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.token_ids import piece, tokens, unpacked
 
 WINDOW = 256
-"""Tokens at the end of an answer that are looked at."""
+"""Examine so many tokens at the end of an answer."""
 PERIOD, LONG_PERIOD = 64, 128
-"""Tokens of the longest loop; of an answer of ``LONG`` tokens, of whose end twice the window is looked at."""
+"""Limit the tokens of a loop; the second number counts for an answer of ``LONG`` tokens, whose end is examined over
+twice the window."""
 GRAM, NEW = 4, 0.15
-"""Tokens of a piece, and the share of such pieces at the end of a cut answer that are not said twice: what has fewer
-says the same few sentences in another order."""
+"""Set the tokens of a piece, and the share of new pieces at the end of a cut answer: fewer new pieces repeat the same
+few sentences in another order."""
 COVERED, EXACT = 0.9, 0.99
-"""Share of the window that one piece repeats; of an answer that ends by itself, which tables do, too."""
+"""Set the share of the window that one piece repeats; the second number counts for an answer that ends by itself,
+because tables repeat, too."""
 SOON, SOON_PERIOD = 96, 24
-"""The same of an answer that was cut soon after its loop began: tokens at its end, all of them in the loop."""
+"""Examine an answer that was cut soon after its loop began: so many tokens at its end, all in a loop of so many
+tokens."""
 SHORTEST = 128
-"""Tokens of the shortest answer that is looked at."""
+"""Skip shorter answers."""
 LONG = 512
-"""Tokens from which an answer that loops is one, though it ended."""
+"""Report a loop in an answer of so many tokens, though the answer ended."""
 STUCK = 16
-"""Tokens of a loop that fills the whole window of a shorter answer that ended by itself: no list is so short-winded."""
+"""Limit the tokens of a loop that fills the whole window of a shorter answer that ended by itself: a list has longer
+items."""
 NO_TEXT = re.compile(r"[\ufffd\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x80-\x9f\ue000-\uf8ff]")
-"""Characters that stand for what is no text: none, control characters, those that nobody has given a meaning."""
+"""Match characters that are not text: the replacement character, control characters, private characters."""
 GARBLED, FEW = 0.02, 5
-"""Share and number of them."""
+"""Require such a share and number of the characters."""
 MIXED = re.compile(
     r"[\u0370-\u03ff\u1f00-\u1fff](?=[^\W\d_\u0370-\u03ff\u1f00-\u1fff])|[\u0400-\u04ff](?=[^\W\d_\u0400-\u04ff])|[\u0590-\u05ff](?=[^\W\d_\u0590-\u05ff])"
     r"|[\u0600-\u06ff](?=[^\W\d_\u0600-\u06ff])|[\u0900-\u097f](?=[^\W\d_\u0900-\u097f])|[\u0e00-\u0e7f](?=[^\W\d_\u0e00-\u0e7f])"
     r"|[\uac00-\ud7af](?=[^\W\d_\uac00-\ud7af])"
 )
-"""A letter that another script's letter follows within a word."""
+"""Match a letter that another script's letter follows within a word."""
 SCRIPTS = 0.1
-"""Share of such letters."""
+"""Require such a share of mixed letters."""
 
 CODES = Code.each({"AT-REPETITION": 0.6, "AT-GARBLED": 0.8})
 
 
 def loops(evidence: Evidence) -> Iterator[Mark]:
-    """Answers whose end is one piece over and over."""
+    """Find answers whose end repeats one piece."""
     for call in evidence.turns:
         data, ended = call.ids or b"", _ended(evidence, call)
         length = tokens(data)
@@ -58,7 +62,7 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
         looks = [(window, EXACT if ended else COVERED, longest)]
         if not ended:
             looks.append((SOON, EXACT, SOON_PERIOD))
-        elif window > WINDOW:  # it was stuck at the end of something longer
+        elif window > WINDOW:  # the end of a longer answer was stuck
             looks.append((WINDOW, EXACT, STUCK))
         for width, covered, longest in looks:
             start = max(0, end - width)
@@ -76,8 +80,8 @@ def loops(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _ended(evidence: Evidence, call: LLMCall) -> bool:
-    """By itself, as far as anything says so: neither does the engine say that it was cut, nor does it lack an end token
-    where these are known."""
+    """Return whether the answer ended by itself, as far as known: the engine does not report a cut, and the answer has
+    an end token if end tokens are known."""
     ends = evidence.settings.end_tokens
     if call.last in ends:
         return True
@@ -85,7 +89,7 @@ def _ended(evidence: Evidence, call: LLMCall) -> bool:
 
 
 def _period(data: bytes, covered: float, longest: int) -> int:
-    """The length of the piece that ``data``, four bytes a token, repeats; 0: none."""
+    """Return the length of the piece that ``data``, four bytes a token, repeats; 0: none."""
     tail = data[-32:]
     at = data.rfind(tail, 0, len(data) - 4)
     while at >= 0 and at % 4:
@@ -99,7 +103,7 @@ def _period(data: bytes, covered: float, longest: int) -> int:
 
 
 def _begin(ids: list[int], period: int, at: int) -> int:
-    """The first token of the loop that goes on at ``at``, or soon after it."""
+    """Return the first token of the loop that goes on at ``at``, or soon after."""
     starts = range(at, len(ids) - 2 * period + 1)
     at = next((i for i in starts if ids[i : i + period] == ids[i + period : i + 2 * period]), at)
     while at > 0 and ids[at - 1] == ids[at - 1 + period]:
@@ -114,14 +118,14 @@ def _grams(ids: list[int]) -> list[tuple[int, ...]]:
 
 
 def _few(window: list[int]) -> int:
-    """Of how many tokens ``window`` is made, if nearly all of it is said twice; 0: it says something new, or is
+    """Count the distinct tokens of ``window``, if nearly every piece occurs twice; 0: the window has new pieces, or
     digits."""
     grams, words = _grams(window), len(set(window))
     return words if words >= 2 * GRAM and len(set(grams)) < NEW * len(grams) else 0
 
 
 def _since(ids: list[int], at: int) -> int:
-    """From where on nothing is said that is not said behind ``at``."""
+    """Return the token after which every piece also occurs behind ``at``."""
     known = set(_grams(ids[at:]))
     while at > 0 and tuple(ids[at - 1 : at - 1 + GRAM]) in known:
         at -= 1
@@ -129,7 +133,7 @@ def _since(ids: list[int], at: int) -> int:
 
 
 def garbled(evidence: Evidence) -> Iterator[Mark]:
-    """Texts with characters that are none."""
+    """Find texts with characters that are not text."""
     for turn, text in _texts(evidence):
         for pattern, share in ((NO_TEXT, GARBLED), (MIXED, SCRIPTS)):
             if pattern is MIXED and text.isascii():
@@ -142,7 +146,7 @@ def garbled(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _texts(evidence: Evidence) -> Iterator[tuple[int | None, str]]:
-    """What was said, as far as it is known as text, and in which turn: None where that is not known."""
+    """Yield the known texts and their turns; None: the turn is not known."""
     for call in evidence.turns:
         if isinstance(text := call.span.response_text, str):
             yield call.number, text
@@ -154,7 +158,7 @@ def _texts(evidence: Evidence) -> Iterator[tuple[int | None, str]]:
 
 
 def _where(evidence: Evidence, share: float) -> int | None:
-    """The turn at that share of the response, as many tokens as characters."""
+    """Return the turn at that share of the response, counting tokens like characters."""
     turns = evidence.final
     if not turns or (first := turns[0].span.prompt_tokens) is None or (total := turns[-1].total) is None:
         return turns[-1].number if turns else None

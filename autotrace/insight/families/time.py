@@ -1,4 +1,4 @@
-"""Where the time goes: stragglers and why, the prefix cache, preemptions, what hangs."""
+"""Find where the time goes: stragglers and their causes, the prefix cache, preemptions, idle steps."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from autotrace.insight.finding import Code
 from autotrace.insight.step_records import History, Hit, Record, Step
 
 STRAGGLER = 3.0
-"""Times the median of its step."""
+"""Count a rollout as a straggler above so many times the median of its step."""
 LOST_SECONDS = 0.5
 LOST_SHARE = 0.2
-"""Of the step's time: what waits less is not worth a word."""
+"""Ignore a wait below this share of the step's time."""
 FEW = 0.1
-"""Stragglers are few; if many are slow, slow is usual."""
+"""Limit the share of stragglers; if many are slow, slow is usual."""
 CACHED = 0.5
-"""Of what the turn before left in the engine."""
+"""Require such a share of the tokens that the turn before left in the engine."""
 PREFIX = 64
-"""Tokens below which a prefix fills no block of the cache."""
+"""Ignore a shorter prefix, which fills no block of the cache."""
 CACHE_SHARE, CACHE_TURNS = 0.025, 3
 PREEMPTED_SHARE = 0.05
 IDLE, IDLE_SECONDS, IDLE_ROWS = 0.6, 20.0, 16
-"""Share of the places for rollouts that must be empty, in a step of so many seconds and trajectories at least."""
+"""Report a step with such a share of empty places for rollouts, so many seconds and so many trajectories."""
 PARTS = {
     "queue_s": "waiting in the engine's queue", "prefill_s": "prefill", "decode_s": "decoding",
     "way_s": "router and network", "llm_s": "LLM calls", "tool_s": "tools", "reward_s": "the reward",
@@ -35,7 +35,7 @@ CODES = Code.each({
 
 
 def stragglers(step: Step, history: History) -> Iterator[Hit]:
-    """Trajectories that the step waits for; where there are no steps, nobody waits."""
+    """Find trajectories that the step waits for; without steps, nobody waits."""
     if step.number is None or step.number < 0:
         return
     done = [(record, seconds) for record in step.training if (seconds := record.seconds) is not None]
@@ -55,7 +55,7 @@ def stragglers(step: Step, history: History) -> Iterator[Hit]:
 
 
 def idle(step: Step, history: History) -> Iterator[Hit]:
-    """Time in which the places for rollouts were empty, and not because of a few stragglers."""
+    """Find steps whose places for rollouts were empty, and not because of a few stragglers."""
     if step.number is None or step.number < 0 or any(stragglers(step, history)):
         return
     known = [
@@ -82,7 +82,7 @@ def idle(step: Step, history: History) -> Iterator[Hit]:
 
 
 def _cause(record: Record, others: list[Record]) -> tuple[str, str]:
-    """The part of the time by which it is over the others, and how much that is."""
+    """Return the part of the time in which the record most exceeds the others, and the excess in words."""
     over = {
         name: seconds - median(other.times.get(name, 0.0) for other in others)
         for name, seconds in record.times.items()
@@ -95,7 +95,7 @@ def _cause(record: Record, others: list[Record]) -> tuple[str, str]:
 
 
 def cache(step: Step, history: History) -> Iterator[Hit]:
-    """Prefixes that were computed again."""
+    """Find prefixes that were computed again."""
     lost: list[Hit] = []
     judged = found = 0
     for record in step.records:
@@ -116,7 +116,7 @@ def cache(step: Step, history: History) -> Iterator[Hit]:
 
 
 def preempted(step: Step, history: History) -> Iterator[Hit]:
-    """Requests that had to wait in the middle."""
+    """Find requests that had to wait in the middle."""
     turns = sum(len(record.profile.turns) for record in step.records)
     hits = []
     for record in step.records:

@@ -1,4 +1,5 @@
-"""What the model saw: prompts that do not continue the conversation, or lost their beginning; ends."""
+"""Find faulty prompts and ends: prompts that do not continue the conversation, or lost their beginning; missing
+ends."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ from autotrace.trajectory.receipt import is_row
 from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, kept_of, packed_ids, piece, tokens
 
 REMOVED = 3
-"""Tokens from which a missing beginning of an answer is thinking, not a space."""
+"""Count a missing beginning of an answer as thinking, not as a space, from so many tokens."""
 USUAL_END = 0.5
-"""A last token of so many turns ends them on purpose, though it is none of the end tokens: a stop string."""
+"""Count a last token of such a share of turns as an end on purpose, though no end token: a stop string."""
 NEARLY_ALL, MANY = 0.9, 16
-"""Share and number of stopped answers that end with one token, from which the token is the end token."""
+"""Infer the end token from such a share and number of stopped answers that end with one token."""
 
 CODES = Code.each({
     "AT-RETOKENIZED": 1.0, "AT-THINKING-STRIPPED": 0.5, "AT-MESSAGES-DROPPED": 0.7, "AT-PROMPT-CUT": 0.9,
@@ -31,7 +32,7 @@ CODES = Code.each({
 
 
 def retokenised(evidence: Evidence) -> Iterator[Mark]:
-    """Turns whose prompt leaves the turn before. Of an agent that returns several samples, each may begin so."""
+    """Find turns whose prompt leaves the turn before. An agent that returns several samples may begin each so."""
     marks, tree = [], tree_of(evidence.trajectory)
     if not tree.changed:
         return
@@ -63,19 +64,19 @@ def _left(evidence: Evidence, turn: int, base: bytes, asked: int, prompt: bytes)
 
 
 def _removed(base: bytes, prompt: bytes, kept: int) -> int:
-    """How many tokens of ``base`` are left out at ``kept``; 0: it goes on otherwise."""
+    """Count the tokens of ``base`` that are left out at ``kept``; 0: the prompt goes on otherwise."""
     following = piece(prompt, kept, kept + PROBE)
     at = find(base, following, kept + 1)
     if at >= 0:
         return at - kept
-    for length in range(1, min(PROBE, tokens(base) - kept)):  # all that was left is the end
+    for length in range(1, min(PROBE, tokens(base) - kept)):  # only the end was left
         if piece(base, tokens(base) - length) == piece(following, 0, length):
             return tokens(base) - length - kept
     return 0
 
 
 def history_cut(evidence: Evidence) -> Iterator[Mark]:
-    """The messages of a later turn lack the thinking of an earlier one, where messages alone are recorded."""
+    """Find messages of a later turn that lack an earlier turn's thinking, where only messages are recorded."""
     lost = None if any(call.span.has_tokens for call in evidence.turns) else history_lost(evidence)
     if lost is not None:
         code = "AT-THINKING-STRIPPED" if lost[1] == "thinking" else "AT-MESSAGES-DROPPED"
@@ -86,8 +87,8 @@ def history_cut(evidence: Evidence) -> Iterator[Mark]:
 
 
 def no_end(step: Step, history: History) -> Iterator[Hit]:
-    """Last turns that end with none of the end tokens. Where these are not known, the token with which nearly all
-    answers that stopped end is."""
+    """Find last turns that end without an end token. If the end tokens are not known, the last token of nearly all
+    stopped answers counts."""
     stopped = Counter(turn.last for record in step.records for turn in record.profile.turns if turn.finish == "stop")
     ((token, count),) = stopped.most_common(1) or [(None, 0)]
     inferred = {token} if token is not None and count >= max(MANY, NEARLY_ALL * stopped.total()) else set()
@@ -107,7 +108,7 @@ def no_end(step: Step, history: History) -> Iterator[Hit]:
 
 
 def prompt_cut(step: Step, history: History) -> Iterator[Hit]:
-    """First prompts of the greatest length that do not begin as the others do; nothing where that length is not
+    """Find first prompts of the greatest length that do not begin as the others do; nothing if that length is not
     known."""
     limit = step.settings.prompt_length
     having = [record for record in step.records if record.profile.head and record.profile.turns[0].prompt]

@@ -1,4 +1,4 @@
-"""Tools and environments: what fails, how, and what the model does about it."""
+"""Find faults of tools and environments: the failures, and the model's reaction."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from autotrace.trajectory.jsonable import loaded
 from autotrace.trajectory.tool_calls import ToolCall, text_of
 
 RATE = 0.02
-"""Of a tool's calls: what fails less often is noise."""
+"""Ignore rarer failures, as a share of a tool's calls."""
 ALIKE = 0.5
-"""Of the error texts of a tool: one class of message from which they are one fault and not the tool's daily work."""
+"""Require such a share of one class of message among a tool's error texts: then the errors are one fault and not the
+tool's daily work."""
 REPEATED, IN_A_ROW = 3, 2
-"""Times the same call with the same answer; in turns that follow each other, if it did not fail."""
+"""Report the same call with the same answer so many times, or so many times in consecutive turns if the call did not
+fail."""
 SLOW_TIMES, SLOW_SECONDS = 10, 1.0
 CODES = Code.each({
     "AT-TOOL-RAISES": 0.5, "AT-TOOL-TIMEOUT": 0.6, "AT-TOOL-ERROR-TEXT": 0.5, "AT-TOOL-UNKNOWN": 0.3,
@@ -33,7 +35,7 @@ CODES = Code.each({
 })  # fmt: skip
 
 _EXECUTES = re.compile(r"python|code|bash|shell|exec|compil|run|test|sandbox|terminal|sql", re.IGNORECASE)
-"""Tools whose errors are the task."""
+"""Match tools whose errors are the task."""
 _BAD_CALL = re.compile(r"(?:missing|unexpected|positional|required).*argument|JSONDecodeError|ValidationError")
 _HEADINGS = {
     "AT-TOOL-UNKNOWN": r"(?:error:?\s*)?(?:(?:unknown|no such|undefined) (?:function|tool)"
@@ -44,16 +46,16 @@ _HEADINGS = {
                           r"| code\W*\d|\W*$|[:!(\[]+\s*(?![-+\d.]+\s*m?s?\W*$)\S)|traceback \(most"
                           r"|http\S* (?:error )?[45]\d\d\b(?!.{0,40} is )",
 }  # fmt: skip
-"""How an answer begins that is an error whoever reads it. Any other wording of a failure is found because different
-questions get the same answer (``one_answer``)."""
+"""Match the heading of an answer that is an error for any reader. Any other wording of a failure is found because
+different questions get the same answer (``one_answer``)."""
 _IS_HEADING = {code: re.compile(rf"\W*(?:{form})", re.IGNORECASE) for code, form in _HEADINGS.items()}
 SHORT = 300
-"""Characters of the longest answer that is an error by its heading."""
+"""Limit the characters of an answer that is an error by its heading."""
 _FAILED = re.compile(r"[45]\d\d|.*(?:error|fail|failed|failure|timeout|denied)", re.IGNORECASE)
 
 
 def outcomes(evidence: Evidence) -> Iterator[Mark]:
-    """Each tool call that went wrong."""
+    """Find each tool call that went wrong."""
     for call in evidence.tools:
         code = _outcome(call)
         if code is not None:
@@ -80,7 +82,7 @@ def _outcome(call: ToolCall) -> str | None:
 
 
 def error_of(output: object) -> str | None:
-    """The code of an answer that is an error: by the fields of an object, or by the heading of a short text."""
+    """Return the code of an answer that is an error: by the fields of an object, or by the heading of a short text."""
     value = output[0] if isinstance(output, (list, tuple)) and output else output
     answer = text_of(value).lstrip()
     read = loaded(answer) if answer.startswith("{") else None
@@ -108,13 +110,13 @@ def _is_error(value: dict[Any, Any]) -> bool:
 
 
 def repeated(evidence: Evidence) -> Iterator[Mark]:
-    """The same call with the same answer, where both were recorded."""
+    """Find the same call with the same answer, where both were recorded."""
     if len(evidence.tools) < IN_A_ROW:
         return
     known = [call for call in evidence.tools if call.span.inputs and (call.failed or call.span.output is not None)]
     told = Counter((call.name, call.answer) for call in known)
     if not told or max(told.values()) < IN_A_ROW:
-        return  # which is quicker to see than what was asked
+        return  # a quicker test than a comparison of the calls
     tree = tree_of(evidence.trajectory)
     made: Counter[tuple[int, str, str]] = Counter()
     last: tuple[object, int] = (None, 0)
@@ -130,7 +132,7 @@ def repeated(evidence: Evidence) -> Iterator[Mark]:
 
 
 def not_parsed(evidence: Evidence) -> Iterator[Mark]:
-    """The last answer asks for a tool and none was called."""
+    """Find a last answer that requests a tool, of which no call was made."""
     if not evidence.turns or evidence.root.status != "OK" or evidence.out_of_turns or any(truncated(evidence)):
         return
     last = evidence.final[-1].number
@@ -146,11 +148,11 @@ def not_parsed(evidence: Evidence) -> Iterator[Mark]:
 # -- a step -----------------------------------------------------------------------------------------------------------
 
 STEP_DECIDES = ("AT-TOOL-RAISES", "AT-TOOL-TIMEOUT", "AT-TOOL-ERROR-TEXT", "AT-TOOL-UNKNOWN", "AT-TOOL-ARGUMENTS")
-"""Marks of these codes count by the rate of their tool."""
+"""Count marks of these codes by the rate of their tool."""
 
 
 def rates(step: Step, history: History) -> Iterator[Hit]:
-    """Tools of which more calls than a few go wrong in one way."""
+    """Find tools with more than a few calls that go wrong in one way."""
     calls: Counter[str] = Counter()
     for record in step.records:
         for tool in record.profile.tools:
@@ -172,7 +174,7 @@ def rates(step: Step, history: History) -> Iterator[Hit]:
 
 
 def slow(step: Step, history: History) -> Iterator[Hit]:
-    """Calls that take far longer than the tool's usual one."""
+    """Find calls that take far longer than the tool's usual call."""
     used = [(record, tool) for record in step.records for tool in record.profile.tools]
     longest: dict[str, list[float]] = {}
     for _, tool in used:
@@ -186,12 +188,12 @@ def slow(step: Step, history: History) -> Iterator[Hit]:
 
 
 ONE_ANSWER, GROUPS, OTHERS, KEPT = 0.3, 4, 5, 8
-"""Share of a tool's rollouts that get one answer, in so many groups, while the tool has so many other answers; answers
-of a step that are compared."""
+"""Report a tool if one answer goes to such a share of its rollouts, in so many groups, while the tool has so many other
+answers; compare so many answers of a step."""
 
 
 def one_answer(step: Step, history: History) -> Iterator[Hit]:
-    """A tool that answers different questions with one text, though other rollouts get other answers."""
+    """Find a tool that answers different questions with one text, though other rollouts get other answers."""
     answered: dict[str, dict[tuple[str, ...], list[Record]]] = {}
     for record in step.records:
         told: dict[str, dict[str, None]] = {}

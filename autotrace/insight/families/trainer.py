@@ -1,4 +1,4 @@
-"""What a trainer does to its users unseen."""
+"""Find faults that a trainer hides from its users."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from autotrace.insight.step_records import Group, History, Hit, Record, Step
 from autotrace.trajectory.token_ids import find, packed_ids, piece, tokens
 
 APART = 0.1
-"""Between the logged share of cut answers and the true one."""
+"""Allow such a difference between the logged share of cut answers and the true share."""
 ROWS_APART = 3
-"""... and so many rows, of which one is always the longest of its batch."""
+"""... and so many rows: one row is always the longest of its batch."""
 NOISE = 0.005
-"""An advantage from which one that should be nothing is not."""
+"""Report an advantage above this size where the advantage should be nothing."""
 SAME = 1e-3
-"""By which such advantages of a group differ at most."""
+"""Treat advantages of a group as equal up to this difference."""
 PADDED = 0.01
-"""Of a mean over rows, by which it differs from that over rows with tokens."""
+"""Allow such a difference between a mean over all rows and the mean over rows with tokens."""
 
 CODES = Code.each({
     "AT-PROMPT-TRAINED": 1.0, "AT-ADVANTAGE-NOISE": 0.05, "AT-CLIP-RATIO": 0.1, "AT-METRICS-PADDED": 0.05,
@@ -29,7 +29,7 @@ CODES = Code.each({
 
 
 def prompt_trained(evidence: Evidence) -> Iterator[Mark]:
-    """The response is the prompt, and the mask is known to be empty and the turns to have said nothing."""
+    """Find a response that is the prompt, with an empty mask and turns without tokens."""
     agent = evidence.agent
     if agent is None or agent.response_mask != [] or not evidence.turns or evidence.root.status != "OK":
         return
@@ -41,7 +41,8 @@ def prompt_trained(evidence: Evidence) -> Iterator[Mark]:
 
 
 def noise(group: Group, step: Step) -> Iterator[Hit]:
-    """What is left of equal rewards: one number for the whole group. (With a penalty in the reward they differ.)"""
+    """Find the remains of equal rewards: one advantage for the whole group. (With a penalty in the reward the
+    advantages differ.)"""
     having = [(record, value) for record in group.records if (value := record.advantage) is not None]
     values = [value for _, value in having]
     if step.settings.adv_estimator not in BY_GROUP or not group.is_flat or len(values) < 2:
@@ -54,7 +55,7 @@ def noise(group: Group, step: Step) -> Iterator[Hit]:
 
 
 def clip_ratio(step: Step, history: History) -> Iterator[Hit]:
-    """What is logged against what was cut."""
+    """Compare the logged share of cut answers with the real share."""
     logged = step.metrics.get("response_length/clip_ratio")
     ended = [record for record in step.training if record.truncated or _says_how_it_ended(record)]
     if logged is None or not ended or step.live:
@@ -67,13 +68,13 @@ def clip_ratio(step: Step, history: History) -> Iterator[Hit]:
 
 
 def _says_how_it_ended(record: Record) -> bool:
-    """Whether the last answer was cut would be known."""
+    """Return whether a cut of the last answer would be known."""
     last = record.profile.turns[-1] if record.profile.turns else None
     return last is not None and (last.finish is not None or last.last is not None)
 
 
 def padded(step: Step, history: History) -> Iterator[Hit]:
-    """The mean over rows as logged against that over rows with tokens."""
+    """Compare the logged mean over rows with the mean over rows with tokens."""
     name = "rollout_corr/training_log_ppl"
     logged, own = step.metrics.get(name), step.computed.get(name)
     if logged is None or own is None or step.computed.get("left") or not step.training:
