@@ -59,7 +59,7 @@ class Signature:
         self.start = int(self.method)
         self.reads_name = False
         """Tells whether the call takes the name of the object that the method is called on."""
-        self.unwatched = False  # the functions that this one calls are to be watched, which is not done yet
+        self.unwatched = False  # the functions that this function calls still have to be watched
         self.layout: Layout | None = None
         """Holds the layout of the class of the object that the method was called on last."""
         given = getattr(function, "__defaults__", None) or ()

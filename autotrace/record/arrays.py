@@ -133,7 +133,7 @@ def _python(numpy: Any, item: Any) -> Any:
 def _array(numpy: Any, value: Any) -> Any:
     array = numpy.ndarray
     dtype, shape, size = array.dtype.__get__(value), array.shape.__get__(value), array.size.__get__(value)
-    if dtype.kind not in "biufcmMSU":  # records: what they hold is not looked at
+    if dtype.kind not in "biufcmMSU":  # records: the fields are not read
         return {"…": "array", "dtype": _dtype(dtype), "shape": list(shape)}
     if dtype.kind in "biuf" and dtype.itemsize <= 8 and size <= SMALL:
         return array.tolist(value)

@@ -128,7 +128,7 @@ class Backlog:
         Whole trajectories are refused, never halves. Counts each refusal."""
         if self.consumer is None:
             return False
-        if self.waiting() > self.limit * NO_NEW:  # the rest is for those that are open
+        if self.waiting() > self.limit * NO_NEW:  # the rest is for open trajectories
             faults.count("drop:memory_limit")
             return True
         if self.consumer.spool_full(len(self.queue)):
@@ -175,7 +175,7 @@ class Backlog:
     def settle(self, last: bool = False) -> None:
         """Discard the weight of events that an exception of the host's ended between charge and queue: on Python 3.10
         an exception may come between any two instructions. ``settle`` is called about once a second. Bytes that were
-        charged and did not arrive between two calls are lost bytes. ``last``: nobody charges any more."""
+        charged and did not arrive by two calls in a row count as lost. ``last``: nobody charges any more."""
         if self.queue:
             return
         before, self._never_came = self._never_came, self.charged - self._settled

@@ -261,7 +261,7 @@ def item(
             return call, False, yielded.NO_KEEPER
         final = probe.final_test or probe.final_reader(value)
         if final(value):
-            close(call, value)  # whatever its caller does with the generator
+            close(call, value)  # no matter how the caller goes on with the generator
             return None, final, yielded.NO_KEEPER
     except Exception as error:
         probe.trouble("item", error)

@@ -51,7 +51,7 @@ _block: ContextVar[None] = ContextVar("autotrace_with")
 def entered(call: OpenCall, value: Any) -> Token[None] | None:
     """Begin the body with ``value``. Returns the token that ``resumed`` wants. A call may not keep the token, because
     the token refers to the whole context."""
-    call.items = 1  # until it ends: it is no item of a stream
+    call.items = 1  # until the body ends: the value is not an item of a stream
     probe = call.probe
     if probe is not None:
         if probe.is_model:

@@ -177,11 +177,11 @@ def _messages(inputs: Mapping[str, Any]) -> tuple[list[bytes], bool]:
     given = next((inputs[name] for name in NAMES if inputs.get(name)), None)
     if isinstance(given, str):
         return [_packed(given)], False
-    if not isinstance(given, (list, tuple)):  # what yields messages was not recorded
+    if not isinstance(given, (list, tuple)):  # an iterator of messages was not recorded
         return [], False
     messages = [*map(_packed, given)]
     last = msgspec.msgpack.decode(messages[-1])
-    cut = isinstance(last, dict) and last.keys() == {"…"}  # what ``record.snapshot`` writes for the rest
+    cut = isinstance(last, dict) and last.keys() == {"…"}  # the note of ``record.snapshot`` for the rest
     return [one for one in messages[: len(messages) - cut] if _role(one) not in SYSTEM], cut
 
 

@@ -97,7 +97,7 @@ def adopt(call: OpenCall, result: Any) -> bool:
             iterators.watch(result, pending, driver)
             response = dict.get(stored, "response")
             if response is not None:
-                iterators.watch(response, pending, driver)  # helpers around the stream close this one alone
+                iterators.watch(response, pending, driver)  # helpers around the stream close the response alone
             return True
         if any(adopter(call, result) for adopter in adopters):
             return True
@@ -127,7 +127,7 @@ def _made_later(call: OpenCall, stream: Any) -> tuple[_Pending | None, Any]:
     def made() -> Any:
         stream = reference()
         stored = layout_of(type(stream)).stored(stream)
-        driven = dict.pop(stored, ITERATION)  # what the maker copies of the stream is to be without it
+        driven = dict.pop(stored, ITERATION)  # the maker may copy the stream: no driver in the copy
         try:
             return maker.func(stream)
         finally:
@@ -146,7 +146,7 @@ def is_unstarted(result: Any) -> bool:
     if _RETURN_GENERATOR is None:
         return bool(frame.f_lasti < 0)
     suspended = getattr(result, f"{prefix}_suspended", None)
-    if suspended is None:  # asynchronous generators have it from Python 3.12
+    if suspended is None:  # asynchronous generators have ``ag_suspended`` from Python 3.12
         suspended = frame.f_code.co_code[frame.f_lasti] != _RETURN_GENERATOR
     return not suspended
 
@@ -195,7 +195,7 @@ class _Pending(_Held):
         """Return the object that the call returned, or the result of the function that creates the object. Works
         once."""
         inner, self.inner = self.inner, None
-        self.__class__ = _Taken  # type: ignore[assignment] # whatever the host raises in a ``__del__`` is lost
+        self.__class__ = _Taken  # type: ignore[assignment] # an exception in a ``__del__`` would be lost
         return inner() if type(inner) is FunctionType else inner
 
     def __del__(self) -> None:

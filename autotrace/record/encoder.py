@@ -111,7 +111,7 @@ class RecordEncoder:
 
     def _ended(self, event: Ended) -> None:
         call = event.call
-        if call.args is not None:  # its opening was never queued: an exception of the host's came in between
+        if call.args is not None:  # the opening was never queued: an exception of the host's came before
             return
         if type(call) is RetainingCall and call.timeline is not None:
             self._request(call, call.timeline, event)
@@ -151,7 +151,7 @@ class RecordEncoder:
             self.roots = ConversationRoots(self._add, self._target)
         try:
             return self.roots.begun(call, inputs)
-        except Exception as error:  # it costs the call its place, not its record
+        except Exception as error:  # the call loses its place, not its record
             faults.failed("conversation", error)
             return {}
 
@@ -199,7 +199,7 @@ class RecordEncoder:
         log = log or TokenLog(self.epoch)
         note, call.prompt = call.prompt, None
         if skip:
-            return log.prompt(response, withheld)[0]  # prompt and response in one: most of it was written already
+            return log.prompt(response, withheld)[0]  # prompt and response in one: most tokens were written already
         written = note if isinstance(note, WrittenPrompt) and note.epoch == self.epoch else None
         return log.response(written, response, withheld)
 
@@ -236,7 +236,7 @@ class RecordEncoder:
 
         try:
             blob = claim_tokenizer(self._run_folder, str(value.get("path") or ""))
-        except FileNotFoundError:  # the program deleted the folder before this thread came to it: the shipper says so
+        except FileNotFoundError:  # the program deleted the folder before the copy: the shipper reports the loss
             return value
         except OSError as error:  # then the shipper tries
             faults.failed("tokenizer", error)
@@ -273,7 +273,7 @@ class RecordEncoder:
             if type(value) is Pickled:
                 return self._conversations.clean(name, value)
             return self._redactor.clean(name, value)
-        except Exception as error:  # a redaction hook or pattern of the user's: what it could not clean is not written
+        except Exception as error:  # a redaction hook or pattern of the user's failed: the value is not written
             faults.failed("redact", error)
             return {"…": "redaction failed"}
 

@@ -43,7 +43,7 @@ class EventBytes(Yielded):
         """Take some bytes."""
         self._chunks += 1
         if self._readable and type(item) is bytes:
-            if (  # one event, as servers send them: half the work
+            if (  # a single event, the usual chunk of a server: half the work
                 self._plain
                 and item[:5] == b"data:"
                 and item.find(b"\n") == len(item) - 2

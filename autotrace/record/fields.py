@@ -38,7 +38,7 @@ class Path:
         try:
             for step, index in steps:
                 kind = type(value)
-                if kind is str:  # it has methods, and nothing that a spec could mean
+                if kind is str:  # a text has methods, and nothing that a spec could mean
                     return ABSENT
                 if index is None and kind in _objects:
                     attribute = getattr(value, step, ABSENT)

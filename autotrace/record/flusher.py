@@ -61,7 +61,7 @@ paths_of: Callable[[], dict[str, tuple[int, int]]] = dict
 def configure(run_folder: str, run_id: str, settings: Settings, plan_digest: str) -> None:
     """Set the destination of records from now on. Without ``configure`` nothing is recorded."""
     stop()
-    backlog.clear()  # what came since belongs to no run
+    backlog.clear()  # later events belong to no run
     faults.counts.clear()
     _use(Flusher(run_folder, run_id, settings, plan_digest))
     garbage.watch()
@@ -89,7 +89,7 @@ def stop() -> None:
         return
     try:
         flusher.close()
-        flusher.closed = True  # its thread may be about to drain it once more: what comes now is its successor's
+        flusher.closed = True  # the thread may be about to drain again: new events belong to the next flusher
     except Exception as error:
         faults.failed("shutdown", error)
 
@@ -126,15 +126,15 @@ def _use(flusher: Flusher | None) -> None:
 
 
 def _start() -> None:
-    global _started  # without a lock: an exception of the host's could leave it held
+    global _started  # without a lock: an exception of the host's could leave the lock held
     _started = True  # of two threads started at once the first ends
     try:
         own_thread.start(_run)
-    except RuntimeError as error:  # interpreter shutting down, or no more threads: atexit writes what is left
+    except RuntimeError as error:  # interpreter shutting down, or no more threads: atexit writes the rest
         flush_requests.has_thread = False
         if "shutdown" not in str(error):
             faults.failed("thread", error)
-    except BaseException:  # the host's, on its own thread: the next event starts another one
+    except BaseException:  # the host's, on the host's thread: the next event starts another thread
         _started = False
         raise
 
@@ -162,7 +162,7 @@ def _run() -> None:
         finally:
             for request in requests:
                 request.done.release()
-    backlog.watchful = True  # it may have changed this just after its successor's events were to start one
+    backlog.watchful = True  # set last: this thread may have cleared the flag after the next flusher set the flag
 
 
 class Flusher:
@@ -311,12 +311,12 @@ class Flusher:
 
     def _write(self) -> None:
         self._count_now_and_then()
-        backlog.watchful = True  # a write may take its time
+        backlog.watchful = True  # a write may take long
         try:
             self._writer.write()
             self._progress += 1
         finally:
-            backlog.watchful = not _started or backlog.behind  # without the thread, the next event starts it
+            backlog.watchful = not _started or backlog.behind  # without the thread, the next event starts a thread
 
     def _count_now_and_then(self) -> None:
         if time.monotonic() - self._counted_at <= COUNTERS_EVERY:

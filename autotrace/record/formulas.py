@@ -113,7 +113,7 @@ def of_the_chains(target: Target) -> tuple[Target, Target]:
     or to the row's number belong to the row."""
     row: dict[str, Any] = {"include": tuple(filter(_is_of_a_row, target.include or ()))}
     own: dict[str, Any] = {"chains": ()}
-    if target.include is None:  # what travels with the rows
+    if target.include is None:  # the rows are recorded on their own
         own["exclude"] = (*target.exclude, *target.chains)
     else:
         own["include"] = tuple(name for name in target.include if name not in row["include"])
@@ -188,7 +188,7 @@ _COMPARED = frozenset({bool, int, float, str, type(None)})
 
 
 def _choice(chosen: Any, yes: Read, no: Read, values: Mapping[str, Any]) -> Any:
-    """Choose a branch. An absent condition is not true; a condition that is not a builtin value is never evaluated."""
+    """Choose a branch. An absent condition is false; ``ABSENT`` for a condition that is not a builtin value."""
     if chosen is not ABSENT and type(chosen) not in _ASKED:
         return ABSENT
     return (yes if chosen else no)(values)

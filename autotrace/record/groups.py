@@ -25,7 +25,8 @@ def begin(call: RetainingCall, attributes: dict[str, Any] | None, group: bool) -
 
 def completed(attributes: dict[str, Any] | None, around: OpenCall | None) -> dict[str, Any] | None:
     """Complete the ``attributes`` of a trajectory that opens inside ``around`` from the nearest call of role
-    ``trainer``. A trajectory below another trajectory is not a rollout of the other trajectory's group."""
+    ``trainer``; attributes of the trajectory itself win. A trajectory below another trajectory is not a rollout of the
+    other trajectory's group."""
     found: dict[str, Any] = {}
     names = OF_THE_STEP + OF_THE_PROMPT
     for _ in range(MAX_HOPS):

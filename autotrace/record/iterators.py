@@ -135,11 +135,11 @@ def follow(call: OpenCall, value: Any) -> IteratorStep | None:
         return None
     iterations = [attribute_of(kind, name) for name in _ITERATIONS]
     if any(type(own) is FunctionType and template.kind_of(own.__code__) != template.PLAIN for own in iterations):
-        return None  # iterated by a generator of its own, which need not take these steps
+        return None  # iterated by a generator of its own, which need not call ``__next__``
     step = IteratorStep(call, value)
     try:
         watched = Watched(value, call, _followed, step)
-    except TypeError:  # no weak references: nobody would tell that it was dropped
+    except TypeError:  # no weak references: nobody would report that the object was dropped
         return None
     if not any([_wrapped(kind, name) for name in _STEPS]):
         return None
@@ -224,7 +224,7 @@ def watch(stream: Any, holder: Any, iteration: Any = None) -> None:
 
 def end_open() -> None:
     """End the calls of streams that nobody read to the end or closed, because the process ends."""
-    for found in _open.copy().values():  # which is in one piece: streams may be collected meanwhile
+    for found in _open.copy().values():  # a copy is a single step: streams may be collected meanwhile
         found.took(None)
 
 
@@ -243,7 +243,7 @@ def settle(*, idle_ns: int = IDLE_NS) -> None:
         return
     now, waiting = time.monotonic_ns(), []
     for call, items, at in _watched:
-        if call.epoch != context.epoch:  # it ended, or is a parent process's
+        if call.epoch != context.epoch:  # the call ended, or belongs to a parent process
             continue
         if call.items != items:
             items, at = call.items, now

@@ -145,7 +145,7 @@ class Layout:
                 found[name] = slot.__get__(value)
             except AttributeError:  # not set
                 continue
-        stored = found.pop("__dict__", None)  # of ``SimpleNamespace`` and modules it is a member
+        stored = found.pop("__dict__", None)  # a member of ``SimpleNamespace`` and modules
         stored = stored if type(value) is SimpleNamespace else self.stored(value)
         found.update((name, item) for name, item in dict.items(stored) if type(name) is str)
         return {name: item for name, item in found.items() if not name.startswith("_") and name not in without}

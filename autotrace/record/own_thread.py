@@ -54,7 +54,7 @@ def start(run: Callable[[], None]) -> None:
     started.add(mine)
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
     try:
-        _signal.pthread_sigmask(_signal.SIG_BLOCK, _OF_THE_PROCESS)  # the new thread inherits it
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _OF_THE_PROCESS)  # the new thread inherits the mask
         thread.start_new_thread(deque, gc_pause.without_collections(body, seen))
     except RuntimeError:
         started.discard(mine)
@@ -88,7 +88,7 @@ def _body(run: Callable[[], None], starter: int, mine: int, seen: list[gc_pause.
 
 def _pass_on(hosts: type[BaseException], starter: int) -> None:
     """Raise the exception in the thread that the exception was meant for."""
-    import ctypes  # imported already by who set the exception
+    import ctypes  # imported already by the code that set the exception
 
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(starter), ctypes.py_object(hosts))
 

@@ -48,7 +48,7 @@ OVERHEAD = 256
 _SHORT_TEXT, _LIST = b"\x8c", b"]("
 """Mark the beginning of texts of less than 256 bytes and of lists of several items."""
 UNFRAMED = -6
-"""Counts the bytes that come without the nine of a frame: at most three."""
+"""Holds three minus nine: at most three bytes come without the nine bytes of a frame."""
 
 
 class _Declined(Exception):
@@ -69,7 +69,7 @@ class Pickled:
         """Take output from the pickler: a frame, or a frame followed by the length of a text of 64 KB or more, which
         would come next."""
         length = len(data)
-        frame = 9 if self.chunks else 11  # behind its length, and the first behind two bytes more
+        frame = 9 if self.chunks else 11  # after the length; the first frame after two bytes more
         if int.from_bytes(data[frame - 8 : frame], "little") != length - frame > UNFRAMED:
             raise _Declined
         self.size += length
@@ -129,8 +129,8 @@ _size = str.__sizeof__
 
 
 def _few(value: list[Any], limits: Limits) -> Any:
-    """Copy a short exact list of exact dicts (messages) that hold texts, numbers and None only. None if any text has to
-    be cut."""
+    """Copy a short exact list of exact dicts (messages) that hold texts, numbers and None only. None for any other
+    list, and for a text that has to be cut."""
     copied = []
     weight = NODE_BYTES
     for item in value:

@@ -155,7 +155,7 @@ class Probe:
         self.needs_parent_check = bool(self.of or self.has_subclasses or self.is_inner or self.is_counted)
         """Tells whether some calls inside a recorded call are not recorded."""
         self.has_met_outside = False
-        """Tells whether ``outside.met`` got a call."""
+        """Tells whether ``orphans.met`` got a call."""
         self.is_whole = self.has_content and self.include is None and not target.exclude and not self.prompt
         """Tells whether every argument is captured."""
         more = (self.is_root, self.is_counted, self.is_inner, self.needs_arguments, self.is_grouping, target.items)
@@ -221,7 +221,7 @@ class Probe:
         signature = self.passing.get(function)
         if signature is not None:
             return signature
-        if len(self.signatures) > MAX_SIGNATURES:  # modules loaded again and again: let the old ones go
+        if len(self.signatures) > MAX_SIGNATURES:  # modules loaded again and again: drop the old functions
             self.signatures.clear()
             self.plain.clear()
         signature = Signature(function, self.takes, self.is_whole)

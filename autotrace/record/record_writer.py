@@ -55,7 +55,7 @@ class RecordWriter:
         self._frames: list[bytes] = []
         self._size = 0
         self._held: list[Record] = []
-        """Holds records that come with the first record."""
+        """Holds reports that are written with the first record."""
         self._definitions: list[Define] = []
         """Lists the targets so far; each segment begins with the targets of the segments before."""
         self._defined = 0
@@ -162,7 +162,7 @@ class RecordWriter:
         lost = min(waited, len(self._frames))
         if lost:
             faults.count(self._loss("drop:exit"), lost)
-            self.lost()  # what is recorded after this must not refer to their tokens
+            self.lost()  # later records must not refer to the tokens of lost records
         self._forget_batch()
         self._segments.seal(seal)
         self._written_at = 0.0

@@ -173,7 +173,7 @@ class BatchRows:
         self._release()
 
     def _remember(self, row: int, prompt: Any, values: Values) -> None:
-        if type(prompt) is not tuple:  # it is written already
+        if type(prompt) is not tuple:  # the prompt is written already
             prompt = copy_tokens(peek(self._probe.prompt, values))
         response = copy_tokens(peek(self._probe.response, values))
         if prompt is not None and response is not None:

@@ -194,7 +194,7 @@ class _Copier(msgspec.Struct, gc=False):
         self.nodes -= min(size, self.items) // PER_NODE
         for key, item in list(islice(dict.items(value), self.items)):
             name = key if type(key) is str and len(key) <= LONGEST_KEY else _key(key)
-            if name in copied:  # 1 and "1", two objects of one class
+            if name in copied:  # 1 and "1", two objects of the same class
                 name = f"{name} #{len(copied)}"
             copied[name] = self.copy(item, depth - 1)
         if size > self.items:
@@ -342,8 +342,7 @@ def _is_short(value: Any, module: str) -> bool:
 
 
 def _is_plain_date(value: Any, kind: type, module: str) -> bool:
-    """Tells whether a date has a time zone of the standard library: another zone is the host's, and would be asked for
-    a name."""
+    """Tells whether ``value`` has no time zone of the host's: ``str`` would ask such a zone for a name."""
     if module != "datetime" or name_of(kind) not in ("datetime", "time"):
         return True
     zone = type(kind.__dict__["tzinfo"].__get__(value))

@@ -33,7 +33,7 @@ def make_room(call: OpenCall | None) -> int:
     if type(call) is RetainingCall:
         frames += call.frames
     limit = sys.getrecursionlimit()
-    if limit != _hosts + _added:  # the host has set another one
+    if limit != _hosts + _added:  # the host has set another limit
         _hosts, _added = limit, 0
     if _added < frames:
         frames = min(frames, max(_on_stack(), 1))

@@ -60,7 +60,7 @@ def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -
     the shipper joins to the trajectory."""
     value = peek(probe.of, arguments)
     if value is ABSENT and (around is None or (around.recorded and around.probe is not probe)):
-        probe.of[0].missed += 1  # of the calls that are recorded: those are counted
+        probe.of[0].missed += 1  # only recorded calls: the others are not counted
     id = text_of(value)
     if id is None:
         return around, None
@@ -68,7 +68,7 @@ def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -
     if known is not None:
         if around is not None and around.trace.id == known.trace.id:
             return around, None
-        if known.trace.is_over:  # the call says itself that it belongs there, and so do the calls inside it
+        if known.trace.is_over:  # the call names the trajectory itself, and so do the calls inside
             trace = Trace(known.trace.id, known.trace.elsewhere, known.trace.root)
             known = OpenCall(known.id, trace, 0, None, None, 0, recorded=known.recorded)
         return known, id

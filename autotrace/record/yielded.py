@@ -64,7 +64,7 @@ class Texts:
             self._room = room
             self._pieces.append(text)
             return
-        self.left_out -= room  # what stands across the cut is needed to recognise a credential there
+        self.left_out -= room  # the text across the cut is needed to recognise a credential
         if self._room:
             self._pieces.append(text[: self._room])
         self._room = 0
