@@ -1,1 +1,2 @@
-"""Find targets, wrap, report what bound. Start at ``engine``; what adapters may use is in ``adapting``."""
+"""Find targets, wrap the targets, and report the bound targets. Start at ``engine``; ``adapting`` has the functions for
+adapters."""

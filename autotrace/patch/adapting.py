@@ -1,8 +1,8 @@
-"""What adapters of libraries may do: hear of imports, exchange attributes, say what is not to be wrapped. What the
-engine itself replaces is exchanged here too.
+"""Let adapters of libraries wait for imports, exchange attributes, and refuse targets. The engine's own replacements
+are exchanged here too.
 
-``patch`` itself knows no library. An adapter adds its rules when its library is imported, which is before anything that
-uses the library can be bound. All of it ends with the engine, but for the rules.
+``patch`` itself knows no library. An adapter adds its rules when its library is imported, before any user of the
+library can be bound. When the engine stops, everything ends except the rules.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ from weakref import WeakKeyDictionary
 from autotrace.record import faults
 
 Refusal = Callable[[Any, Any, str], "str | None"]
-"""``(value, owner, attribute)``: why ``value`` of ``owner.__dict__`` must not be wrapped; None: it may."""
+"""Return why ``value`` of ``owner.__dict__`` must not be wrapped, from ``(value, owner, attribute)``; None: wrapping is
+allowed."""
 ClassBehind = Callable[[Any], "type | None"]
-"""The class that has the methods of what a decorator left in the class's place; None for anything else."""
+"""Return the class that has the methods of an object that a decorator left in the class's place; None for any other
+object."""
 
 waiting: dict[str, list[Callable[[Any], None]]] = {}
-"""By module: whom to tell when it is imported. By ``module:class``: when the program, which is that module, made the
-class."""
+"""Map module -> callbacks after the module's import, and ``module:class`` -> callbacks after the program, which is the
+module, created the class."""
 ABSENT: Any = object()
-"""What stands where nothing stands."""
+"""Mark a place without a value."""
 _exchanged: list[tuple[Any, str, Any, Any]] = []
-"""Owner, attribute, what was there, what is there now."""
+"""List owner, attribute, the value before, the value now."""
 _hooked: WeakKeyDictionary[ModuleType, set[Callable[[ModuleType], None]]] = WeakKeyDictionary()
-"""What adapters did to a module must not be done again."""
+"""Map module -> callbacks that have run and must not run again."""
 _refusals: list[Refusal] = []
 _classes: list[ClassBehind] = []
 
 
 def when_imported(name: str, callback: Callable[[ModuleType], None]) -> None:
-    """Call ``callback(module)`` right after module ``name`` was imported; now, if it already is. Never raises."""
+    """Call ``callback(module)`` right after module ``name`` was imported; at once if the module already is. Never
+    raises."""
     module = sys.modules.get(name)
     if module is not None and not initialising(module):
         tell(callback, module)
@@ -44,16 +47,16 @@ def when_imported(name: str, callback: Callable[[ModuleType], None]) -> None:
 
 
 def when_run(module: str, name: str, callback: Callable[[type], None]) -> None:
-    """Call ``callback(cls)`` right after class ``name`` was made, if ``module`` is what ``python -m`` runs: it is never
-    imported then."""
+    """Call ``callback(cls)`` right after class ``name`` was created, if ``python -m`` runs ``module``: the module is
+    then never imported."""
     waiting.setdefault(f"{module}:{name}", []).append(callback)
 
 
 def put(owner: Any, name: str, made: Any) -> None:
     """Set ``owner.name`` to ``made`` until the engine stops; ``owner`` is a module or a class.
 
-    Classes made inside functions are not remembered: the host's garbage must stay garbage. What was set there stays and
-    passes calls through. Raises ``TypeError`` for an owner that cannot be changed (a C type).
+    Classes made inside functions are not remembered: the host's garbage must stay garbage. A value that was set on such
+    a class stays and passes calls through. Raises ``TypeError`` for an owner that cannot be changed (a C type).
     """
     before = vars(owner).get(name, ABSENT)
     setattr(owner, name, made)
@@ -62,7 +65,7 @@ def put(owner: Any, name: str, made: Any) -> None:
 
 
 def add(*, refusal: Refusal | None = None, class_behind: ClassBehind | None = None) -> None:
-    """Ask these from now on. Adding one again changes nothing."""
+    """Add rules that are asked from now on. Adding a rule again changes nothing."""
     if refusal is not None and refusal not in _refusals:
         _refusals.append(refusal)
     if class_behind is not None and class_behind not in _classes:
@@ -70,17 +73,17 @@ def add(*, refusal: Refusal | None = None, class_behind: ClassBehind | None = No
 
 
 def refusal(value: Any, owner: Any, attribute: str) -> str | None:
-    """Why ``value`` of ``owner.attribute`` must not be wrapped, as some library's adapter knows it."""
+    """Return why ``value`` of ``owner.attribute`` must not be wrapped, according to the adapter of some library."""
     return next((reason for rule in _refusals if (reason := rule(value, owner, attribute)) is not None), None)
 
 
 def class_behind(value: Any) -> Any:
-    """The class whose methods are to be wrapped, where ``value`` stands in its place; ``value`` otherwise."""
+    """Return the class whose methods are wrapped, if ``value`` is in the class's place; otherwise ``value``."""
     return next((cls for rule in _classes if (cls := rule(value)) is not None), value)
 
 
 def module_of(value: Any, owner: Any) -> str:
-    """The module of ``value``; of its owner, where it does not say."""
+    """Return the module of ``value``, or of its owner if ``value`` does not tell."""
     module = getattr(value, "__module__", None) if type(value) is FunctionType else None
     if module is None:
         module = owner.__name__ if inspect.ismodule(owner) else getattr(owner, "__module__", None)
@@ -88,12 +91,12 @@ def module_of(value: Any, owner: Any) -> str:
 
 
 def initialising(module: Any) -> bool:
-    """Whether ``module`` is half imported."""
+    """Return whether ``module`` is half imported."""
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def tell(callback: Callable[[ModuleType], None], module: ModuleType) -> None:
-    """``callback(module)``, once. Never raises."""
+    """Call ``callback(module)``, once. Never raises."""
     try:
         done = _hooked.setdefault(module, set())
         if callback not in done:
@@ -104,8 +107,8 @@ def tell(callback: Callable[[ModuleType], None], module: ModuleType) -> None:
 
 
 def stop() -> None:
-    """Put everything back, last change first, and tell nobody any more. What somebody replaced meanwhile is left
-    alone."""
+    """Restore everything, last change first, and drop all callbacks. An attribute that somebody replaced meanwhile is
+    left alone."""
     waiting.clear()
     _hooked.clear()
     while _exchanged:

@@ -1,8 +1,9 @@
-"""From what stands on a class or module to the function whose calls are recorded: holders are opened. What cannot be
+"""Find the function to record behind a member of a class or module: holders are opened. A target that cannot be
 recorded is refused with a reason.
 
-One reason is that a function looks at its callers: it would find the wrapper's frame there. ``warnings`` and
-``logging`` pass over that frame (``record.frames``). Whatever else looks up the stack counts it."""
+A function that looks at its callers is such a target: the function would find the wrapper's frame there. ``warnings``
+and ``logging`` skip the frame (``record.frames``). Any other reader of the stack counts the frame.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +24,17 @@ from autotrace.record.object_fields import attribute_of, members_of, mro_of, nam
 from autotrace.record.origin import is_hosts
 
 _DECORATORS = 3
-"""How deep in decorators a function is looked for."""
+"""Search a function in decorators up to this depth."""
 
 
 def looks_at_caller(function: FunctionType, owner: Any = None) -> bool:
-    """Whether ``function``, or a function that it calls for that, asks who called it: a function of its module or of
-    a module of its package, one in its closure, or a method of ``owner``, if that is its class.
+    """Return whether ``function`` looks at its caller, itself or through a function that ``function`` calls for that: a
+    function of its module or of a module of its package, of its closure, or a method of ``owner``, if that is its
+    class.
 
-    veRL's ``@auto_await`` does, to decide whether to return a coroutine; with a wrapper in between ``await`` raises.
-    structlog's ``tmp_bind``, a context manager, calls a helper that looks at the module two frames up.
+    veRL's ``@auto_await`` looks at its caller, to decide whether to return a coroutine; with a wrapper in between
+    ``await`` raises. structlog's ``tmp_bind``, a context manager, calls a helper that looks at the module two frames
+    up.
     """
     functions = [original_of(function)]
     for level in range(1, _DECORATORS + 1):
@@ -42,8 +45,8 @@ def looks_at_caller(function: FunctionType, owner: Any = None) -> bool:
 
 
 def _looks(function: FunctionType, owner: Any, level: int) -> bool:
-    """Whether ``function`` looks ``level`` frames up, or a function that it calls one more. What a plain function
-    returns to be run later is run by a frame of ours, and must not look at its caller."""
+    """Return whether ``function`` looks ``level`` frames up, or a called function looks a frame further. A coroutine or
+    generator that a plain function returns runs below a frame of autotrace, and must not look at its caller."""
     plain = not function.__code__.co_flags & LATER
     return _reach_of(function) >= level or any(
         _reach_of(other) > level or (plain and other.__code__.co_flags & LATER and _looks(other, owner, 1))
@@ -58,7 +61,7 @@ def _reach_of(function: FunctionType) -> int:
 
 
 def called(function: FunctionType, names: set[str], owner: Any, *inside: Any) -> Iterator[FunctionType]:
-    """Functions that ``function`` may call by ``names``, or that are among the values ``inside``."""
+    """Yield functions that ``function`` may call by ``names``, and functions among the values ``inside``."""
     globals_ = function.__globals__
     found = [*inside, *(globals_[name] for name in names & globals_.keys())]
     for module in [value for value in found if issubclass(type(value), ModuleType)]:
@@ -80,31 +83,31 @@ def package(namespace: dict[str, Any]) -> str:
 
 
 def _enclosed(function: FunctionType) -> Iterator[FunctionType]:
-    """Functions in the closure of ``function``: a decorator's has what it decorates there."""
+    """Yield functions in the closure of ``function``: a decorator keeps the decorated function there."""
     for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # it is empty
+        with contextlib.suppress(ValueError):  # the cell is empty
             if type(cell.cell_contents) is FunctionType:
                 yield original_of(cell.cell_contents)
 
 
 IN_PLACE, OVERRIDDEN, REPLACED = "in place", "overridden", "replaced"
-"""How a target is held: whoever has the function calls the wrapper; a subclass got a function of its own; who uses this
-name alone calls the wrapper."""
+"""Name how a target is held: every holder of the function calls the wrapper; a subclass got a function of its own; only
+users of this name call the wrapper."""
 
 _ROUTINES = (functools.cached_property, functools.partial, functools.partialmethod)
 _LAYERS = 16
-"""Decorators of one function that are looked below."""
+"""Search below at most so many decorators of a function."""
 _LOOKED_AT = 500
-"""Objects inside of a holder that are looked at for a definition."""
+"""Search at most so many objects inside a holder for a definition."""
 
 
 class Unpatchable(Exception):
-    """This target is not recorded; the message says why and what to name instead."""
+    """Refuse to record a target; the message gives the reason and another name to write."""
 
 
 def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
-    """Have the calls of ``owner.attribute``, or of the function below ``depth`` decorators of it, recorded for the
-    target ``key``; says how. None: they are recorded for some target already. Raises ``Unpatchable``."""
+    """Record the calls of ``owner.attribute``, or of the function below ``depth`` decorators, for the target ``key``.
+    Returns how the target is held, None if some target already records the calls. Raises ``Unpatchable``."""
     raw, own = member(owner, attribute), attribute in vars(owner)
     reason = adapting.refusal(raw, owner, attribute) or used_libraries.refusal(adapting.module_of(None, owner))
     if reason is not None:
@@ -118,14 +121,14 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
         return None
     where = ", below its decorator" if depth else ""
     if looks_at_caller(function, owner):
-        # a decorator's frame is where it was, above the wrapper's
+        # a decorator's frame stays in its place, above the wrapper's
         function = next((layer for layer in layers[1:] if not looks_at_caller(layer, owner)), None)
         if function is None:
             raise Unpatchable("it reads its caller's frame and would find the wrapper's: name a function that it calls")
         if wrapper.key_of(function) is not None:
             return None
         where = ", below a decorator that looks at its caller's frame"
-    # what a module of the user's took from such a library is replaced there, which changes nothing in the library
+    # a function that the user's module took from such a library is replaced there, which leaves the library unchanged
     if own and used_libraries.refusal(function.__module__ or "") is None:
         wrapper.place(function, key)
         if issubclass(type(raw), functools.singledispatchmethod):
@@ -140,13 +143,13 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
 
 
 class _Implementations(WeakKeyDictionary[type, Any]):
-    """The cache in which a ``singledispatchmethod`` keeps its implementations. The cache has copies that are recorded
-    under the name of the method: an implementation that is called by another way is not recorded, and may belong to any
-    library."""
+    """Keep the recorded implementations of a ``singledispatchmethod``, as its cache. The cache has copies that are
+    recorded under the name of the method: an implementation that is called by another way is not recorded, and may
+    belong to any library."""
 
     @classmethod
     def of(cls, dispatcher: Any, owner: type, attribute: str, key: str) -> None:
-        """Give the cache of ``dispatcher``, which ``functools`` made, this class."""
+        """Give this class to the cache of ``dispatcher``, which ``functools`` made."""
         cache = dispatcher._clear_cache.__self__
         cache.autotrace = dispatcher.registry, owner, attribute, key
         cache.__class__ = cls
@@ -174,14 +177,14 @@ class _Implementations(WeakKeyDictionary[type, Any]):
 
 
 def member(owner: Any, name: str) -> Any:
-    """``owner.name`` without triggering descriptors or a module's lazy attributes; None when there is none."""
-    if issubclass(type(owner), ModuleType):  # ``isinstance`` asks what is no module for its ``__class__``
+    """Read ``owner.name`` without triggering descriptors or a module's lazy attributes; None: no such attribute."""
+    if issubclass(type(owner), ModuleType):  # ``isinstance`` asks an object that is no module for its ``__class__``
         return vars(owner).get(name)
     return attribute_of(owner, name)
 
 
 def _layers(function: Any) -> Iterator[FunctionType]:
-    """``function``, and those below it as far as decorators say so (``functools.wraps``)."""
+    """Yield ``function``, and the functions below as far as decorators name them (``functools.wraps``)."""
     for _ in range(_LAYERS):
         if type(function) is not FunctionType:
             return
@@ -190,9 +193,9 @@ def _layers(function: Any) -> Iterator[FunctionType]:
 
 
 def function_in(raw: Any, owner: Any, attribute: str, depth: int = 0) -> FunctionType | None:
-    """The function that is called when ``raw`` (of ``owner.attribute``) is: itself, or what a descriptor, a partial, a
-    cache or the object of some library holds; then the one below ``depth`` decorators of it. A cache counts as one.
-    None if it does not exist."""
+    """Return the function that runs when ``raw`` (of ``owner.attribute``) is called: ``raw`` itself, or the function
+    inside a descriptor, a partial, a cache or the object of some library; then the function below ``depth`` decorators.
+    A cache counts as a decorator. None: no such function."""
     while True:
         kind = type(raw)
         if kind is FunctionType:
@@ -214,14 +217,14 @@ def function_in(raw: Any, owner: Any, attribute: str, depth: int = 0) -> Functio
 
 
 def _definition_in(holder: Any, owner: Any, attribute: str) -> FunctionType | None:
-    """The function whose ``def`` stands where ``holder`` does: a decorator made an object of it (a command, a tool, a
-    remote function), and it is somewhere inside. Nothing of the holder's is called: the garbage collector knows what an
-    object refers to."""
+    """Find the function whose ``def`` is at the place of ``holder``: a decorator turned the function into an object (a
+    command, a tool, a remote function), and the function is somewhere inside. Calls nothing of the holder: the garbage
+    collector knows the references of an object."""
     of_class = isinstance(owner, type)
     module = getattr(owner, "__module__" if of_class else "__name__", None)
     qualname = f"{name_of(owner)}.{attribute}" if of_class else attribute
     seen, waiting = {id(holder)}, [holder]
-    if "<locals>" in name_of(type(holder)):  # a class that the decorator made for this one
+    if "<locals>" in name_of(type(holder)):  # a class that the decorator made for this function
         waiting.append(type(holder))
     for value in waiting:
         if type(value) is FunctionType and value.__qualname__ == qualname and value.__module__ == module:
@@ -242,13 +245,13 @@ def _may_hold(value: Any) -> bool:
 
 
 def recorded_for(owner: Any, attribute: str) -> str | None:
-    """Key of the target that ``owner.attribute`` records already."""
+    """Return the key of the target that already records ``owner.attribute``."""
     return wrapper.key_of(function_in(member(owner, attribute), owner, attribute))
 
 
 def instance_with_call(owner: Any, attribute: str) -> type | None:
-    """The class of a callable instance that stands in a module, and that no ``def`` stands behind: its ``__call__`` is
-    what can be recorded."""
+    """Return the class of a callable instance in a module without a ``def`` behind the instance: the class's
+    ``__call__`` can be recorded."""
     raw = vars(owner).get(attribute) if isinstance(owner, ModuleType) else None
     call = members_of(type(raw)).get("__call__")
     alone = type(call) is FunctionType and function_in(raw, owner, attribute) is None
@@ -256,7 +259,7 @@ def instance_with_call(owner: Any, attribute: str) -> type | None:
 
 
 def _with(raw: Any, made: FunctionType) -> Any:
-    """A holder like ``raw``, of the function ``made``."""
+    """Build a holder like ``raw`` for the function ``made``."""
     if isinstance(raw, (staticmethod, classmethod)):
         return type(raw)(made)
     if isinstance(raw, property):

@@ -1,6 +1,6 @@
-"""Binding: put wrappers where the plan's names stand, and say for every target what happened to it.
+"""Bind the plan's names to wrappers, and report the fate of every target.
 
-What is recorded is a function that is given another code (see ``attach`` and ``wrapper``).
+A recorded function gets another code (see ``attach`` and ``wrapper``).
 """
 
 from __future__ import annotations
@@ -25,42 +25,43 @@ _OWNERS = (type, ModuleType)
 
 
 class Binder:
-    """The targets of this process and where they were bound."""
+    """Bind the targets of this process, and remember where."""
 
     def __init__(self, index: PlanIndex, report: Callable[[str, str, str, str], None]) -> None:
-        """``report``: called with key, name, state (one of ``spool.records.Report``) and reason."""
+        """Set up the binder. ``report``: called with key, name, state (see ``spool.records.Report``) and reason."""
         self.index = index
         self.report = report
         self._followed: dict[int, tuple[type, dict[tuple[str, str], Target]]] = {}
-        """Classes whose subclasses are looked at for overrides, and what these may override: by attribute and key. By
-        ``id()``: a class is hashed by its metaclass. The class is kept: another one could get its ``id()``."""
+        """Map ``id()`` of a class whose subclasses are checked for overrides -> the class and, by attribute and key,
+        the targets that may be overridden. By ``id()``: the metaclass hashes a class. The class is kept, so no other
+        class gets the ``id()``."""
         self._outside = functools.cache(outside)
         self._ranks: dict[str, int] = {}
         self._tried: set[str] = set()
-        """Keys of targets that were found somewhere."""
+        """List keys of targets that were found somewhere."""
 
     # -- occasions --------------------------------------------------------------------------------------------------
 
     def module(self, module: ModuleType, called: str | None = None, only: str | None = None) -> None:
-        """``module`` was executed: bind what the plan names in it. ``called``: what lists call it, if it is the
-        program. ``only``: the function that it just made."""
+        """Bind the plan's names in ``module``, which was executed. ``called``: the program's name in lists, if the
+        module is the program. ``only``: the function that the module just created."""
         name = called or module.__name__
         for spelling in self._named(module, name):
             if only is None or only == spelling.qualname:
                 self._guard(self._spelling, spelling, module, name)
 
     def _named(self, module: ModuleType, name: str) -> Iterator[Spelling]:
-        """What the plan names in ``module``, globs spelled out."""
+        """Yield the plan's names in ``module``, with globs expanded."""
         yield from self.index.modules.get(name, ())
         for glob, inside in self.index.globs_of(name):
             owner: Any = module
             for word in inside.split(".") if inside is not None else ():
                 owner = adapting.class_behind(member(owner, word)) if issubclass(type(owner), _OWNERS) else None
-            if inside is None or isinstance(owner, type):  # a module has an occasion of its own
+            if inside is None or isinstance(owner, type):  # a module has its own call of ``module``
                 yield from glob.spelled(owner)
 
     def created(self, cls: type, file: str | None = None) -> None:
-        """A class statement in ``file`` just finished, no decorator has seen the class yet."""
+        """Bind a class whose class statement in ``file`` just finished; no decorator has seen the class yet."""
         module, qualname = module_of(cls), name_of(cls)
         names = program.names_of(module, file) if module in program.MAINS else (module,)
         for name in names:
@@ -78,8 +79,8 @@ class Binder:
                         self._guard(self._attribute, spelling, cls, name)
 
     def over(self, module: ModuleType, name: str, unseen: str) -> None:
-        """The process ends: say what of ``module``, in lists called ``name``, was made where nobody saw it (``unseen``
-        is the reason), and which of its methods were never made."""
+        """Report at the end of the process the names of ``module``, called ``name`` in lists, that were created unseen
+        (``unseen`` is the reason), and the methods that were never created."""
         for spelling in self.index.modules.get(name, ()):
             made = "." in spelling.qualname or member(module, spelling.qualname) is not None
             if made and spelling.target.key not in self._tried:
@@ -97,13 +98,14 @@ class Binder:
             self._attribute(spelling, owner, name)
 
     def _owner(self, spelling: Spelling, module: ModuleType, name: str) -> Any:
-        """The class, or the module itself, that has what is named. None: nothing does, which is reported."""
+        """Return the class, or the module itself, that has the named attribute; None, after a report, if nothing has
+        the attribute."""
         owner: Any = module
         *path, attribute = spelling.qualname.split(".")
         for word in path:
             value = member(owner, word)
             if owner is module and not isinstance(value, type) and f"{module.__name__}.{word}" in sys.modules:
-                return None  # the name means that submodule, which has an occasion of its own
+                return None  # the name means that submodule, which has its own call of ``module``
             if value is None:
                 self._missing(spelling, module, owner, word, name)
                 return None
@@ -119,7 +121,8 @@ class Binder:
         return owner
 
     def _missing(self, spelling: Spelling, module: ModuleType, owner: Any, word: str, name: str) -> None:
-        """Say so where that cannot be another way to read the name, or another release's spelling of the target."""
+        """Report a missing name, unless the name can be read in another way, or is another release's spelling of the
+        target."""
         if len(spelling.target.names) > 1 or spelling.target.optional or not self._released(spelling.target):
             return
         if owner is module and hasattr(module, "__path__") and ":" not in spelling.name:
@@ -135,7 +138,7 @@ class Binder:
     def _attribute(self, spelling: Spelling, owner: Any, module: str) -> None:
         target, attribute = spelling.target, spelling.attribute
         qualname = f"{name_of(owner)}.{attribute}" if isinstance(owner, type) else attribute
-        if spelling.glob:  # what another target records is left to it
+        if spelling.glob:  # a glob leaves alone a function that another target records
             recorded = recorded_for(owner, attribute) is not None
             taken = recorded or excluded(target, f"{module}.{qualname}")
         else:  # a better alternative of the same target is bound already
@@ -153,8 +156,9 @@ class Binder:
                 self._override(target, cls, attribute)
 
     def _override(self, target: Target, cls: type, attribute: str) -> None:
-        """``cls`` inherits from a class whose ``attribute`` is recorded: wrap its own, if that is asked for. Otherwise
-        calls never reach the target: say so where the list does not name the override itself."""
+        """Wrap the override of ``cls``, which inherits from a class whose ``attribute`` is recorded, if the target
+        includes subclasses. Otherwise calls never reach the target: report that unless a list names the override
+        itself."""
         if attribute not in members_of(cls):
             return
         module, name = module_of(cls), f"{name_of(cls)}.{attribute}"
@@ -165,7 +169,8 @@ class Binder:
             self._install(target, cls, attribute, f"{module}:{name}")
 
     def _install(self, target: Target, owner: Any, attribute: str, location: str, depth: int = 0) -> bool:
-        """Wrap ``owner.attribute``, or what is below ``depth`` decorators. False: refused or failed (reported)."""
+        """Wrap ``owner.attribute``, or the function below ``depth`` decorators. Returns False if refused or failed
+        (reported)."""
         location += ".__wrapped__" * depth
         self._tried.add(target.key)
         try:
@@ -190,7 +195,7 @@ class Binder:
     # -- versions ---------------------------------------------------------------------------------------------------
 
     def _released(self, target: Target) -> bool:
-        """Whether the installed release is one the target is meant for; reported once as ``refused`` if not."""
+        """Return whether the target is meant for the installed release; otherwise report ``refused`` once."""
         reason = None if target.versions is None else self._outside(target.versions)
         if reason is not None:
             self.report(target.key, target.names[0], "refused", reason)

@@ -1,4 +1,4 @@
-"""The patch engine of a process: started when the first module of the plan is about to be imported."""
+"""Run the patch engine of a process, which starts when the first module of the plan is about to be imported."""
 
 from __future__ import annotations
 
@@ -37,24 +37,25 @@ _UNSEEN_IN_PROGRAM = (
 
 
 class Engine:
-    """One per process."""
+    """Bind the plan in this process; a process has one engine."""
 
     def __init__(self, plan: Plan, adapters: Mapping[str, str]) -> None:
-        """``adapters``: module -> the module whose ``install()`` is called right after it was imported."""
+        """Set up the engine. ``adapters``: module -> the module whose ``install()`` is called right after the first
+        module's import."""
         self.plan = plan
         self.index = PlanIndex(plan)
         self.binder = Binder(self.index, report)
         self.imports = ImportHook(self._wanted, self._imported, self._catch_up)
         self._late: list[ModuleType] = []
-        """Wanted modules that were half imported when the engine started, by this thread or another."""
+        """List wanted modules that were half imported when the engine started, by this thread or another."""
         self._seen: WeakSet[ModuleType] = WeakSet()
         self._program: list[ScriptHook | LineHook] = []
-        """What sees the functions of the program being made."""
-        for library, adapter in adapters.items():  # of a library that is imported already, `start` does it
+        """List the hooks that see the program create its functions."""
+        for library, adapter in adapters.items():  # `start` does this for a library that is imported already
             adapting.waiting.setdefault(library, []).append(functools.partial(_install, adapter))
 
     def start(self) -> None:
-        """Hook class creation and imports, then take what is imported already."""
+        """Hook class creation and imports, then bind the modules that are imported already."""
         import_hook.hook(self._created)
         program.wanted, program.on_definition = self.index.functions_of, self._defined
         self.imports.install()
@@ -63,8 +64,8 @@ class Engine:
         atexit.register(self._over)  # runs before the flusher's own, which was registered before
 
     def _take_imported(self) -> None:
-        """Take the modules that were imported before the engine started; first those that an adapter waits for, whose
-        rules hold for the others."""
+        """Bind the modules that were imported before the engine started; first the modules that an adapter waits for,
+        because the adapter's rules hold for the other modules."""
         for name, module in sorted(sys.modules.items(), key=lambda item: item[0] not in adapting.waiting):
             try:
                 if isinstance(module, ModuleType) and self._wanted(name):
@@ -79,7 +80,7 @@ class Engine:
             self._imported(module)
 
     def stop(self) -> None:
-        """Put everything back that was replaced, by adapters too, and hook nothing any more."""
+        """Restore everything that was replaced, by adapters too, and remove all hooks."""
         self._over()
         atexit.unregister(self._over)
         program.wanted = program.on_definition = None
@@ -103,7 +104,7 @@ class Engine:
         return program_wanted or name in adapting.waiting or self.index.wanted(name)
 
     def _defined(self, module: str, function: str, value: Any, called: tuple[str, ...]) -> Any:
-        made = ModuleType(module)  # what another program runs need not be a module
+        made = ModuleType(module)  # a program run by another program need not be a module
         setattr(made, function, value)
         for name in called:
             self.binder.module(made, name, only=function)
@@ -116,14 +117,14 @@ class Engine:
         self.binder.module(module)
 
     def _catch_up(self) -> None:
-        """Take those that were half imported, as far as they are ready."""
+        """Bind the half-imported modules that are ready now."""
         late, self._late = self._late, []
         for module in late:
             self._take(module)
 
     def _over(self) -> None:
-        """Say which targets are in modules that came in without the import system or with a loader of its own kind, or
-        in the program, which is never imported."""
+        """Report the targets in modules that were loaded without the import system or by an unusual loader, or in the
+        program, which is never imported."""
         try:
             # Python takes a script's `__file__` away when it ends
             called = ("__main__", program.name_of("__main__") or program.script_name(program.script()))
@@ -137,12 +138,12 @@ class Engine:
             faults.failed("over", error)
 
     def _take_program(self) -> None:
-        """Take the functions of the program that are made already, and see that the others come as they are made."""
+        """Bind the program's existing functions, and watch for the functions that the program creates later."""
         main = sys.modules.get("__main__")
         if not isinstance(main, ModuleType):
             return
         script, called = program.script(), program.names_of("__main__", None)
-        for name in called[1:]:  # it has begun; what lists call `__main__` was taken with all modules
+        for name in called[1:]:  # the program has begun; `__main__` itself was taken with all modules
             self.binder.module(main, name)
         if program.is_spawned() or (script is not None and not hasattr(main, "__file__")):
             self._program.append(ScriptHook(script))
@@ -159,8 +160,8 @@ _reported: set[tuple[str, str, str]] = set()
 
 
 def report(key: str, name: str, state: str, reason: str) -> None:
-    """Say what happened to a target; goes out with the first record, or at exit. That a target is bound of which only
-    calls inside of others are recorded goes out with the first record alone."""
+    """Report the fate of a target; the report leaves with the first record, or at exit. A bound target that records
+    only inner calls is reported only with the first record."""
     if (key, name, state) not in _reported:
         _reported.add((key, name, state))
         probe = calls.probes.get(key)
@@ -174,10 +175,10 @@ def start(
     *,
     adapters: Mapping[str, str] = MappingProxyType({}),
 ) -> Engine | None:
-    """Start the engine of this process; without arguments everything comes from the environment. Idempotent.
+    """Start the engine of this process; without arguments all values come from the environment. Idempotent.
 
-    ``adapters``: see ``Engine``; ``adapters.registry`` has all of ours. Returns None, and logs it once, when
-    the plan cannot be read: the host runs untraced.
+    ``adapters``: see ``Engine``; ``adapters.registry`` has all adapters of autotrace. Returns None, and logs the error
+    once, if the plan cannot be read: the host runs untraced.
     """
     global engine
     if engine is not None:
@@ -201,8 +202,8 @@ def start(
 
 
 def stop() -> None:
-    """Undo ``start``: functions get their own code again, what cannot be put back (see ``adapting.put``) passes calls
-    through, records are written out. A later ``start`` begins anew. Never raises."""
+    """Undo ``start``: functions get their own code again, values that cannot be restored (see ``adapting.put``) pass
+    calls through, records are written out. A later ``start`` begins again. Never raises."""
     global engine
     running, engine = engine, None
     try:
@@ -215,18 +216,18 @@ def stop() -> None:
     calls.probes.clear()
     calls.decide = None
     _reported.clear()
-    context.forked()  # what is open belongs to the run that is over
+    context.forked()  # open calls belong to the run that is over
     trajectory_ids.forget()
 
 
 def settings() -> Settings:
-    """How this run records."""
+    """Return how this run records."""
     return engine.plan.settings if engine is not None else Settings()
 
 
 def record_function(function: Any, *, key: str, role: str = "span", name: str | None = None, **target: Any) -> None:
-    """Record the calls of ``function`` under a target made here: for what a spec cannot name, a function from a user's
-    file, say.
+    """Record the calls of ``function`` under a target created here, for a function that a spec cannot name, for example
+    from a user's file.
 
     Takes functions and partials of functions; anything else is left alone. ``target``: further fields of
     ``config.plan.Target``.
@@ -242,7 +243,7 @@ def record_function(function: Any, *, key: str, role: str = "span", name: str | 
 
 
 def add(target: Target, settings: Settings) -> Probe:
-    """Make the probe of one target."""
+    """Create the probe of a target."""
     probe = calls.probes[target.key] = Probe(target, settings)
     probe.on_fault = _given_up
     if settings.watch and target.watch and target.role in watch.ROLES:

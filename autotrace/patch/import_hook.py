@@ -1,12 +1,13 @@
-"""Calls back when a module was imported, and with every class right after its body ran: before ``@ray.remote`` copies
-its methods, before anybody subclasses it, also in ``__main__``. The program notices nothing.
+"""Call back when a module was imported, and for every class right after its body ran: before ``@ray.remote`` copies the
+methods, before any subclass exists, also in ``__main__``. The program notices nothing.
 
-No entry is added to ``sys.meta_path`` (see ``config.import_system``). The module's own loader stays in place; it only
-gets an ``exec_module`` of ours as an instance attribute for that one execution, so ``module.__loader__``, ``__spec__``
-and ``isinstance`` checks see what they always saw. wrapt's import hook is not used: it matches exact names only, puts a
-proxy loader in place, and an exception in a hook fails the import.
+No entry is added to ``sys.meta_path`` (see ``config.import_system``). The module's own loader stays in place, and only
+gets autotrace's ``exec_module`` as an instance attribute for one execution. So ``module.__loader__``, ``__spec__`` and
+``isinstance`` checks see the same objects as without autotrace. wrapt's import hook is not used: that hook matches
+exact names only, puts a proxy loader in place, and fails the import after an exception in a hook.
 
-Classes are seen by a hook on ``builtins.__build_class__``; it costs 0.5 us per class statement."""
+Classes are seen by a hook on ``builtins.__build_class__``; the hook costs 0.5 us per class statement.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +28,13 @@ from autotrace.record import faults
 from autotrace.record.frames import transparent
 
 _ORDINARY = frozenset(map(id, (type, ABCMeta, type(enum.Enum))))
-"""Metaclasses that do not look at the frame of the class statement, by ``id()``: a set asks for the hash."""
+"""List metaclasses that do not look at the frame of the class statement, by ``id()``: a set asks for the hash."""
 _BUILD = compile("0 .__call__()", "<class statement>", "eval")
-"""An expression whose first constant is replaced by what it shall call."""
+"""Hold an expression whose first constant is replaced by the function to call."""
 
 
 def hook(created: Callable[[type, str | None], None]) -> None:
-    """Call ``created(cls, file)`` for every class statement that finishes, with the file that it stands in."""
+    """Call ``created(cls, file)`` for every class statement that finishes, with the file of the statement."""
     original = builtins.__build_class__
 
     @transparent
@@ -57,7 +58,7 @@ def hook(created: Callable[[type, str | None], None]) -> None:
 
 @transparent
 def _in_the_place_of(frame: FrameType, build: Callable[[], Any]) -> Any:
-    """``build()`` called from a frame that has the globals, locals, file, line and name of ``frame``.
+    """Call ``build()`` from a frame that has the globals, locals, file, line and name of ``frame``.
 
     A metaclass may look at its caller's frame, which is the class statement's: pydantic resolves names local to the
     function in which a model is defined, zope.interface reads ``__name__``.
@@ -73,23 +74,23 @@ def _in_the_place_of(frame: FrameType, build: Callable[[], Any]) -> Any:
 
 
 Imported = Callable[[ModuleType], None]
-"""Called with a module that was executed."""
+"""Receive a module that was executed."""
 
 
 class ImportHook:
-    """Sees every spec, whichever finder it comes from, and hooks the loader of those that are wanted."""
+    """Watch every spec from any finder, and hook the loaders of wanted modules."""
 
     def __init__(self, wanted: Callable[[str], bool], imported: Imported, asked: Callable[[], None]) -> None:
-        """``asked`` is called before each module is executed."""
+        """Set up the hook. ``asked`` is called before each module is executed."""
         self.wanted: Callable[[str], bool] | None = wanted
-        """None: closed, nothing is hooked any more."""
+        """Return whether a module is wanted; None: closed, no loader is hooked any more."""
         self.imported = imported
         self.asked = asked
         self._original: Any = None
         self._installed: Any = None
 
     def install(self) -> None:
-        """Stand in for the function that looks for modules."""
+        """Replace the function that finds modules."""
         original = self._original = import_system.current()
 
         @transparent
@@ -102,12 +103,14 @@ class ImportHook:
         import_system.replace(original, find_spec)
 
     def remove(self) -> None:
-        """Put back what was there; if somebody else stands in for ours, stay and do nothing."""
+        """Restore the function that was there. If another function replaced autotrace's, stay in place and do
+        nothing."""
         self.wanted = None
         import_system.replace(self._installed, self._original)
 
     def spec_found(self, name: str, spec: ModuleSpec | None) -> None:
-        """``spec`` is what module ``name`` will be made from. Never raises."""
+        """Hook the loader of ``spec``, from which module ``name`` will be made, if the module is wanted. Never
+        raises."""
         try:
             if self.wanted is not None:
                 self.asked()
@@ -131,9 +134,9 @@ class ImportHook:
 
 
 def _hook_execution(loader: Any, name: str, hook: ImportHook) -> None:
-    """Give ``loader`` an ``exec_module`` that takes itself away again after the modules it waits for.
+    """Give ``loader`` an ``exec_module`` that removes itself after the modules that the hook waits for.
 
-    Most loaders load one module; zipimport's and pytest's load many, several of which may be on their way.
+    Most loaders load a single module; zipimport's and pytest's load many, and several modules may be on their way.
     """
     execute = loader.exec_module
     pending = {name}
@@ -155,7 +158,7 @@ def _hook_execution(loader: Any, name: str, hook: ImportHook) -> None:
 
 
 def _hook_code(loader: Any, name: str) -> None:
-    """Give ``loader`` a ``get_code`` for ``runpy``, which runs a module without importing it."""
+    """Give ``loader`` a ``get_code`` for ``runpy``, which runs a module without importing the module."""
     original = loader.get_code
 
     def get_code(module: str) -> Any:

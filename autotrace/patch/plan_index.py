@@ -1,8 +1,9 @@
-"""Where the plan's names may stand: by module, by class, by glob. A dotted name does not say where the module ends.
+"""Index the places of the plan's names: by module, by class, by glob. A dotted name does not tell where the module
+ends.
 
-A glob takes the public functions of a module and the public methods of its public classes: only what was written in
-Python and right there. Nothing here looks at an object's attributes before its type: what stands in a module may be a
-lazy proxy that does something, or raises, when it is asked.
+A glob takes the public functions of a module and the public methods of its public classes, if written in Python and in
+that module. Nothing here reads an object's attributes before the object's type: a member of a module may be a lazy
+proxy that acts, or raises, when read.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from autotrace.record.object_fields import members_of, module_of, name_of
 
 @dataclass(frozen=True)
 class Spelling:
-    """One spelling of a target: path ``qualname`` below some module; ``rank``: its number among the alternatives;
-    ``depth``: decorators of what stands there above the function that is meant."""
+    """Hold a spelling of a target: the path ``qualname`` below some module; ``rank``, the number among the
+    alternatives; ``depth``, the decorators above the function that is meant."""
 
     target: Target
     name: str
@@ -33,20 +34,20 @@ class Spelling:
 
     @property
     def attribute(self) -> str:
-        """The last word."""
+        """Return the last word."""
         return self.qualname.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
 class Glob:
-    """``prefix.*`` (members of one module or class) or ``prefix.**`` (everything below a package)."""
+    """Hold ``prefix.*`` (members of a module or class) or ``prefix.**`` (everything below a package)."""
 
     target: Target
     prefix: str
     deep: bool
 
     def spelled(self, owner: Any) -> Iterator[Spelling]:
-        """The members of ``owner``, a module or a class, that it takes."""
+        """Yield the members of ``owner``, a module or a class, that the glob takes."""
         functions, classes = ([], [owner]) if isinstance(owner, type) else members_of_module(owner)
         methods = (f"{name_of(cls)}.{method}" for cls in classes for method in members_of_class(cls))
         for qualname in (*functions, *methods):
@@ -54,17 +55,17 @@ class Glob:
 
 
 def excluded(target: Target, dotted: str) -> bool:
-    """Whether ``target`` leaves out ``dotted`` (module and qualified name) by its ``exclude``."""
+    """Return whether ``target`` leaves out ``dotted`` (module and qualified name) by its ``exclude``."""
     return any(fnmatch.fnmatchcase(dotted, pattern) for pattern in target.without)
 
 
 class PlanIndex:
-    """The plan, turned around."""
+    """Map modules and classes to the plan's spellings."""
 
     def __init__(self, plan: Plan) -> None:
         self.modules: dict[str, list[Spelling]] = {}
         self.classes: dict[tuple[str, str], list[Spelling]] = {}
-        """By module and qualified name of the class."""
+        """Map module and qualified name of the class -> spellings."""
         self.globs: list[Glob] = []
         for target in plan.targets:
             for rank, name in enumerate(target.names):
@@ -82,7 +83,7 @@ class PlanIndex:
             self.classes.setdefault((module, qualname.rpartition(".")[0]), []).append(spelling)
 
     def wanted(self, module: str) -> bool:
-        """Whether something of the plan may be in ``module``."""
+        """Return whether some name of the plan may be in ``module``."""
         return module in self.modules or any(True for _ in self.globs_of(module))
 
     def functions_of(self, called: Iterable[str]) -> set[str]:
@@ -92,7 +93,7 @@ class PlanIndex:
         return {name for name in named if "." not in name}.union(["[!_]*"] * public)
 
     def globs_of(self, module: str) -> Iterator[tuple[Glob, str | None]]:
-        """Globs that reach into ``module``, with the class they name there (None: the whole module)."""
+        """Yield globs that reach into ``module``, with the class that the glob names there (None: the whole module)."""
         for glob in self.globs:
             if module == glob.prefix or (glob.deep and module.startswith(glob.prefix + ".")):
                 yield glob, None
@@ -101,7 +102,7 @@ class PlanIndex:
 
 
 def splits(name: str) -> Iterator[tuple[str, str]]:
-    """Every way to read a name as module and qualified name."""
+    """Yield every way to read a name as module and qualified name."""
     module, colon, qualname = name.partition(":")
     if colon:
         yield module, qualname
@@ -112,7 +113,7 @@ def splits(name: str) -> Iterator[tuple[str, str]]:
 
 
 def members_of_module(module: ModuleType) -> tuple[list[str], list[type]]:
-    """Names of the functions, and the classes, that were defined in ``module``."""
+    """Return the names of the functions, and the classes, that were defined in ``module``."""
     here = module.__name__
     public = [(name, value) for name, value in list(vars(module).items()) if not name.startswith("_")]
     functions = [name for name, value in public if type(value) is FunctionType and value.__module__ == here]
@@ -121,7 +122,7 @@ def members_of_module(module: ModuleType) -> tuple[list[str], list[type]]:
 
 
 def members_of_class(cls: type) -> list[str]:
-    """Names of the methods that were defined in ``cls``."""
+    """Return the names of the methods that were defined in ``cls``."""
     if any(word.startswith("_") for word in name_of(cls).split(".")):
         return []
     return [name for name, raw in list(members_of(cls).items()) if not name.startswith("_") and _method(cls, raw)]
@@ -131,13 +132,13 @@ def _method(cls: type, raw: Any) -> bool:
     function = raw.__func__ if type(raw) in (staticmethod, classmethod) else raw
     if type(function) is not FunctionType:
         return False
-    # ``encoder = json_encoder`` keeps a function from elsewhere, which is pickled by the name it has there
+    # ``encoder = json_encoder`` keeps a function from elsewhere, which is pickled by its name there
     owner = function.__qualname__.rpartition(".")[0]
     return owner == name_of(cls) or owner.endswith("<locals>")
 
 
 def outside(requirement: str) -> str | None:
-    """Why the installed release does not satisfy ``requirement``; None when it does, or when that cannot be decided."""
+    """Return why the installed release does not satisfy ``requirement``; None: satisfied, or not decidable."""
     from importlib import metadata
 
     from packaging.requirements import Requirement

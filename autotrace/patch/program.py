@@ -1,8 +1,8 @@
-"""The program that is being run: what lists call it, and how its functions show themselves.
+"""Describe the running program: its names in lists, and how its functions reach the engine.
 
-Classes of ``__main__`` come through ``__build_class__`` as all others do. Functions do not come at all: the program is
-never imported. So its code is compiled with one more decorator above each ``def`` that a spec may name, which shows the
-function to the engine. Who compiles the program: ``import_hook``, ``program_hooks``.
+Classes of ``__main__`` come through ``__build_class__`` like all other classes. Functions do not: the program is never
+imported. The program's code is therefore compiled with another decorator above each ``def`` that a spec may name; the
+decorator shows the function to the engine. ``import_hook`` and ``program_hooks`` compile the program.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from autotrace.record import faults
 from autotrace.run.process import arguments, program
 
 MAINS = ("__main__", "__mp_main__")
-"""What ``__name__`` is in the program itself, and in a child that ``multiprocessing`` spawned of it."""
+"""List the values of ``__name__`` in the program itself, and in a child that ``multiprocessing`` spawned."""
 
 wanted: Callable[[tuple[str, ...]], set[str]] | None = None
-"""Asked with the names by which lists may call a program. Returns the names of the functions that lists name, as
-patterns. Set by the engine."""
+"""Return the names of the functions that lists name, as patterns, given the names by which lists may call a program.
+Set by the engine."""
 on_definition: Callable[[str, str, Any, tuple[str, ...]], Any] | None = None
-"""``(module, name, value, called)``: what replaces ``value``. Set by the engine."""
+"""Return the replacement of ``value``, given ``(module, name, value, called)``. Set by the engine."""
 
 
 # -- what it is called -------------------------------------------------------------------------------------------------
 
 
 def name_of(module: str) -> str | None:
-    """What the program ``module`` (one of ``MAINS``) is called when it is imported: ``pkg.mod`` after ``-m pkg.mod``,
-    the script's file name without ``.py``. None for ``-c`` and the prompt."""
+    """Return the import name of the program ``module`` (see ``MAINS``): ``pkg.mod`` after ``-m pkg.mod``, the script's
+    file name without ``.py``. None for ``-c`` and the prompt."""
     running = sys.modules.get(module)
     spec = getattr(running, "__spec__", None)
     if spec is not None:
@@ -46,21 +46,21 @@ def name_of(module: str) -> str | None:
 
 
 def names_of(module: str, file: str | None) -> tuple[str, ...]:
-    """What lists may call the program ``module`` (one of ``MAINS``), part of which stands in ``file``."""
+    """Return the names in lists of the program ``module`` (see ``MAINS``). ``file``: a file of the program."""
     other = None if file is None else run_by_another(file)
     return tuple(dict.fromkeys(name for name in (module, name_of(module), other) if name is not None))
 
 
 def run_by_another(file: str) -> str | None:
-    """What lists call the program in ``file``, if it is on the command line behind this process's own program
-    (``python -m cProfile train.py``, ``coverage run -m pkg.mod``)."""
+    """Return the name in lists of the program in ``file``, if the file is on the command line behind this process's own
+    program (``python -m cProfile train.py``, ``coverage run -m pkg.mod``)."""
     path = os.path.realpath(file)
     return next((name for ending, name in others().items() if path.endswith(ending)), None)
 
 
 @functools.lru_cache(maxsize=1)
 def others() -> dict[str, str]:
-    """Such programs: how the path of the file ends, and the name in lists."""
+    """Map the end of the file's path -> the name in lists, for programs behind this process's own program."""
     found: dict[str, str] = {}
     words = arguments(sys.orig_argv)
     for before, word in zip(["", *words], words, strict=False):
@@ -73,26 +73,28 @@ def others() -> dict[str, str]:
 
 
 def modules() -> set[str]:
-    """Modules that this process was started with, or that another program runs in it: ``runpy`` asks for their code."""
+    """Return the modules that this process was started with, or that another program runs here: ``runpy`` asks for
+    their code."""
     kind, word = program(sys.orig_argv)
     own = (word, f"{word}.__main__") if kind == "m" else ("__main__",) if kind == "script" else ()
     return {*others().values(), *own}  # a folder or an archive has a module ``__main__``
 
 
 def script() -> str | None:
-    """The script that this process was started with; None after ``-m``, ``-c`` or nothing at all."""
+    """Return the script that this process was started with; None after ``-m``, ``-c`` or nothing at all."""
     kind, word = program(sys.orig_argv)
     return word if kind == "script" else None
 
 
 def is_spawned() -> bool:
-    """Whether this process was started by ``multiprocessing``, and runs its parent's program as ``__mp_main__``."""
+    """Return whether ``multiprocessing`` started this process, which then runs its parent's program as
+    ``__mp_main__``."""
     kind, word = program(sys.orig_argv)
     return kind == "c" and word.startswith("from multiprocessing.")
 
 
 def script_name(path: str | None) -> str | None:
-    """The name of the script at ``path`` in lists."""
+    """Return the name of the script at ``path`` in lists."""
     return None if path is None else os.path.basename(path).removesuffix(".py")
 
 
@@ -100,8 +102,8 @@ def script_name(path: str | None) -> str | None:
 
 
 def show(tree: ast.Module, called: tuple[str, ...]) -> set[str]:
-    """Put a decorator above the others of each top-level function that lists name; returns the functions' names.
-    ``called``: what lists may call the program."""
+    """Insert a decorator above the others of each top-level function that lists name; return the functions' names.
+    ``called``: the names by which lists may call the program."""
     patterns = wanted(called) if wanted is not None else ()
     shown = set()
     for function in _functions(tree):
@@ -114,7 +116,7 @@ def show(tree: ast.Module, called: tuple[str, ...]) -> set[str]:
 
 
 def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Those at the top level: not what is inside of a function, or what a class has."""
+    """Yield the functions at the top level, without functions inside a function or a class."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield child
@@ -123,7 +125,7 @@ def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def _call(function: str, passed: str, place: ast.AST) -> Any:
-    """A statement that calls ``function`` of this module, and stands where ``place`` does."""
+    """Build a statement that calls ``function`` of this module, at the position of ``place``."""
     call: Any = ast.parse(f"__import__({__name__!r}, None, None, ({function!r},)).{function}({passed})").body[0]
     for node in ast.walk(call):
         ast.copy_location(node, place)
@@ -131,7 +133,7 @@ def _call(function: str, passed: str, place: ast.AST) -> Any:
 
 
 def defined(module: str, name: str, called: tuple[str, ...]) -> Callable[[Any], Any]:
-    """The decorator of the function ``name`` of the program, whose ``__name__`` is ``module``. Never raises."""
+    """Create the decorator of the function ``name`` of the program, whose ``__name__`` is ``module``. Never raises."""
 
     def show(value: Any) -> Any:
         try:
@@ -144,7 +146,8 @@ def defined(module: str, name: str, called: tuple[str, ...]) -> Callable[[Any], 
 
 
 def source_of(main: ModuleType) -> str:
-    """The text of the program that runs as ``main``. Raises ``OSError``, ``SyntaxError`` or ``UnicodeDecodeError``."""
+    """Read the text of the program that runs as ``main``. Raises ``OSError``, ``SyntaxError`` or
+    ``UnicodeDecodeError``."""
     path = getattr(main, "__file__", None)
     kind, word = program(sys.orig_argv)
     if path is None:
@@ -153,7 +156,7 @@ def source_of(main: ModuleType) -> str:
 
 
 def is_source(path: str) -> bool:
-    """Whether ``path`` is a script, whatever its name ends with, and no archive, folder or compiled code."""
+    """Return whether ``path`` is a script with any ending, and not an archive, folder or compiled code."""
     if not os.path.isfile(path) or path.endswith(".pyc"):
         return False
     try:
@@ -168,13 +171,13 @@ def _read(path: str) -> str:
 
 
 def code_of(path: str, called: tuple[str, ...], as_script: bool = False, source: str | None = None) -> CodeType | None:
-    """The program at ``path``, whose functions show themselves; None: it has none that lists name, or Python itself
-    complains about it. ``source``: its text, where ``path`` is in an archive."""
+    """Compile the program at ``path`` so that its functions show themselves; None: lists name no function of the
+    program, or Python itself reports an error. ``source``: the text, if ``path`` is in an archive."""
     try:
         tree = ast.parse(_read(path) if source is None else source, path)
         if not show(tree, called):
             return None
-        if as_script:  # first, but for its docstring and its ``from __future__``
+        if as_script:  # after the docstring and ``from __future__``, before all else
             place = next(number for number, statement in enumerate(tree.body) if not _comes_first(statement))
             tree.body.insert(place, _call("begun", "globals()", tree.body[place]))
         code: CodeType = compile(tree, path, "exec", dont_inherit=True)
@@ -190,7 +193,7 @@ def _comes_first(statement: ast.stmt) -> bool:
 
 
 def begun(names: dict[str, Any]) -> None:
-    """Give ``names``, of a module that begins, what those of a script have. Never raises."""
+    """Give ``names``, of a module that begins, the special names of a script. Never raises."""
     names["__spec__"] = names["__package__"] = names["__cached__"] = None
     path = names.get("__file__")
     if names.get("__name__") == "__main__" and isinstance(path, str):

@@ -1,7 +1,6 @@
-"""Who compiles the program, and has its functions show themselves (``program``): the path hook of a script,
-``compile`` itself where another program runs it. What Python compiled already (``python -c``, a script that calls
-``autotrace.start``) is looked at after each of its lines.
-"""
+"""Compile the program so that its functions show themselves (``program``): a path hook compiles a script, ``compile``
+itself a program that another program runs. A program that Python compiled already (``python -c``, a script that calls
+``autotrace.start``) is checked after each of its lines."""
 
 from __future__ import annotations
 import __future__
@@ -21,34 +20,35 @@ from autotrace.record.frames import transparent
 
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 _LONGEST = 3_000_000
-"""Calls of the program after which it is not watched any longer: a function that is still to be made may never be."""
+"""Stop watching after so many calls of the program: a function that is still missing may never be created."""
 
 
 class ScriptHook:
-    """An entry of ``sys.path_hooks`` that takes one script, once, and refuses every other path; it finds ``__main__``
-    there, and is its loader.
+    """Take a single script, once, as an entry of ``sys.path_hooks``, and refuse every other path. The hook finds
+    ``__main__`` there, and is its loader.
 
-    Python compiles a script itself and asks no loader. But it looks first whether the script is a folder or an archive
-    with a ``__main__`` inside, and so does ``runpy.run_path``, with which a child of ``multiprocessing`` runs the
-    script of its parent. What the program can notice: two frames of ``runpy`` below its own, as with ``python -m``.
+    Python compiles a script itself and asks no loader. But Python first checks whether the script is a folder or an
+    archive with a ``__main__`` inside. ``runpy.run_path``, with which a child of ``multiprocessing`` runs the script of
+    its parent, checks the same. The program can notice two frames of ``runpy`` below its own, as with ``python -m``.
     """
 
     def __init__(self, path: str | None) -> None:
-        """``path``: of the script; None in a child that is about to run its parent's, and does not know it yet."""
+        """Set up the hook. ``path``: the script's path; None in a child that is about to run its parent's script, and
+        does not know the path yet."""
         self.path = None if path is None else os.path.abspath(path)
         self.found = ""
         self.code: CodeType | None = None
 
     def install(self) -> None:
-        """Be asked before the others, which take folders and archives."""
+        """Insert the hook before the hooks that take folders and archives."""
         sys.path_hooks.insert(0, self)
 
     def remove(self) -> None:
-        """Be asked no more."""
+        """Remove the hook."""
         sys.path_hooks[:] = [hook for hook in sys.path_hooks if hook is not self]
 
     def __call__(self, path: str) -> ScriptHook:
-        """This object, if ``path`` is the script; ``ImportError`` says no, as the protocol has it."""
+        """Return this object if ``path`` is the script; otherwise raise ``ImportError``, as the protocol requires."""
         if type(path) is str and self.path in (None, os.path.abspath(path)) and program.is_source(path):
             called = (str(program.script_name(path)), "__main__")
             self.found, self.code = path, program.code_of(path, called, as_script=True)
@@ -57,13 +57,13 @@ class ScriptHook:
         return self
 
     def find_spec(self, name: str, target: Any = None) -> ModuleSpec | None:
-        """The program, and nothing else."""
+        """Find the program, and nothing else."""
         return ModuleSpec(name, self, origin=self.found) if name == "__main__" else None  # type: ignore[arg-type]
 
     def get_code(self, _: str) -> CodeType | None:
-        """The code; from now on everything is as if the path had not been taken."""
+        """Return the code; from now on everything is as if the hook had not taken the path."""
         self.remove()
-        sys.path_importer_cache[self.found] = None  # as it is for every script
+        sys.path_importer_cache[self.found] = None  # as for every script
         if sys.path and sys.path[0] == self.found:
             del sys.path[0]
             isolated = getattr(sys.flags, "safe_path", False) or sys.flags.isolated
@@ -73,8 +73,8 @@ class ScriptHook:
 
 
 def hook_compile() -> None:
-    """Stand in for ``compile``, with which all those compile the program that run another one: cProfile, pdb, coverage,
-    IPython, debugpy. Only where a spec names functions of a program on the command line."""
+    """Replace ``compile``, with which programs compile the program that they run: cProfile, pdb, coverage, IPython,
+    debugpy. Only if a spec names functions of a program on the command line."""
     original = builtins.compile
 
     @transparent
@@ -90,7 +90,7 @@ def hook_compile() -> None:
         caller = sys._getframe(1)
         if not dont_inherit:
             flags |= caller.f_code.co_flags & _FUTURE
-        # the import system writes what it compiles to a file
+        # the import system writes its compiled code to a file
         if mode == "exec" and not flags & ast.PyCF_ONLY_AST and "importlib" not in caller.f_code.co_filename:
             try:
                 path = os.fsdecode(filename)
@@ -98,7 +98,7 @@ def hook_compile() -> None:
                 if name is not None:
                     tree = ast.parse(source, path)
                     source = tree if program.show(tree, (name, "__main__")) else source
-            except Exception as error:  # what cannot be parsed, Python itself complains about
+            except Exception as error:  # Python itself reports a text that cannot be parsed
                 faults.failed("compile", error)
         try:
             return original(source, filename, mode, flags, True, optimize, **more)
@@ -110,10 +110,12 @@ def hook_compile() -> None:
 
 
 class LineHook:
-    """Looks, after each line of a program that runs, which of its functions are made. It is gone with the last."""
+    """Check after each line of a running program which of its functions exist. The hook is gone with the last
+    function."""
 
     def __init__(self, main: ModuleType, names: set[str], called: tuple[str, ...]) -> None:
-        """``names``: of the functions; ``called``: what lists may call the program."""
+        """Set up the hook. ``names``: the functions' names; ``called``: the names by which lists may call the
+        program."""
         self._names = names
         self._called = called
         self._globals = vars(main)
@@ -122,7 +124,7 @@ class LineHook:
         self._frame: FrameType | None = None
 
     def install(self) -> None:
-        """Watch this thread, which runs the program or is about to. Whoever watches it already goes first."""
+        """Watch this thread, which runs the program or is about to. An earlier watcher of the thread goes first."""
         if sys.gettrace() is not None:
             return
         frame: FrameType | None = sys._getframe(1)
@@ -133,7 +135,7 @@ class LineHook:
         sys.settrace(self._watch)
 
     def remove(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if sys.gettrace() is self._watch:
             sys.settrace(None)
         if self._frame is not None:

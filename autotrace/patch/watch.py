@@ -1,9 +1,9 @@
-"""Which functions are watched: those that a recorded one calls by name, where somebody may catch what they raise.
+"""Watch functions that a recorded function calls by name, where an ``except`` may hide their errors.
 
 A spec names ``score``. The code of ``score`` has the name ``judge`` and an ``except``, so ``judge``, a function of the
-same package, class or closure, is watched. Found in the code objects, when ``score`` is called first: until then a
-module may not be complete. Nothing is watched below a function that catches nothing: the record has such an exception
-anyway.
+same package, class or closure, is watched. The names are found in the code objects, at the first call of ``score``: a
+module may not be complete earlier. Nothing is watched below a function that catches nothing: the record has such an
+exception anyway.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from autotrace.record import template, used_libraries
 from autotrace.record.object_fields import attribute_of, module_of
 
 ROLES = frozenset({"trajectory", "agent", "reward", "tool", "env"})
-# Calls below the recorded function that are followed, functions that are watched of it, and that are read
+# Limits below a recorded function: levels of calls, watched functions, read functions
 LEVELS, MOST, _LOOKED_AT = 3, 40, 200
 _POP_EXCEPT = opcode.opmap["POP_EXCEPT"]
 _COLLECTS = frozenset({"return_exceptions", "exception"})  # names in code that gets exceptions without an ``except``
 
 
 def _read(function: FunctionType) -> tuple[set[str], bool]:
-    """The names in the code of ``function`` and of the functions inside of it, and whether it catches exceptions."""
+    """Return the names in the code of ``function`` and of the functions inside, and whether the code catches
+    exceptions."""
     names, catches, waiting = set[str](), False, [wrapper.original_code(function.__code__)]
     for code in waiting:
         waiting += [one for one in code.co_consts if type(one) is CodeType]
@@ -40,13 +41,14 @@ def _read(function: FunctionType) -> tuple[set[str], bool]:
 
 
 def below(target: Target, function: FunctionType, args: tuple[Any, ...]) -> None:
-    """Watch what ``function``, the original of a recorded one, calls. ``args``: of a call."""
+    """Watch the functions that ``function``, the original of a recorded function, calls. ``args``: the arguments of a
+    call."""
     placed = wrapper.placed_of(function)
     if placed is None:
         return
     libraries = {name.partition(".")[0] for name in target.names}
     if target.is_shipped and target.role != "reward" and attach.package(placed.__globals__) in libraries:
-        return  # no function of the user's
+        return  # not a function of the user
     owner = type(args[0]) if args and "." in placed.__qualname__ else None
     named, found, waiting = {placed: _read(placed)}, dict[FunctionType, None](), [(placed, 0)]
     for caller, depth in waiting:
@@ -62,7 +64,7 @@ def below(target: Target, function: FunctionType, args: tuple[Any, ...]) -> None
 
 
 def _recurs(function: FunctionType, named: dict[FunctionType, tuple[set[str], bool]]) -> bool:
-    """Whether ``function`` may call itself: each frame of a wrapper would count against the recursion limit."""
+    """Return whether ``function`` may call itself: each frame of a wrapper would count against the recursion limit."""
     reached, waiting = set[FunctionType](), [function]
     for one in waiting:
         called = [other for other in named if other.__name__ in named[one][0] and other not in reached]
@@ -72,7 +74,7 @@ def _recurs(function: FunctionType, named: dict[FunctionType, tuple[set[str], bo
 
 
 def _may(function: FunctionType, owner: type | None) -> bool:
-    """Whether another code may be given to ``function``, and is not given yet."""
+    """Return whether ``function`` may get another code, and has its own code still."""
     return (
         wrapper.original_code(function.__code__) is function.__code__
         and template.kind_of(function.__code__) != template.ASYNC_GENERATOR
@@ -83,10 +85,11 @@ def _may(function: FunctionType, owner: type | None) -> bool:
 
 
 def _called(function: FunctionType, names: set[str], owner: type | None) -> Iterator[FunctionType]:
-    """Functions of the package, the folder, the class and the closure of ``function`` that have one of ``names``."""
+    """Yield functions of the package, the folder, the class and the closure of ``function`` whose name is in
+    ``names``."""
     globals_, inside = function.__globals__, list[Any]()
     for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # it is empty
+        with contextlib.suppress(ValueError):  # the cell is empty
             inside.append(cell.cell_contents)
     for value in [*inside, *(globals_[name] for name in names & globals_.keys())]:
         kind = value if issubclass(type(value), type) else type(value)
@@ -99,7 +102,7 @@ def _called(function: FunctionType, names: set[str], owner: type | None) -> Iter
 
 
 def _are_near(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two modules belong to one package, or lie in one folder (but not in that of installed packages)."""
+    """Return whether two modules belong to the same package or folder (except the folder of installed packages)."""
     folders = [os.path.dirname(file) for names in (one, other) if type(file := names.get("__file__")) is str]
     is_beside = len(folders) == 2 and folders[0] == folders[1] and "-packages" not in folders[0]
     return attach.package(one) == attach.package(other) or is_beside

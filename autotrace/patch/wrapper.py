@@ -1,8 +1,8 @@
-"""Functions that record their calls: given another code, they stay the objects they were.
+"""Make functions record their calls: a function gets another code, and stays the same object.
 
-Whoever holds the function calls the wrapper, however it came by it (a registry, a partial, a bound method, a module
-that imported it early), and ``is``, ``pickle`` and ``multiprocessing`` see what they saw. The code of a wrapper, and
-what it holds, is ``record.template``'s.
+Every holder of the function (a registry, a partial, a bound method, a module that imported the function early) calls
+the wrapper, and ``is``, ``pickle`` and ``multiprocessing`` see the same objects as before. ``record.template`` builds
+the code of a wrapper and its constants.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from autotrace.record import faults, swallowed, template
 from autotrace.record.arguments import described
 
 _placed: WeakSet[FunctionType] = WeakSet()
-"""Functions of this process that have another code."""
+"""List the functions of this process that have another code."""
 
 
 def place(function: FunctionType, key: str) -> None:
-    """Have the calls of ``function`` recorded for the target ``key``. A function that ``contextlib`` made a context
-    manager of stays as it is, and the generator inside of it is placed."""
+    """Record the calls of ``function`` for the target ``key``. A function that ``contextlib`` turned into a context
+    manager stays unchanged; the generator inside is placed instead."""
     inner = _managed(function)
     target = inner or function
-    target.__code__ = original_code(target.__code__)  # it may have been watched so far
+    target.__code__ = original_code(target.__code__)  # the function may have been watched so far
     original = _twin(target)
     if inner is not None and (known_as := function.__dict__.get("__wrapped__", inner)) is not inner:
         described[original] = known_as
@@ -38,13 +38,13 @@ def place(function: FunctionType, key: str) -> None:
 
 
 def watch(function: FunctionType) -> None:
-    """Have exceptions of ``function`` noted in the recorded call around it (``record.swallowed``)."""
+    """Note exceptions of ``function`` in the recorded call around the function (``record.swallowed``)."""
     _give(function, template.WATCHED, _twin(function), False)
     _placed.add(function)
 
 
 def arm(original: FunctionType) -> None:
-    """The watched function with the code of ``original`` raised: have it say that it returned, too."""
+    """Make the watched function with the code of ``original`` also report a return, after the function raised."""
     function = placed_of(original)
     if function is not None:
         _give(function, template.ARMED, original, False)
@@ -54,13 +54,13 @@ swallowed.arm = arm
 
 
 def placed_of(original: FunctionType) -> FunctionType | None:
-    """The function whose original is ``original``."""
+    """Return the function whose original is ``original``."""
     return next((one for one in list(_placed) if (mark := _mark(one.__code__)) and mark[2] is original), None)
 
 
 def copied(function: FunctionType) -> FunctionType:
-    """A function like ``function``, for a place where ``function`` itself shall not be recorded: the subclass that
-    inherits it, a module that took it from a library that recording uses."""
+    """Copy ``function`` for a place where ``function`` itself must not be recorded: the subclass that inherits the
+    function, or a module that took the function from a library that recording uses."""
     inner, closure = _managed(function), function.__closure__
     if inner is not None:
         again = copied(inner)
@@ -74,14 +74,14 @@ def copied(function: FunctionType) -> FunctionType:
 
 
 def bare(function: FunctionType) -> FunctionType:
-    """A function like ``function``, which is recorded, with the original's code: for a compiler that reads that."""
+    """Copy a recorded ``function`` with the original's code, for a compiler that reads the code."""
     made = copied(function)
     made.__code__ = original_of(function).__code__
     return made
 
 
 def wrap(function: FunctionType, key: str) -> FunctionType:
-    """A function like ``function`` whose calls are recorded for the target ``key``."""
+    """Copy ``function`` and record the copy's calls for the target ``key``."""
     made = copied(function)
     place(made, key)
     return made
@@ -94,10 +94,10 @@ def _like(function: FunctionType, names: dict[str, Any], closure: tuple[CellType
 
 
 def _twin(function: FunctionType) -> FunctionType:
-    """A function with the code of ``function``, which its wrapper calls.
+    """Copy ``function`` with its code; the wrapper calls the copy.
 
-    No garbage collector looks into a code, so what a function made in a function refers to must not be there: its twin
-    has no globals and empty cells, and the wrapper makes what it calls.
+    No garbage collector looks into a code, so a code must not hold the references of a function made in a function. The
+    copy of such a function has no globals and empty cells, and the wrapper builds the function to call.
     """
     module = sys.modules.get(function.__module__ or "")
     local = "<locals>" in function.__qualname__
@@ -117,14 +117,14 @@ def _give(function: FunctionType, key: str, original: FunctionType, managed: boo
     guarded = hasattr(builtins, template.COMPILING)
     function.__code__ = template.code_for(original, key, managed, apart, guarded)
     file = original.__code__.co_filename
-    if not os.path.isfile(file):  # the path of the code leads to no file that could be read
+    if not os.path.isfile(file):  # the path of the code leads to no readable file
         linecache.getlines(file, function.__globals__)
         if file in linecache.cache:
             linecache.cache.setdefault(function.__code__.co_filename, linecache.cache[file])
 
 
 def guard() -> None:
-    """``template.COMPILING`` is there from now on: the code that was given before asks it, too."""
+    """Rebuild the placed code, which then asks ``template.COMPILING`` too, from now on."""
     for function in list(_placed):
         marked = _mark(function.__code__)
         if marked is not None:
@@ -132,7 +132,7 @@ def guard() -> None:
 
 
 def restore() -> None:
-    """Give every function its own code again. What somebody else exchanged meanwhile is left alone, and passes calls
+    """Restore every function's own code. A code that somebody else exchanged meanwhile is left alone, and passes calls
     through."""
     for function in list(_placed):
         marked = _mark(function.__code__)
@@ -146,7 +146,7 @@ def restore() -> None:
 
 
 def key_of(function: Any) -> str | None:
-    """The key for which the calls of ``function`` are recorded; None for anything else."""
+    """Return the key for which the calls of ``function`` are recorded; None for anything else."""
     if type(function) is not FunctionType:
         return None
     marked = _mark((_managed(function) or function).__code__)
@@ -154,15 +154,15 @@ def key_of(function: Any) -> str | None:
 
 
 def original_of(function: FunctionType) -> FunctionType:
-    """The function with the code that runs when ``function`` is called, for who looks into it: without ours, and
-    without what ``contextlib`` put around a generator."""
+    """Return the function with the code that runs when ``function`` is called, for a reader of the code: without
+    autotrace's code, and without the code that ``contextlib`` put around a generator."""
     function = _managed(function) or function
     marked = _mark(function.__code__)
     return function if marked is None else marked[2]
 
 
 def original_code(code: CodeType) -> CodeType:
-    """The code that ``code`` of a recorded function stands for; any other code as it is."""
+    """Return the original code behind ``code`` of a recorded function; any other code unchanged."""
     marked = _mark(code)
     return code if marked is None else marked[2].__code__
 
@@ -177,11 +177,11 @@ def _nothing() -> Any:
 
 
 _OF_CONTEXTLIB = (contextlib.contextmanager(_nothing).__code__, contextlib.asynccontextmanager(_nothing).__code__)
-"""Code of what these two decorators leave behind; it makes a context manager of the generator in its closure."""
+"""List the code that these two decorators leave; the code turns the generator in its closure into a context manager."""
 
 
 def _managed(function: FunctionType) -> FunctionType | None:
-    """The generator function that ``contextlib`` made ``function`` of; None for any other function."""
+    """Return the generator function that ``contextlib`` turned into ``function``; None for any other function."""
     if function.__code__ not in _OF_CONTEXTLIB or not function.__closure__:
         return None
     inner = function.__closure__[0].cell_contents
