@@ -204,7 +204,7 @@ def _hash(data: bytes) -> bytes:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts of a message, whatever the message's form."""
+    """Yield all texts of a message in any form."""
     if isinstance(value, str):
         if value := value.strip():
             yield value

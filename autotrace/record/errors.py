@@ -24,7 +24,7 @@ _group: Any = vars(builtins).get("BaseExceptionGroup")
 _arguments = BaseException.__dict__["args"].__get__
 _traceback = BaseException.__dict__["__traceback__"].__get__
 _exit_code = SystemExit.__dict__["code"].__get__
-"""Read fields of an exception, whatever properties the exception's class has."""
+"""Read fields of an exception without asking properties of the exception's class."""
 _EXITS = frozenset({"click.exceptions.Exit", "typer.exceptions.Exit"})
 """Lists the exceptions with which a command ends itself, before click turns the exception into a ``SystemExit``."""
 _CANCELLATIONS = frozenset({"trio.Cancelled", "concurrent.futures._base.CancelledError", "greenlet.GreenletExit"})

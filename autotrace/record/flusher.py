@@ -222,7 +222,7 @@ class Flusher:
 
     def close(self, seal: str = "exit") -> None:
         """Write all waiting records and the last counters, then seal: as long as there is progress, up to the run's
-        drain timeout (at least ``PATIENCE``), whatever daemon threads of the host still record. Where the flusher's
+        drain timeout (at least ``PATIENCE``), even while daemon threads of the host record. Where the flusher's
         thread hangs in a write, ``close`` gives up after ``PATIENCE``, for good: waiting records are lost and counted,
         and the lock of the segment shows that the process ended."""
         if self.closed:

@@ -242,7 +242,7 @@ def layout_of(kind: type) -> Layout:
 
 
 ANSWERING = frozenset({"llm", "tool", "agent", "trajectory"})
-"""Lists roles whose results are answers: the attributes of an answer are read, whatever the class declares."""
+"""Lists roles whose results are answers: the attributes of an answer are read even without declared fields."""
 _BUILTIN = frozenset(map(id, (str, bytes, dict, type(None), int, float, bool)))
 
 

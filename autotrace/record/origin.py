@@ -28,8 +28,8 @@ _OURS = frozenset(
     and kind not in (Exception, TimeoutError, InterruptedError)
 )
 """Holds the types that statements of ours can raise: exactly Python's own types, except types that mean a timeout. A
-type of the host's matches no entry, whatever the type derives from. Held by ``id()``: a set would ask the class for its
-hash."""
+type of the host's matches no entry, not even a subclass of an entry. Held by ``id()``: a set would ask the class for
+its hash."""
 _OF_ANYBODY = frozenset(map(id, (RuntimeError, ValueError, OSError)))
 """Holds the types that programs set in another thread for want of a type of their own. Such an exception comes without
 arguments. Where a statement of ours fails, and where the interpreter or a library of ours raises, there is a message.
@@ -42,7 +42,7 @@ _of_thread = thread._local()
 
 
 def own_thread() -> None:
-    """Mark the calling thread as a thread that runs nothing of the host's: whatever is raised in the thread is ours."""
+    """Mark the calling thread as a thread that runs nothing of the host's: every exception in the thread is ours."""
     _of_thread.own = True
 
 

@@ -82,7 +82,7 @@ class RecordWriter:
 
     @property
     def batch_full(self) -> bool:
-        """Tells whether the batch is so large that a write is due, whatever else waits."""
+        """Tells whether the batch alone is so large that a write is due."""
         return self._size >= BATCH
 
     @property

@@ -27,7 +27,7 @@ class EngineOutputs(msgspec.Struct, eq=False, gc=False):
 
 
 class Timeline:
-    """Holds the times of a request. Everything is optional: engines differ in what is reported."""
+    """Holds the times of a request. Everything is optional: engines differ in their reports."""
 
     def __init__(self) -> None:
         self.arrivals = array("d")

@@ -31,8 +31,8 @@ class Yielded(ABC):
     """Tells whether this is the value that a ``with`` bound: present from the beginning, however the ``with`` is
     left."""
     done = False
-    """Tells whether the items announced that nothing more of importance comes: whoever drops the stream now misses
-    nothing."""
+    """Tells whether the items announced that nothing more of importance comes: dropping the stream now
+    loses nothing."""
     kept = 0
     """Counts the items that did not come to ``add``; known after ``value`` was called."""
 
