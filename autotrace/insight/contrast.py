@@ -148,7 +148,7 @@ class _Comparison:
         found = sum((having[cluster] - shares[not cluster[0]] * size) ** 2 for cluster, size in self._clusters.items())
         return min(max(1.0, found / expected), max(1.0, self._largest))
 
-    # -- which of them differ, and explain -----------------------------------------------------------------------------
+    # -- candidates that differ, and explain ---------------------------------------------------------------------------
 
     def _significant(self, candidates: list[_Candidate]) -> list[_Candidate]:
         kept, highest = [], 0.0
@@ -205,7 +205,7 @@ class _Comparison:
         rewards = [reward for place in _places(mask) if (reward := self._rows[place].reward) is not None]
         return sum(rewards) / len(rewards) if rewards else None
 
-    # -- causes and what follows from them -----------------------------------------------------------------------------
+    # -- causes and consequences ---------------------------------------------------------------------------------------
 
     def _causes(self, kept: list[_Candidate]) -> Iterator[Cause]:
         left, among = kept, self._full

@@ -107,7 +107,7 @@ def tried(detector: Callable[..., Iterable[Found]], *given: Any) -> list[Found]:
     found: list[Found] = []
     try:
         found += detector(*given)
-    except Exception as error:  # what was recorded may have any shape
+    except Exception as error:  # recorded values may have any shape
         failed(f"{detector.__module__}.{detector.__name__}", error)
     return found
 

@@ -79,7 +79,7 @@ def traits_of(evidence: Evidence, failed: Callable[[str, Exception], None]) -> l
     return list(islice(found.values(), MOST))
 
 
-# -- the prompt and how it is sampled ----------------------------------------------------------------------------------
+# -- the prompt and its sampling ---------------------------------------------------------------------------------------
 
 
 @trait(Stage.DATA)

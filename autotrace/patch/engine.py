@@ -126,7 +126,7 @@ class Engine:
         """Report the targets in modules that were loaded without the import system or by an unusual loader, or in the
         program, which is never imported."""
         try:
-            # Python takes a script's `__file__` away when it ends
+            # Python removes `__file__` when the script ends
             called = ("__main__", program.name_of("__main__") or program.script_name(program.script()))
             for name in self.index.modules:
                 module = sys.modules.get("__main__" if name in called else name)

@@ -32,7 +32,7 @@ on_definition: Callable[[str, str, Any, tuple[str, ...]], Any] | None = None
 """Return the replacement of ``value``, given ``(module, name, value, called)``. Set by the engine."""
 
 
-# -- what it is called -------------------------------------------------------------------------------------------------
+# -- names of the program ----------------------------------------------------------------------------------------------
 
 
 def name_of(module: str) -> str | None:
@@ -98,7 +98,7 @@ def script_name(path: str | None) -> str | None:
     return None if path is None else os.path.basename(path).removesuffix(".py")
 
 
-# -- its functions -----------------------------------------------------------------------------------------------------
+# -- functions of the program ------------------------------------------------------------------------------------------
 
 
 def show(tree: ast.Module, called: tuple[str, ...]) -> set[str]:

@@ -144,7 +144,7 @@ class Live(Committed):
         """Take the tokenizer of an earlier source of the run."""
         self._decoder = before._decoder
 
-    # -- its tables ----------------------------------------------------------------------------------------------------
+    # -- tables --------------------------------------------------------------------------------------------------------
 
     def files(self, table: str) -> Sequence[str]:
         """See ``Source``. The trainer's metrics are in the state, except in a copy of the tables."""
@@ -236,7 +236,7 @@ class Live(Committed):
         """See ``Source``."""
         return facts.read_steps(self._state, step) if self._has_steps() else super().step_facts(step)
 
-    # -- its run -------------------------------------------------------------------------------------------------------
+    # -- run -----------------------------------------------------------------------------------------------------------
 
     @property
     def living(self) -> bool:

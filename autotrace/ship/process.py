@@ -104,7 +104,7 @@ class MainProcess:
         _terminate(self._pid)
         until = time.monotonic() + SHELLS_DIE
         while any(_parent(pid) == shell for pid, shell in parents.items()) and time.monotonic() < until:
-            time.sleep(0.01)  # else a shell would go on with its next command
+            time.sleep(0.01)  # otherwise a shell would go on with the next command
         for pid in parents:
             _terminate(pid)
 

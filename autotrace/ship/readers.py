@@ -83,7 +83,7 @@ def places(path: str | Path, problems: list[Exception] | None = None) -> list[Re
         except OSError as error:
             errors.append(error)
     known = {place.info.run_id for place in found}
-    found[:0] = [place for place in stored if place.info.run_id not in known]  # a copy of a run is not another one
+    found[:0] = [place for place in stored if place.info.run_id not in known]  # a copy of a run is not another run
     if not found:
         raise errors[0]
     return found

@@ -66,7 +66,7 @@ def _restore_about(state: State, run_folder: Path) -> None:
                 state.db.execute(sql, [row[column] for column in given])
     except FileNotFoundError:
         pass
-    except (OSError, LookupError, msgspec.MsgspecError, sqlite3.Error) as error:  # trajectories do not depend on it
+    except (OSError, LookupError, msgspec.MsgspecError, sqlite3.Error) as error:  # no trajectory depends on the file
         state.db.execute("ROLLBACK TO about")
         _log.warning("%s cannot be read: %s", layout.ABOUT, error)
     state.db.execute("RELEASE about")

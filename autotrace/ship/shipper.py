@@ -61,7 +61,7 @@ class Shipper:
         try:
             restore(self._state, self.run_folder)
         except (OSError, QueryError, msgspec.MsgspecError) as error:
-            # backends get what is in the segments all the same
+            # backends still get the trajectories of the segments
             _log.warning("the tables cannot be read: %s", error)
         self._outbox = Outbox(self._state, self.info)
         tables = open_tables(self.run_folder, self.info.run_id)
@@ -90,7 +90,7 @@ class Shipper:
             self._outbox.queue.add_missing(TABLES, everything=True)
             for name in self.info.backends:
                 self._outbox.queue.add_missing(name)
-                if once:  # started by the user: a backend may now accept what it rejected before
+                if once:  # started by the user: a backend may now accept rejected trajectories
                     self._outbox.queue.add_again(name, rejected=True)
 
     # -- one round -----------------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ def mismatched(evidence: Evidence) -> Iterator[Mark]:
     asked, attributes = evidence.root.inputs, evidence.trajectory.attributes
     model = asked.get("reward_model")
     truth = model.get("ground_truth") if isinstance(model, dict) else None
-    is_row = isinstance(model, dict)  # of a dataset of veRL, which counts its rows in `extra_info`
+    is_row = isinstance(model, dict)  # a row of veRL's dataset, which has the index in `extra_info`
     for span in evidence.rewards:
         judged, extra = span.inputs.get("ground_truth"), span.inputs.get("extra_info")
         if truth is not None and judged is not None and str(judged) != str(truth):
@@ -186,7 +186,7 @@ def without_turn(step: Step, history: History) -> Iterator[Hit]:
             )
 
 
-# -- rewards for the form of an answer: what is suspicious is counted, what was meant cannot be told -------------------
+# -- rewards for the form of an answer: counts suspicious rows, because nobody knows the intent ------------------------
 
 ROWS, RIGHT, SHARE, FEWEST = 16, 4, 0.05, 3
 """Require so many rows with parts of a reward, right rows, and such a share and number of suspicious rows."""
@@ -251,7 +251,7 @@ FALSE_ZERO = "AT-FALSE-ZERO"
 _OF_ANSWERS = re.compile(
     r"(?:Value|Index|Syntax|Assertion|Arithmetic|ZeroDivision|Overflow|Unicode\w+|Recursion"
     r"|\w*(?:Pars|Decode|Format|Syntax|Validation)\w*)Error\Z|InvalidOperation\Z"
-)  # exceptions that an answer of the model raises where it is read
+)  # exceptions that reading a model's answer raises
 _READING = re.compile(r"pars|extract|decod|regex|match|NoneType|to_(?:float|int|number)", re.IGNORECASE)
 
 

@@ -88,7 +88,7 @@ class Delivery:
     def _warmed_up(self, name: str) -> None:
         try:
             registry.usable(name).warm_up(self._info)
-        except Exception:  # delivery says it
+        except Exception:  # delivery reports the error
             _log.debug("%s could not be warmed up", name, exc_info=True)
 
     # -- delivery ------------------------------------------------------------------------------------------------------

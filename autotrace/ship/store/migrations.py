@@ -81,7 +81,6 @@ _FIRST = (
     "CREATE TABLE binds (id INTEGER PRIMARY KEY, name TEXT, value BLOB, UNIQUE (name, value))",
     # Traces: where their records lie, one line about each, and late facts. Lines lie in the order in which the traces
     # began, so traces that end together are on the same pages.
-    # traces began, so those that end together are on the same pages.
     "CREATE TABLE places (trace_id TEXT NOT NULL, segment INTEGER NOT NULL, offsets BLOB NOT NULL)",
     "CREATE INDEX places_of ON places (trace_id)",
     "CREATE TABLE traces (trace_id TEXT PRIMARY KEY, name TEXT, role TEXT, status TEXT, step INTEGER,"

@@ -52,7 +52,7 @@ def _refuse_shared_pages(db: sqlite3.Connection, path: str | Path) -> None:
     budget = iter(range(100 + size // 10_000))
     db.set_progress_handler(
         lambda: next(budget, None) is None, 10_000
-    )  # the list of its tables may be such a tree, too
+    )  # the list of tables may be such a tree, too
     try:
         found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     except MemoryError:  # SQLite's own error, about the size that a row claims
