@@ -25,9 +25,9 @@ class Code:
     code: str
     """Name the code ``AT-...``, whose meaning never changes."""
     title: str
-    """Say in a few words: the fault."""
+    """State the fault in a few words."""
     what: str
-    """Say in one sentence: the fault, and its effect on the run."""
+    """State the fault and its effect on the run in one sentence."""
     why: str
     """Describe the cause, with the key of the configuration or the line of the agent if known."""
     remedy: str

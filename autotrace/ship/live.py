@@ -113,8 +113,8 @@ class Live(Committed):
 
     @cached_property
     def _opened(self) -> _Opened:
-        """Open the shipper's state if a shipper is at work, else read the missing part into memory. Checking the state
-        of a finished run takes longer than most questions, so that state is opened only for what the tables lack."""
+        """Open the shipper's state if a shipper is at work, else read the missing part into memory. Checking a finished
+        run's state takes longer than most questions: the state is opened only for what the tables lack."""
         problem = ""
         try:
             state = State.read_only(self.path)
@@ -267,8 +267,7 @@ class Live(Committed):
         return self._decoder
 
     def status(self) -> Status:
-        """Read the status that the shipper wrote last; if no shipper ever ran, compute a status from the segments
-        now."""
+        """Read the status that the shipper wrote last, or compute a status from the segments if no shipper ran."""
         try:
             status = Status.read(self.path)
         except (OSError, ValueError, msgspec.MsgspecError):

@@ -33,7 +33,7 @@ class Sample(NamedTuple):
     """Hold the counts at one moment. Unread bytes count as the traces of the bytes."""
 
     at: float
-    """Count the seconds of the monotonic clock."""
+    """Store the time in seconds of the monotonic clock."""
     made: float
     """Count the traces for this backend so far."""
     taken: int

@@ -33,7 +33,7 @@ VERL_TRACE = "actor_rollout_ref.rollout.trace"
 
 
 def chosen_backends(info: RunInfo, settings: Mapping[str, Any]) -> list[str]:
-    """Return the backend that veRL's trace settings (``Bind("verl_trace")``) name, and the tables of ``--tables``.
+    """Return the backend that veRL's trace settings (``Bind("verl_trace")``) name, and the backend of ``--tables``.
     Empty if the user chose a backend, or if no backend has that name."""
     backend = settings.get("backend")
     if backend not in registry.names() or info.origins.get("backends") != "default":

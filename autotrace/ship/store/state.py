@@ -50,9 +50,7 @@ def _refuse_shared_pages(db: sqlite3.Connection, path: str | Path) -> None:
     number of rows, or a row of any size."""
     size = sum(os.path.getsize(file) for file in (str(path), f"{path}-wal") if os.path.exists(file))
     budget = iter(range(100 + size // 10_000))
-    db.set_progress_handler(
-        lambda: next(budget, None) is None, 10_000
-    )  # the list of tables may be such a tree, too
+    db.set_progress_handler(lambda: next(budget, None) is None, 10_000)  # the list of tables may be such a tree, too
     try:
         found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     except MemoryError:  # SQLite's own error, about the size that a row claims
