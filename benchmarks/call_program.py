@@ -62,6 +62,19 @@ def find(query: str) -> TokenOutput:
     return FOUND
 
 
+def judge(query: str) -> str:
+    """Is watched: ``judged`` calls it by name, and would catch what it raises."""
+    return query
+
+
+def judged(query: str) -> str:
+    """Catches what a watched function raises."""
+    try:
+        return judge(query)
+    except ValueError:
+        return ""
+
+
 def calling(call: Function, argument: Any) -> Run:
     def run(calls: int) -> int:
         began = _ns()
@@ -122,6 +135,7 @@ def rows(wrap: Function) -> dict[str, Run]:
         "coroutine": awaited(wrap(answer_later, "tool"), "weather in Paris"),
         "method": calling(tool.sync, "weather in Paris"),
         "object": calling(wrap(find, "tool"), "weather in Paris"),
+        "watched": calling(wrap(judged, "tool"), "weather in Paris"),
         "item": streamed(tool.stream),
         "llm": awaited(client.call),
         "llm without tokens": awaited(client.complete, client.messages, {"temperature": 1.0}),

@@ -10,8 +10,9 @@ DELAY = "AUTOTRACE_BENCH_DELAY"
 """The environment variable that makes the calls of one row dearer, in this tree alone (``row=share``): a test plants
 it."""
 ROWS = {
-    "function": 400, "coroutine": 400, "method": 400, "object": 200, "item": 8, "llm": 16, "llm without tokens": 40,
-    "4 messages": 40, "40 messages": 40, "200 nested messages": 10, "root, not sampled": 400, "call that is off": 1_000,
+    "function": 400, "coroutine": 400, "method": 400, "object": 200, "watched": 400, "item": 8, "llm": 16,
+    "llm without tokens": 40, "4 messages": 40, "40 messages": 40, "200 nested messages": 10, "root, not sampled": 400,
+    "call that is off": 1_000,
 }  # fmt: skip
 """Row -> calls of a round."""
 NAMES = {
@@ -19,6 +20,7 @@ NAMES = {
     "coroutine": "coroutine, one small argument",
     "method": "method of a tool, whose object's name is read",
     "object": "returns an object",
+    "watched": "function that calls a watched function",
     "item": "item of a generator",
     "llm": "coroutine, role llm, 2k+2k tokens, one message of 4 KB",
     "llm without tokens": "the same without tokens",

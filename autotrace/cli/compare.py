@@ -38,8 +38,8 @@ FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 
 @click.command(short_help="Compare rollouts: turns, first difference, reward, advantage.")
-@click.argument("traces", nargs=-1, metavar="[A B ... | RUN]")
-@click.option("--run", "named", multiple=True, metavar="RUN", help="Runs to read; repeatable; default: the newest.")
+@click.argument("traces", nargs=-1, metavar="[A B ...] [RUN]...")
+@click.option("--run", "named", multiple=True, metavar="RUN", help="The same as RUN; repeatable.")
 @runs.options
 @click.option("--full", is_flag=True, help="Do not cut texts.")
 @terminal.json_option("Print one JSON object.")
@@ -49,9 +49,11 @@ def compare(traces: Sequence[str], named: Sequence[str], selection: runs.Selecti
     If a sample is in one step only, or the run has no steps, --sample alone is enough. --where chooses, too. Validation
     is left out without --validate.
     """
+    named = (*named, *(word for word in traces if runs.is_run(word)))
+    traces = [word for word in traces if not runs.is_run(word)]
     group = selection.sample is not None or bool(selection.where)
     if group and len(traces) == 1 and not named:
-        named, traces = traces, ()
+        named, traces = tuple(traces), []
     if not (len(traces) >= 2 or (not traces and group)):
         raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
     if traces and selection:

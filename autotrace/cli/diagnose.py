@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from functools import partial
 
@@ -55,7 +56,7 @@ def diagnose(named: tuple[str, ...], step: int | None, gpus: int | None, codes: 
         raise terminal.fail(f"there is no trajectory of step {step}; autotrace steps lists the steps")
     found = [finding for finding in diagnosis.findings() if not codes or finding.code in codes]
     if not as_json:
-        print_findings(out, diagnosis, found, bool(gaps), gpus)
+        print_findings(out, diagnosis, found, bool(gaps), gpus, " ".join(map(shlex.quote, named)))
         return
     ran, missing = checked(registry.codes(), diagnosis.present)
     nothing = {
@@ -66,6 +67,7 @@ def diagnose(named: tuple[str, ...], step: int | None, gpus: int | None, codes: 
 
 
 NOTHING = "no problems found"
+COSTS = "costs: the affected share of the run, weighted by how much of a trajectory such a fault spoils"
 
 
 def incomplete(status: Status, living: bool) -> list[str]:
@@ -89,9 +91,9 @@ def _known(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def print_findings(
-    out: Console, diagnosis: Diagnosis, found: Sequence[Finding], has_gaps: bool, gpus: int | None
+    out: Console, diagnosis: Diagnosis, found: Sequence[Finding], has_gaps: bool, gpus: int | None, run: str = ""
 ) -> None:
-    """Print the findings."""
+    """Print the findings. ``run``: the run as commands name it; without a name the newest run."""
     whole = f"{counted(diagnosis.trajectories, 'trajectory')} in {counted(len(diagnosis.numbers), 'step')}"
     without = diagnosis.without_turns
     if without and without < diagnosis.trajectories:
@@ -100,7 +102,7 @@ def print_findings(
         out.print(line(verdict(diagnosis, has_gaps)), soft_wrap=True)
         return
     heads = [finding for finding in found if not finding.under]
-    first = next((f": autotrace show {place.trace_id[:12]}" for place in heads[0].places), "")
+    first = next((f": autotrace show {place.trace_id[:12]} {run}".rstrip() for place in heads[0].places), "")
     start = f"start with {heads[0].code}, {percent(heads[0].cost)} of the run{first}"
     out.print(line(f"{whole}: {counted(len(found), 'finding')}; {start}"), soft_wrap=True)
     below = {head.code: [one for one in found if one.under == head.code] for head in heads}
@@ -118,6 +120,7 @@ def print_findings(
             _print(out, name, line(words))
     checks = sentence(registry.codes(), diagnosis.present)
     out.print(line(f"\n{checks}".strip(), "dim"), soft_wrap=True)
+    out.print(line(COSTS, "dim"), soft_wrap=True)
 
 
 def cost(finding: Finding, diagnosis: Diagnosis, gpus: int | None) -> str:

@@ -39,6 +39,8 @@ from autotrace.trajectory.span_text import (
     thoughts,
 )
 
+WIDEST = 1 << 20
+"""Columns where no terminal limits them."""
 AROUND = 60
 """Limits the characters of each of two texts where the texts part."""
 FEW_IDS = 12
@@ -123,6 +125,8 @@ def show(words: tuple[str, ...], selection: runs.Selection, worst: bool, full: b
 
         out.file.write(terminal.json_line(jsonable(as_dict(trajectory))))
         return
+    if not out.is_terminal:
+        out.width = WIDEST  # a tree is cut at the console's width
     out.print(tree(trajectory, full), soft_wrap=not out.is_terminal)
     source = reader.source(trajectory.run_id)
     for backend, (delivered_ns, page, rejected) in source.deliveries(trajectory.trace_id).items():

@@ -58,7 +58,7 @@ def publish(run: Path, to: Path) -> None:
     committed = snapshot((run / FOLDER / FILE).read_bytes())
     added = {}
     for table in sorted(committed.files):
-        whole = pa.concat_tables(pq.read_table(run / FOLDER / path) for path in committed.paths(table))
+        whole = pa.concat_tables(pq.read_table(run / FOLDER / path) for path in sorted(committed.files[table]))
         whole = pa.table([column(values) for values in whole.columns], schema=whole.schema)
         file = to / FOLDER / table / "000001.parquet"
         file.parent.mkdir(parents=True)

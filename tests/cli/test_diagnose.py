@@ -165,7 +165,8 @@ def test_of_the_tables_of_two_runs_the_newest_is_meant_and_each_can_be_named(cal
         assert ship(recorded(runs, name, backends=["parquet"]), once=True).state == "done"
     both = call("diagnose", runs / "parquet")
     one = call("diagnose", runs / "parquet" / "proj" / "20261121-064413-3f9c1f")
-    assert both.stdout == one.output and both.exit_code == 0
+    assert both.stdout.splitlines()[1:] == one.output.splitlines()[1:] and both.exit_code == 0
+    assert both.stdout.splitlines()[0].endswith(f" {runs / 'parquet'}"), "the hint names the run as it was named"
     assert both.stderr == (
         f"autotrace: this reads 20261121-064413-3f9c1f, the newest of 2 runs in {runs / 'parquet'}; older: "
         "20261121-064413-3f9c1e\n"

@@ -106,14 +106,18 @@ def mismatched(evidence: Evidence) -> Iterator[Mark]:
     yield from misread(evidence)
 
 
+SHOWN = 80
+"""Characters of the end of a text in a note."""
+
+
 def misread(evidence: Evidence) -> Iterator[Mark]:
     """Find a judged text of another rollout. Finds nothing if the texts of the turns are not known."""
     said = [(asked_words(call.span) or "", answered_words(call.span)) for call in evidence.turns]
     if not said or any(answer is None for _, answer in said):
         return
     own = "".join(f"{asked}{answer}" for asked, answer in said)
-    if not all(_is_of(text, own) for text in evidence.judged):
-        note = "the text that was judged is not what this rollout said"
+    if foreign := next((text for text in evidence.judged if not _is_of(text, own)), None):
+        note = f"judged {foreign[-SHOWN:]!r}, the rollout's last answer is {str(said[-1][1])[-SHOWN:]!r}"
         yield Mark("AT-REWARD-MISMATCHED", len(evidence.turns), None, note)
 
 

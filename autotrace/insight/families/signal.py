@@ -145,7 +145,9 @@ def mixed(group: Group, step: Step) -> Iterator[Hit]:
     prompts = Counter(record.profile.prompt for record in group.records if record.profile.prompt)
     if len(prompts) > 1 and min(prompts.values()) > 1 and group.records[0].uid is not None:
         note = f"{len(prompts)} prompts in a group of {len(group.records)}"
-        yield from (Hit("AT-GROUP-MIXED", record, 1, note=note) for record in group.records)
+        for record in group.records:
+            other = next(one for one in group.records if one.profile.prompt not in (record.profile.prompt, None))
+            yield Hit("AT-GROUP-MIXED", record, 1, note=f"{note}; {other.trace_id[:12]} has another prompt")
 
 
 def untrained(step: Step, history: History) -> Iterator[Hit]:
