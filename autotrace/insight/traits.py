@@ -1,6 +1,6 @@
 """Declare traits, by which rollouts are compared. A trait is declared once, in a few lines over one trajectory:
 
-    @trait(Position.SAMPLING)
+    @trait(Stage.SAMPLING)
     def model(evidence: Evidence) -> Iterator[Shown]:
         for call in evidence.turns[:1]:
             yield f"the model is {call.span.inputs.get('model')}", None
@@ -212,7 +212,7 @@ def shape(call: ToolCall) -> str:
     """Describe the names of the arguments of a call."""
     inputs = call.span.inputs
     called = inputs.get("tool_call")
-    given = called if isinstance(conduct.called, dict) else inputs
+    given = called if isinstance(called, dict) else inputs
     given = next((given[name] for name in sorted(BESIDE_NAME) if name in given), given)
     given = loaded(given, given) if isinstance(given, str) else given
     if not isinstance(given, dict):
