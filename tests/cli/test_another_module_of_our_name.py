@@ -17,6 +17,7 @@ def install(folder: Path, name: str, text: str) -> None:
     for path in (ROOT / "autotrace").iterdir():
         if path.name not in ("__init__.py", "__pycache__"):
             (folder / "autotrace" / path.name).symlink_to(path)
+    (folder / "docs").symlink_to(ROOT / "docs")  # a source tree carries its pages beside the package
     (folder / "autotrace" / "__init__.py").write_text(text)
     about = folder / f"{name.replace('-', '_')}-0.1.4.dist-info"
     about.mkdir()

@@ -124,10 +124,10 @@ def test_a_segment_that_goes_while_it_is_read(tmp_path: Path) -> None:
         loader = Loader(state, folder, RunInfo.read(folder))
         read = loader._read
 
-        def late(name: str, offsets: Any) -> Any:
+        def late(name: str, offsets: Any, budget: Any) -> Any:
             room = retention.Retention(state, folder, lambda _: False)
             room.make_room(over=True)  # after it was found where the records lie
-            return read(name, offsets)
+            return read(name, offsets, budget)
 
         loader._read = late  # type: ignore[method-assign]
         found = {trace_id: loader.load(trace_id) for trace_id in before}
