@@ -30,6 +30,7 @@ class Copy:
         for name in ("autotrace", "docs", "patch_specs", "tools"):
             shutil.copytree(ROOT / name, self.folder / name, ignore=_IGNORED)
         shutil.copy(ROOT / "README.md", self.folder)
+        (self.folder / "examples").symlink_to(ROOT / "examples")  # README shows a finding of the recorded run
         return self
 
     def insert(self, path: str, before: str, text: str) -> None:

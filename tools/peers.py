@@ -1,6 +1,6 @@
 """What rldoctor, rlprobe and autotrace say about the same faults: ``make peers`` plays the drops of
 ``tests/findings/field`` as runs of 40 steps, each with the fault from step 30 on. The two others get the scalars of a
-run, each in its own form. ``tests/findings/peers.json`` keeps the answers, from which ``make pages`` makes the table in
+run, each in its own form. ``tools/peers.json`` keeps the answers, from which ``make pages`` makes the table in
 ``docs/findings.md``."""
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from pathlib import Path
 
 from autotrace.insight.step_records import Step
 from autotrace.insight.why import Why, headline, unexplained
-from tests.findings.field import DROPS, UNEXPLAINED, Change, played
 
-KEPT = Path(__file__).parents[1] / "tests/findings/peers.json"
+KEPT = Path(__file__).with_suffix(".json")
 PACKAGES = ("rldoctor==0.2.0", "rlprobe==0.1.0")
 STEPS, CHANGED, LONGEST = 40, 30, 150
 PEERS = """
@@ -72,6 +71,8 @@ def ours(steps: Sequence[Step]) -> str:
 
 def asked() -> dict[str, list[str]]:
     """Fault -> the headlines of rldoctor, rlprobe and autotrace."""
+    from tests.findings.field import DROPS, UNEXPLAINED, Change, played  # the pages need the kept answers alone
+
     changes = [Change("(clean)", lambda play: None, ""), *DROPS, *UNEXPLAINED]
     runs = {change.name: played(change, steps=STEPS, changed=CHANGED) for change in changes}
     words = ["-m", "uv", "run", "--quiet", "--no-project", "--isolated"]

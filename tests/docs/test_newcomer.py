@@ -23,6 +23,7 @@ LONGEST = """\
     Column("longest_call", "int64", "ns of its longest call", head="longest", tag=True,
            of=lambda one: max(call.span.duration_ns or 0 for call in one.spans)),
 """
+SHORT = '"AT-SHORT": 1.0, '
 PASSES = """\
     _fact("passes", "int64", "tests that its answer passes", head="passes", tag=True),
     _fact("solved", "bool", "it passes all"),
@@ -235,7 +236,7 @@ def test_a_command_is_a_module_and_a_line(copy: Copy, folder: Path) -> None:
 @pytest.mark.long
 def test_a_finding_is_a_function_and_its_page(copy: Copy, folder: Path) -> None:
     family = "autotrace/insight/families/responses.py"
-    copy.insert(family, '    Code.of("AT-MASK-EMPTY", 1.0),\n', '    Code.of("AT-SHORT", 1.0),\n')
+    copy.insert(family, '"AT-MASK-EMPTY": 1.0,', SHORT)
     copy.insert(
         family, "def masks(", 'def short(evidence: Evidence) -> Iterator[Mark]:\n    """Of one turn."""\n'
         '    if len(evidence.turns) == 2:\n        yield Mark("AT-SHORT", 2)\n\n\n',
@@ -256,7 +257,7 @@ def test_a_finding_is_a_function_and_its_page(copy: Copy, folder: Path) -> None:
 def test_make_pages_writes_what_pages_say_of_them(copy: Copy) -> None:
     copy.insert(TRAJECTORIES, '    _fact("num_turns"', LONGEST)
     family = "autotrace/insight/families/responses.py"
-    copy.insert(family, '    Code.of("AT-MASK-EMPTY", 1.0),\n', '    Code.of("AT-SHORT", 1.0),\n')
+    copy.insert(family, '"AT-MASK-EMPTY": 1.0,', SHORT)
     page = copy.read("docs/findings/AT-REPETITION.md")
     copy.write("docs/findings/AT-SHORT.md", page.replace("AT-REPETITION", "AT-SHORT"))
     before = {name: copy.read(name) for name in ("README.md", "docs/commands.md", "docs/data.md", "docs/findings.md")}
@@ -269,6 +270,6 @@ def test_make_pages_writes_what_pages_say_of_them(copy: Copy) -> None:
     assert copy.python("-m", "tools.pages", "--check") == ""
     (copy.folder / "docs" / "findings" / "AT-SHORT.md").unlink()
     for path in (TRAJECTORIES, family):
-        copy.write(path, copy.read(path).replace(LONGEST, "").replace('    Code.of("AT-SHORT", 1.0),\n', ""))
+        copy.write(path, copy.read(path).replace(LONGEST, "").replace(SHORT, ""))
     assert copy.python("-m", "tools.pages").split() == list(before)
     assert {name: copy.read(name) for name in before} == before

@@ -316,10 +316,11 @@ def test_a_thread_whose_start_was_interrupted_is_started_by_the_next_event(
     """A timeout of the host's arrives in the first call of a process, which starts the thread."""
     start = own_thread.start
     attempts: list[Callable[[], None]] = []
-    over = threading.Event()
+    called, over = threading.Event(), threading.Event()
 
     def interrupted(run: Callable[[], None]) -> None:
         def watched() -> None:
+            called.wait(DEADLINE)  # a thread that runs looks after the next event itself
             run()
             over.set()
 
@@ -336,6 +337,7 @@ def test_a_thread_whose_start_was_interrupted_is_started_by_the_next_event(
     traced = recorder.wrap(lambda: 1, key="one")
     traced()
     traced()
+    called.set()
     assert len(attempts) == 2
     assert over.wait(DEADLINE)  # of two threads one ends
 
