@@ -124,7 +124,9 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
         # a decorator's frame stays in its place, above the wrapper's
         function = next((layer for layer in layers[1:] if not looks_at_caller(layer, owner)), None)
         if function is None:
-            raise Unpatchable("it reads its caller's frame and would find the wrapper's: name a function that it calls")
+            raise Unpatchable(
+                "it looks at its caller's frame and would find the wrapper's: name a function that it calls"
+            )
         if wrapper.key_of(function) is not None:
             return None
         where = ", below a decorator that looks at its caller's frame"
@@ -137,7 +139,7 @@ def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
             where = ", below functools.lru_cache: calls that it computes"
         return IN_PLACE + where
     if where:
-        raise Unpatchable("a function below a decorator is recorded in place only: name it on its own class")
+        raise Unpatchable("below a decorator, a function is recorded in place alone: name it on the class that has it")
     adapting.put(owner, attribute, _with(raw, wrapper.wrap(function, key)))
     return REPLACED if own else OVERRIDDEN
 
