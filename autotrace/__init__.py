@@ -1,17 +1,18 @@
 """autotrace shows RL engineers what their agents did.
 
 The layout is the way of the data: ``bootstrap`` puts the agent into a process, ``spec`` compiles the YAML specs
-into a plan, ``patch`` wraps what the plan names, ``record`` turns calls into spans, ``spool`` keeps them in files,
-``ship`` (a process of its own) assembles trajectories, ``sinks`` deliver them. Importing this package imports nothing.
+into a plan, ``patch`` wraps the plan's targets, ``record`` turns calls into spans, ``spool`` keeps spans in files,
+``ship`` (a separate process) assembles trajectories, ``sinks`` deliver trajectories. Importing this package imports
+nothing.
 
-``autotrace.open("autotrace-runs")`` reads what was recorded (``autotrace.tables.runs``);
-``autotrace.start("mine.yaml")`` and ``autotrace.stop()`` record a program that is up already
+``autotrace.open("autotrace-runs")`` reads recorded runs (``autotrace.tables.runs``);
+``autotrace.start("mine.yaml")`` and ``autotrace.stop()`` record a running program
 (``autotrace.bootstrap.door``).
 """
 
 __version__ = "0.1.0"
 __distribution__ = "autotrace-rl"
-"""Tells this module from one of another package that was installed over it."""
+"""Tells this module from another package's module at the same place."""
 
 _ELSEWHERE = {
     "open": "autotrace.cli.notebook",
@@ -22,7 +23,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> object:
-    """What is imported once it is asked for: this package is imported in traced processes."""
+    """Import a name of ``_ELSEWHERE`` at the first use: traced processes import this package."""
     if name in _ELSEWHERE:
         import importlib
 

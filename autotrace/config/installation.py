@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import site
 from collections.abc import Iterator, Mapping
@@ -56,10 +57,11 @@ def origin() -> str | None:
     try:
         told = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
         url, vcs = str(told.get("url", "")), told.get("vcs_info")
-    except (PackageNotFoundError, OSError, ValueError, AttributeError):
+        scheme = f"{vcs['vcs']}+" if vcs else ""
+    except (PackageNotFoundError, OSError, ValueError, AttributeError, LookupError, TypeError):
         return None
     if not url.startswith("file:"):
-        return f"{DISTRIBUTION} @ {vcs['vcs']}+{url}" if vcs else f"{DISTRIBUTION} @ {url}" if url else None
+        return f"{DISTRIBUTION} @ {scheme}{url}" if url else None
     path = unquote(urlsplit(url).path)
     return path if os.path.exists(path) else None
 
@@ -82,7 +84,10 @@ def look_at(folder: str, trace: str = "") -> str:
     """Return the command that shows ``trace`` of a run folder: the page, if this installation can serve the page."""
     from importlib.util import find_spec
 
-    if find_spec("uvicorn") and find_spec("starlette"):
+    has_page = False
+    with contextlib.suppress(Exception):  # a finder of the host may raise anything, and a module may have no spec
+        has_page = find_spec("uvicorn") is not None and find_spec("starlette") is not None
+    if has_page:
         return f"autotrace view {folder}{f' --trace {trace}' if trace else ''}"
     return f"autotrace show {trace} {folder}" if trace else f"autotrace diagnose {folder}"
 

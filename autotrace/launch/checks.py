@@ -33,8 +33,8 @@ def switched_off(words: Sequence[str], options: Options, known: Sequence[str]) -
 
     autotrace switches that trace off for each ``known`` backend, and delivers to the backends of ``options``. A run for
     which the user chose no backend delivers to the backend that veRL's configuration names. A backend that is not
-    ``known`` is left to veRL, whose V1 trainer never calls such a backend (``agent_loop_tq.py`` of 0.9.1: ``TODO add
-    trace support``).
+    ``known`` is left to veRL, whose V1 trainer never calls such a backend (``trace_this_sample = False`` in
+    ``agent_loop_tq.py`` of 0.9.1).
     """
     chosen = options.backends
     named = dict.fromkeys(name for word in words for name in _TRACE.findall(word) if name.lower() not in _NO_TRACE)

@@ -15,11 +15,13 @@ import os
 import sys
 from types import CellType, CodeType, FunctionType
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from autotrace.record import faults, swallowed, template
 from autotrace.record.arguments import described
 
+_unarmed: WeakKeyDictionary[FunctionType, ref[FunctionType]] = WeakKeyDictionary()
+"""Map the original of each watched function that never raised to the function: an exception looks at no other one."""
 _placed: WeakSet[FunctionType] = WeakSet()
 """List the functions of this process that have another code."""
 
@@ -39,14 +41,17 @@ def place(function: FunctionType, key: str) -> None:
 
 def watch(function: FunctionType) -> None:
     """Note exceptions of ``function`` in the recorded call around the function (``record.swallowed``)."""
-    _give(function, template.WATCHED, _twin(function), False)
+    original = _twin(function)
+    _give(function, template.WATCHED, original, False)
     _placed.add(function)
+    _unarmed[original] = ref(function)
 
 
 def arm(original: FunctionType) -> None:
     """Make the watched function with the code of ``original`` also report a return, after the function raised."""
-    function = placed_of(original)
-    if function is not None:
+    watched = _unarmed.pop(original, None)
+    function = None if watched is None else watched()
+    if function is not None and (mark := _mark(function.__code__)) and mark[2] is original:
         _give(function, template.ARMED, original, False)
 
 

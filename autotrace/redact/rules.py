@@ -50,7 +50,7 @@ class CredentialContext(Rule):
     Matching a pattern takes a hundred times as long as finding such fragments."""
 
     def signs(self) -> frozenset[str]:
-        """Return fragments and ``SIGNS``, at least one of which each text with a match has."""
+        """Return fragments and ``SIGNS``. Each text with a match has at least one of them."""
         near = " ".join(self.needles.get("", ())).lower()
         return frozenset(self.needles) | {sign for others in SIGNS.values() for sign in others if sign in near}
 

@@ -304,7 +304,7 @@ def remote_runs(url: str, problems: list[Exception]) -> list[ReadableRun]:
 
 
 def table_folders(path: Path) -> list[Source]:
-    """Return the runs of which only the tables exist: in ``path``, in its folders, and in project folders."""
+    """Return the runs that have nothing but tables: in ``path``, in its folders, and in project folders."""
     return [Committed(folder) for folder in _folders(path) if os.path.isfile(folder / FOLDER / FILE)]
 
 

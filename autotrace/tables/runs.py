@@ -163,7 +163,7 @@ class Trajectories(Sequence[Trajectory]):
         return self._reader.one(self._rows[index], texts=self._texts)
 
     def __iter__(self) -> Iterator[Trajectory]:
-        """Skip trajectories of which only the line is left."""
+        """Skip trajectories that have nothing left but the line."""
         for row in self._rows:
             with contextlib.suppress(Gone):
                 yield self._reader.one(row, texts=self._texts)

@@ -111,7 +111,7 @@ class Span:
         cls, span_id: str, parent_id: str | None, name: str, role: str, key: str, start_ns: int,
         inputs: dict[str, Any], attributes: dict[str, Any], host: str, pid: int,
     ) -> Span:  # fmt: skip
-        """Create a call of which no more is known yet: as ``Span(...)``, in a quarter of the time. Unset fields fall
+        """Create a call whose other fields are unknown: as ``Span(...)``, in a quarter of the time. Unset fields fall
         back to class attributes."""
         span = cls.__new__(cls)
         span.__dict__ = {

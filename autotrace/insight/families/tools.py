@@ -132,7 +132,7 @@ def repeated(evidence: Evidence) -> Iterator[Mark]:
 
 
 def not_parsed(evidence: Evidence) -> Iterator[Mark]:
-    """Find a last answer that requests a tool, of which no call was made."""
+    """Find a last answer that requests a tool that was not called."""
     if not evidence.turns or evidence.root.status != "OK" or evidence.out_of_turns or any(truncated(evidence)):
         return
     last = evidence.final[-1].number

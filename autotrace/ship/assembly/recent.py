@@ -29,7 +29,7 @@ class KeptRecords:
         self._room = room
         self._traces: dict[str, BySegment] = {}
         self._dropped: set[str] = set()
-        """Traces of which no records are kept until the next ``take``."""
+        """Traces whose records are not kept until the next ``take``."""
         self._bytes = 0
 
     def of(self, trace_id: str, segment: int) -> list[Located] | None:

@@ -74,7 +74,7 @@ class Joins:
         return record
 
     def wait(self, trace_id: str, names: Iterable[str]) -> None:
-        """Wait for a request with any of ``names``, of which ``trace_id`` may be the other side."""
+        """Wait for a request with any of ``names``; ``trace_id`` may be its other side."""
         for name in names:
             self._waiting.setdefault(name, {})[trace_id] = None
         while len(self._waiting) > MAX_WAITING:

@@ -28,7 +28,7 @@ AWAKE = 10_000
 
 
 class Traces:
-    """Hold the traces that are open, or of which new records were read."""
+    """Hold the traces that are open or have new records."""
 
     def __init__(self, state: State, loader: Loader, joins: Joins, processes: Processes) -> None:
         self._state = state
