@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
-from autotrace.config.installation import again
+import pytest
+
+from autotrace.config.installation import again, look_at
 from tests.places import Place
 from tests.waiting import DEADLINE
 
@@ -20,3 +23,18 @@ def test_an_interpreter_without_autotrace_is_said_at_the_start(place: Place) -> 
         assert f"autotrace: warning: {bare}/bin/python has no autotrace, so this command is not traced" in done.stderr
         assert again(f"{bare}/bin/python") in done.stderr
     assert place.launch(["python", "-c", "print(1)"], ["--quiet"]).stderr == ""
+
+
+def test_the_command_that_shows_a_trajectory_is_named_whatever_a_finder_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line of a run is printed in the host's process, which may have its own finders and stand-ins."""
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> None:
+            raise RuntimeError(name)
+
+    monkeypatch.setattr(sys, "meta_path", [Finder])
+    monkeypatch.delitem(sys.modules, "uvicorn", raising=False)
+    assert look_at("R", "abc") == "autotrace show abc R"
+    monkeypatch.setitem(sys.modules, "uvicorn", ModuleType("uvicorn"))  # without a spec, find_spec raises ValueError
+    assert look_at("R", "abc") == "autotrace show abc R"
