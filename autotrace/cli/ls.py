@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -25,6 +26,7 @@ from autotrace.tables.reader import LINE, SORTS, Reader
 from autotrace.tables.trajectories import HEADED
 from autotrace.tables.words import OF_FINDINGS
 from autotrace.trajectory.durations import PARTS
+from autotrace.trajectory.model import OPEN
 
 TREE_LIMIT = 100
 """Limits the rows of ``--tree`` without ``--limit``, because each row is read from its segments."""
@@ -72,7 +74,10 @@ def ls(
         raise terminal.fail(selection.nothing(reader))
     if as_json:
         pages = reader.pages()
-        out.file.writelines(terminal.json_line(as_dict(row, pages)) for row in rows)
+        inside = open_for(rows, reader)
+        out.file.writelines(
+            terminal.json_line({**as_dict(row, pages), "open": inside.get(row.trace_id)}) for row in rows
+        )
         return
     if not rows:
         out.print(Text(selection.nothing(reader)), soft_wrap=True)
@@ -120,6 +125,8 @@ def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[tuple[str, str],
 
     head, called = listing.called(reader)
     profiles = [decode(row.profile) for row in rows]
+    inside = open_for(rows, reader)
+    where = Cells.of("open", rows, lambda row: _open_words(inside.get(row.trace_id)), style=lambda _: "yellow")
     found = Cells.of("findings", profiles, lambda each: " ".join(codes(each) or ()), style=lambda each: "red")
     return [
         Cells.of(head, rows, called, style=lambda row: _link(pages.get(id_of(row)))),
@@ -134,7 +141,7 @@ def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[tuple[str, str],
         Cells.of("error", rows, attrgetter("error"), style=lambda row: "red"),
         *(
             column
-            for column in (*(Cells.of(each.head, rows, attrgetter(each.name)) for each in HEADED), found)
+            for column in (where, *(Cells.of(each.head, rows, attrgetter(each.name)) for each in HEADED), found)
             if any(column.cells)
         ),
     ]
@@ -209,6 +216,17 @@ def as_dict(row: Any, pages: Mapping[tuple[str, str], str]) -> dict[str, object]
         value[name] = json.loads(str(value[name] or "{}"))
     took = None if row.duration_s is None else round(row.duration_s * 1e9)
     return {**value, "turns": row.llm_calls, "duration_ns": took, "page": pages.get(id_of(row))}
+
+
+def open_for(rows: Sequence[Any], reader: Reader) -> dict[str, dict[str, Any]]:
+    """Return trace id -> how long the trajectory has been open, and the name of the call that it is in."""
+    calls = hung.open_calls(reader) if any(row.status == OPEN for row in rows) else {}
+    now = time.time_ns()
+    return {id: {"seconds": (now - one.since_ns) / 1e9, "in": one.name} for id, one in calls.items()}
+
+
+def _open_words(known: dict[str, Any] | None) -> str | None:
+    return None if known is None else f"for {listing.duration(known['seconds'])} in {known['in']}"
 
 
 def _link(page: str | None) -> str:

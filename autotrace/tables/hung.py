@@ -1,16 +1,17 @@
-"""Find hanging trajectories in a living run: the innermost call is open far longer than similar calls took."""
+"""Find the calls in which the open trajectories of a living run are, and the trajectories that hang: the innermost call
+is open far longer than similar calls took."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from autotrace.insight import profile
 from autotrace.insight.profile import Mark, Profile
 from autotrace.tables.columns import ID
-from autotrace.tables.conditions import Condition
+from autotrace.tables.conditions import EVERY, Condition
 from autotrace.tables.errors import Gone
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.model import OPEN, Span, Trajectory, ancestors
@@ -27,36 +28,63 @@ first."""
 
 
 _ENDED = ("profile", "reward_s", "duration_s")
+IS_OPEN = Condition("status = ? AND NOT complete", (OPEN,), frozenset({"status", "complete"}))
+
+
+class OpenCall(NamedTuple):
+    """Describe where an open trajectory is. Times are nanoseconds since the epoch."""
+
+    since_ns: int
+    """Start of the trajectory."""
+    turns: int
+    inside_ns: int
+    """Start of the open call that began last."""
+    call: Span
+    """The agent's tool call around that call, else that call."""
+
+    @property
+    def name(self) -> str:
+        """Return the tool's name, else the name of the call."""
+        return tool_name(self.call) if self.call.role == "tool" else self.call.shown_name
+
+
+def open_call(trajectory: Trajectory) -> OpenCall | None:
+    """Return where a trajectory is; None for a trajectory that has ended."""
+    if trajectory.status != OPEN:
+        return None
+    # the open call that began last
+    inside = next((span for span in reversed(trajectory.spans) if span.status == OPEN), trajectory.root)
+    return OpenCall(trajectory.root.start_ns, trajectory.turns, inside.start_ns, _tool_around(trajectory, inside))
+
+
+def open_calls(reader: Reader, wanted: Condition = EVERY) -> dict[str, OpenCall]:
+    """Return trace id -> where the trajectory is, for the open trajectories that satisfy ``wanted``, oldest first;
+    empty for a run that has ended."""
+    found: dict[str, OpenCall] = {}
+    for row in reader.select(IS_OPEN & wanted, ID, limit=MAX_OPEN) if reader.run.living else ():
+        with contextlib.suppress(Gone, KeyError):
+            one = open_call(reader.one(row, texts=False))
+            if one is not None:
+                found[row.trace_id] = one
+    return found
 
 
 def hanging(reader: Reader, now_ns: int | None = None) -> dict[str, Mark]:
     """Return trace id -> the call that hangs and the duration, oldest first; empty for a run that has ended.
     ``now_ns``: for tests; by default the current time."""
-    if not reader.run.living:
-        return {}
     now = time.time_ns() if now_ns is None else now_ns
-    before = now - int(SECONDS * 1e9)
-    begun = Condition(
-        "status = ? AND NOT complete AND start_ns < ?", (OPEN, before), frozenset({"status", "complete", "start_ns"})
-    )
+    begun = Condition("start_ns < ?", (now - int(SECONDS * 1e9),), frozenset({"start_ns"}))
     found: dict[str, Mark] = {}
     usual: _Usual | None = None
-    for row in reader.select(begun, ID, limit=MAX_OPEN):
-        with contextlib.suppress(Gone, KeyError):
-            trajectory = reader.one(row, texts=False)
-            # the open call that began last
-            inside = next((span for span in reversed(trajectory.spans) if span.status == OPEN), trajectory.root)
-            seconds = (now - inside.start_ns) / 1e9
-            if inside.status != OPEN or seconds < SECONDS:
-                continue
-            if usual is None:
-                ended = Condition("complete AND end_ns IS NOT NULL", (), frozenset({"complete", "end_ns"}))
-                usual = _Usual(reader.select(ended, _ENDED, descending=True, limit=MAX_ENDED))
-            call = _tool_around(trajectory, inside)
-            if seconds >= usual.limit(call):
-                name = tool_name(call) if call.role == "tool" else call.shown_name
-                note = f"in {name} for {seconds:,.0f} s"
-                found[row.trace_id] = Mark("AT-HUNG", trajectory.turns or None, None, note, name)
+    for trace_id, one in open_calls(reader, begun).items():
+        seconds = (now - one.inside_ns) / 1e9
+        if seconds < SECONDS:
+            continue
+        if usual is None:
+            ended = Condition("complete AND end_ns IS NOT NULL", (), frozenset({"complete", "end_ns"}))
+            usual = _Usual(reader.select(ended, _ENDED, descending=True, limit=MAX_ENDED))
+        if seconds >= usual.limit(one.call):
+            found[trace_id] = Mark("AT-HUNG", one.turns or None, None, f"in {one.name} for {seconds:,.0f} s", one.name)
     return found
 
 

@@ -89,10 +89,13 @@ ALIASES = {
     "sample": "sample_index", "turns": "llm_calls", "duration": "duration_s", "finding": "findings", "trait": "traits",
 }  # fmt: skip
 """Shorter name -> column."""
+_SINCE = "CASE WHEN status = 'OPEN' THEN start_ns / 1e9 END"
+_OPEN_SINCE = Word(_SINCE, NUMBER, "start, while it is open", frozenset({"status", "start_ns"}))
 WORDS: dict[str, Word] = {
     **_COLUMNS,
     "validate": Word('coalesce("validate", false)', FLAG, "validation, not training", frozenset({"validate"})),
     **{name: _COLUMNS[column] for name, column in ALIASES.items()},
+    "open_since": _OPEN_SINCE,
     "start": Word('("start_ns" / 1e9)', NUMBER, "start, seconds since 1970", frozenset({"start_ns"})),
 }
 """Name -> word; the names are veRL's where veRL has a name."""

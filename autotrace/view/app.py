@@ -153,7 +153,7 @@ _QUESTIONS: dict[str, Question] = {
     "/group": rollouts,
     "/findings": lambda _, run: run.findings(),
     "/steps/{step}": one_step,
-    "/traces/{trace}": of_trajectory(lambda _, one: detail.detail(one)),
+    "/traces/{trace}": of_trajectory(lambda reader, one: detail.detail(one, reader.run.living)),
     "/traces/{trace}/tokens": of_trajectory(lambda reader, one: tokens.packed(one, reader.run.decode)),
     "/traces/{trace}/label": label,
     "/traces/{trace}/calls/{span}": one_call,

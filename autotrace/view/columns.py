@@ -18,6 +18,7 @@ import msgspec
 
 from autotrace.tables.conditions import EVERY, Condition
 from autotrace.tables.errors import NotFound
+from autotrace.tables.hung import open_calls
 from autotrace.tables.reader import Reader
 from autotrace.tables.words import ANY, FLAG, JSON, NUMBER, WORDS, Word, lookup
 from autotrace.trajectory.jsonable import jsonable
@@ -55,6 +56,8 @@ MAX_TEXT = 500
 MAX_DEPTH = 4
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,199}")
 GROUP = Word('"group_id"', "text", "", frozenset({"group_id"}))
+OPEN_IN = "open_in"
+"""Column that names the call in which an open trajectory is."""
 _ID = Word('"trace_id"', "text", "", frozenset({"trace_id"}))
 
 
@@ -65,6 +68,7 @@ def names(reader: Reader) -> dict[str, list[str]]:
     own = [each for column in JSON for each in _within(column, reader.structure(column), 0)]
     for name, is_number in [*known, *own[:MOST]]:
         found["numbers" if is_number else "texts"].append(name)
+    found["texts"].append(OPEN_IN)
     return found
 
 
@@ -83,10 +87,16 @@ def packed(reader: Reader, chosen: Sequence[str], condition: Condition = EVERY) 
     """Pack the columns ``chosen`` of the trajectories that satisfy ``condition``, by start, with ids of 16 bytes each
     as ``trace_id``. Raises ``NotFound`` for an unknown name."""
     known = names(reader) if any("." in name for name in chosen) else {"numbers": []}
-    words = {name: _word(name, name in known["numbers"]) for name in dict.fromkeys(chosen) if name != "trace_id"}
+    columns = [name for name in dict.fromkeys(chosen) if name not in ("trace_id", OPEN_IN)]
+    words = {name: _word(name, name in known["numbers"]) for name in columns}
     table = reader.computed({"trace_id": _ID, **words}, condition)
     arrays: dict[str, Any] = {"trace_id": ("u8", bytes.fromhex("".join(table["trace_id"].to_pylist())))}
     texts: dict[str, list[str]] = {}
+    if OPEN_IN in chosen:
+        inside = open_calls(reader)
+        places = {trace_id: place for place, trace_id in enumerate(inside)}
+        arrays[OPEN_IN] = array("i", [places.get(trace_id, -1) for trace_id in table["trace_id"].to_pylist()])
+        texts[OPEN_IN] = [one.name for one in inside.values()]
     for name in words:
         column = table[name].combine_chunks()
         if str(column.type) == "double":

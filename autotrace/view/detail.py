@@ -4,6 +4,7 @@ the same prompt side by side, and where each rollout leaves the rollout chosen f
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from autotrace.insight.words import of_turns
 from autotrace.tables.columns import ID, OF_ROLLOUT
 from autotrace.tables.conditions import Condition
+from autotrace.tables.hung import open_call
 from autotrace.tables.reader import Reader
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.schema import CHAINS
@@ -43,9 +45,11 @@ FEW_IDS = 200
 Item = dict[str, Any]
 
 
-def detail(trajectory: Trajectory) -> dict[str, Any]:
-    """Return everything that the page shows of a trajectory at once; ``call`` returns the contents of single calls."""
+def detail(trajectory: Trajectory, living: bool = False) -> dict[str, Any]:
+    """Return everything that the page shows of a trajectory at once; ``call`` returns the contents of single calls.
+    ``living``: the run goes on, so an open call lasts until now."""
     root, gap = trajectory.root, longest_gap(trajectory)
+    inside = open_call(trajectory) if living else None
     return {
         "trace_id": trajectory.trace_id,
         "run_id": trajectory.run_id,
@@ -57,6 +61,7 @@ def detail(trajectory: Trajectory) -> dict[str, Any]:
         "gap": None if gap is None else {"seconds": gap.seconds, "where": gap.where},
         "start": root.start_ns / 1e9,
         "duration": None if root.duration_ns is None else root.duration_ns / 1e9,
+        "open": inside and {"in": inside.name, "seconds": (time.time_ns() - inside.since_ns) / 1e9},
         "conversation": list(conversation(trajectory)),
         "chains": chains(trajectory),
         "findings": findings(trajectory),

@@ -83,7 +83,7 @@ def _digest(text: str) -> str:
 
 
 def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tuple[str, str]]:
-    info, names = reader.run.info, columns.names(reader)
+    info, names, living = reader.run.info, columns.names(reader), reader.run.living
     run, created, command = info.run_id, info.created, " ".join(info.command)
     about = {"run": run, "created": created, "command": command, "state": "exported", "trajectories": len(rows)}
     notes = [f"{len(rows):,} trajectories, exported to this file; the server shows the whole run and its texts' search"]
@@ -100,12 +100,12 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
     for members in by_group.values():
         loaded = [one for _, one in reader.each(members) if one is not None]
         for one in loaded:
-            yield f"trace {one.trace_id}", _json(detail.detail(one))
+            yield f"trace {one.trace_id}", _json(detail.detail(one, living))
             yield f"tokens {one.trace_id}", _encoded(tokens.packed(one, reader.run.decode, short=True))
             yield f"calls {one.trace_id}", _json({span.span_id: detail.call(span, CALL_LIMIT) for span in one.spans})
             step = integer(one.attributes.get("step"))
             if step is not None and not one.attributes.get("validate"):
-                by_step[step].append(timelines.rollout(one))
+                by_step[step].append(timelines.rollout(one, living))
         if len(loaded) > 1:
             body = _json(detail.beside(loaded, every=len(loaded) <= GROUP_LIMIT))
             yield f"group {min(one.trace_id for one in loaded)}", body

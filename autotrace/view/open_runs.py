@@ -20,6 +20,7 @@ from autotrace.ship import pace
 from autotrace.ship.readers import is_run, listed, name_of, opened, places
 from autotrace.tables import steps as query
 from autotrace.tables.errors import NotFound
+from autotrace.tables.hung import IS_OPEN
 from autotrace.tables.reader import Reader
 from autotrace.tables.sources import ReadableRun
 from autotrace.trajectory.jsonable import jsonable
@@ -78,11 +79,12 @@ class OpenRun:
         with self._lock:
             source = self._current().run
             status, info, version = source.status(), source.info, self._version
+            still = self._current().count(IS_OPEN) if status.open else 0
         living = status.living > 0 or (is_run(self.place.path) and shipper_alive(str(self.place.path)) is True)
         return {
             "run": self.name, "created": info.created, "command": " ".join(info.command), "version": version,
-            "state": status.state, "live": living, "trajectories": status.trajectories,
-            "open": status.open, "losses": losses(status.drops), "warnings": pace.warnings(status),
+            "state": status.state, "live": living, "trajectories": status.trajectories + still,
+            "open": still, "losses": losses(status.drops), "warnings": pace.warnings(status),
             "notes": [*status.notes, *_oddities(status)], "error": status.error,
         }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,7 @@ import msgspec
 
 from autotrace.tables.columns import ID
 from autotrace.tables.conditions import condition
+from autotrace.tables.hung import open_call
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.durations import engine_phases, times, within
@@ -29,7 +31,8 @@ def lanes(reader: Reader, step: int) -> dict[str, Any]:
     """Return the rollouts of a training step: see ``of_rollouts``. Above ``MOST``, the longest rollouts."""
     rows = reader.select(condition(f"step = {step} and not validate"), (*ID, "duration_s"))
     rows.sort(key=lambda row: -(row.duration_s or float("inf")))
-    found = [rollout(one) for _, one in reader.each(rows[:MOST], texts=False) if one is not None]
+    living = reader.run.living
+    found = [rollout(one, living) for _, one in reader.each(rows[:MOST], texts=False) if one is not None]
     return of_rollouts(found, len(rows) - MOST)
 
 
@@ -43,10 +46,12 @@ def of_rollouts(rollouts: Iterable[dict[str, Any]], left_out: int = 0) -> dict[s
     return plain
 
 
-def rollout(one: Trajectory) -> dict[str, Any]:
+def rollout(one: Trajectory, living: bool = False) -> dict[str, Any]:
     """Describe a rollout. ``worker`` and ``replicas`` are processes; ``parts``: the activities; ``requests``: the
-    engines' phases, each with its replica. Both count from the rollout's start. ``spent``: seconds by kind."""
-    root = one.root
+    engines' phases, each with its replica. Both count from the rollout's start. ``spent``: seconds by kind.
+    ``living``: the run goes on, so an open call lasts until now."""
+    root, inside = one.root, open_call(one) if living else None
+    now = time.time_ns() if inside else 0
     parts: list[Part] = []
     requests: list[tuple[str, list[Part]]] = []
     for span in one.spans:
@@ -57,7 +62,7 @@ def rollout(one: Trajectory) -> dict[str, Any]:
         if kind is None or within(span, one.by_id):
             continue
         inner = phases or _engines(span, one) if kind == "llm" else []
-        parts += inner or [_whole(span, root, kind)]
+        parts += inner or [_whole(span, root, kind, now)]
     spent = [sum(length for kind, _, length in parts if kind == number) for number in range(len(KINDS))]
     spent[-1] = times(one).other_s or 0.0
     return {
@@ -65,11 +70,14 @@ def rollout(one: Trajectory) -> dict[str, Any]:
         "status": one.status, "worker": f"{root.host}:{root.pid}", "start": root.start_ns / 1e9,
         "duration": None if root.duration_ns is None else root.duration_ns / 1e9, "parts": parts, "requests": requests,
         "spent": [round(seconds, 6) for seconds in spent], "reward": one.facts.get("reward"),
+        "open": inside and {"in": inside.name, "seconds": (now - root.start_ns) / 1e9},
     }  # fmt: skip
 
 
-def _whole(span: Span, root: Span, kind: str) -> Part:
-    return _part("open" if span.duration_ns is None else kind, span.start_ns, span.duration_ns or 0, root)
+def _whole(span: Span, root: Span, kind: str, now: int) -> Part:
+    if span.duration_ns is None:
+        return _part("open", span.start_ns, max(0, now - span.start_ns), root)
+    return _part(kind, span.start_ns, span.duration_ns, root)
 
 
 def _part(kind: str, at_ns: float, took_ns: float, root: Span) -> Part:

@@ -28,7 +28,7 @@ def test_the_modules_become_one_script() -> None:
 
 
 def test_own_javascript_stays_readable_in_an_evening() -> None:
-    assert sum(len(module.read_text().splitlines()) for module in MODULES) <= 2620
+    assert sum(len(module.read_text().splitlines()) for module in MODULES) <= 3000
     assert all(len(module.read_text().splitlines()) <= 350 for module in MODULES)
 
 

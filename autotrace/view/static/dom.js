@@ -147,3 +147,23 @@ export class Surface {
 export function ink(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
+
+/** A bar over time; hatched where it is still open. @param {CanvasRenderingContext2D} context @param {number} x @param {number} y
+ * @param {number} width @param {number} height @param {string} colour @param {boolean} open */
+export function drawBar(context, x, y, width, height, colour, open) {
+  context.fillStyle = colour;
+  context.globalAlpha = open ? 0.3 : 1;
+  context.fillRect(x, y, width, height);
+  context.globalAlpha = 1;
+  if (!open) return;
+  context.save();
+  context.beginPath();
+  context.rect(x, y, width, height);
+  context.clip();
+  context.strokeStyle = colour;
+  context.lineWidth = 2;
+  context.beginPath();
+  for (let at = x - height - (x % 8); at < x + width; at += 8) { context.moveTo(at, y + height); context.lineTo(at + height, y); }
+  context.stroke();
+  context.restore();
+}

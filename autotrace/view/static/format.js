@@ -1,4 +1,5 @@
 // Numbers and times as people read them. What is missing is empty.
+import { visible } from "./dom.js";
 
 const WHOLE = new Intl.NumberFormat("en"); // made once: that is what takes time
 const absent = (/** @type {any} */ value) => value === null || value === undefined || Number.isNaN(value);
@@ -23,6 +24,9 @@ export function seconds(value) {
   const minutes = Math.floor(value / 60);
   return minutes < 120 ? `${minutes} min ${Math.round(value % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
+
+/** "open for 41 s in search". @param {{seconds: number, in: string} | null} open */
+export const openFor = (open) => (open ? `open for ${seconds(open.seconds)} in ${visible(open.in)}` : "");
 
 /** @param {number} one @param {string} what @param {string} [many] */
 export function counted(one, what, many) {

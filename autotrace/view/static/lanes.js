@@ -1,8 +1,8 @@
 // When each rollout of a step did what, by worker; and what each replica of an engine did for them.
 import { go, link } from "./address.js";
 import { source } from "./data.js";
-import { Surface, fill, h, ink, visible } from "./dom.js";
-import { counted, number, seconds, ticks, unknown } from "./format.js";
+import { Surface, drawBar, fill, h, ink, visible } from "./dom.js";
+import { counted, number, openFor, seconds, ticks, unknown } from "./format.js";
 
 const [LANE, TOP, LONGEST] = [14, 20, 16000];
 /** Kind -> colour, words. @type {Record<string, [string, string]>} */
@@ -31,7 +31,7 @@ const grouped = (items, of) => items.reduce((groups, item) => groups.set(of(item
 export async function showLanes(box, run, step) {
   fill(box, h("p", { class: "waiting" }, `Reading the rollouts of step ${step}…`));
   const { kinds, rollouts, left_out: left } = await source.lanes(run, step);
-  const total = Math.max(1e-3, ...rollouts.map((/** @type {any} */ one) => one.start + (one.duration ?? 0)));
+  const total = Math.max(1e-3, ...rollouts.map((/** @type {any} */ one) => one.start + (one.duration ?? one.open?.seconds ?? 0)));
   const bars = rollouts.map((/** @type {any} */ one) => ({ one, start: one.start, end: one.start + (one.duration ?? total - one.start), parts: one.parts }));
   const requests = rollouts.flatMap((/** @type {any} */ one) => one.requests.map((/** @type {any} */ [replica, parts]) => {
     const [, begin, length] = parts[parts.length - 1];
@@ -41,12 +41,18 @@ export async function showLanes(box, run, step) {
     .concat([...grouped(requests, (request) => request.replica)].map(([name, each]) => block(`replica ${name}: ${counted(each.length, "request")}`, each)));
   const sums = kinds.map((/** @type {string} */ _, /** @type {number} */ kind) => rollouts.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.spent[kind], 0));
   const all = bars.reduce((/** @type {number} */ sum, /** @type {any} */ bar) => sum + bar.end - bar.start, 0) || 1;
-  const last = bars.reduce((/** @type {any} */ a, /** @type {any} */ b) => (a && a.end >= b.end ? a : b), null);
+  const ended = bars.filter((/** @type {any} */ bar) => bar.one.status !== "OPEN");
+  const last = ended.reduce((/** @type {any} */ a, /** @type {any} */ b) => (a && a.end >= b.end ? a : b), null);
+  const open = rollouts.filter((/** @type {any} */ one) => one.status === "OPEN");
+  const timeline = (/** @type {any} */ one) =>
+    h("a", { href: link(["run", run, "trace", one.id], { view: "timeline" }) }, one.id.slice(0, 8));
   const rows = blocks.flatMap(({ text, lanes }) => [text, ...lanes]);
   const canvas = h("canvas", { class: "lanes-canvas", role: "img", "aria-label": `rollouts of step ${step} over time, by worker and replica`, style: { height: `${Math.min(rows.length * LANE + TOP + 6, LONGEST)}px` } });
   const tip = h("div", { class: "pointed", role: "status" }, "A bar is a rollout, or a request of one; pointing at it says where its time went, a click opens it.");
   fill(box, h("div", { class: "bar" }, h("h2", {}, `Step ${step}: ${counted(rollouts.length, "rollout")}, ${seconds(total)}`),
-    last ? h("span", { class: "last" }, "the last to end, ", h("a", { href: link(["run", run, "trace", last.one.id], { view: "timeline" }) }, last.one.id.slice(0, 8)), `, took ${seconds(last.end - last.start)}: ${told(last.one, kinds)}`) : null,
+    last ? h("span", { class: "last" }, "the last to end, ", timeline(last.one), `, took ${seconds(last.end - last.start)}: ${told(last.one, kinds)}`) : null,
+    open.length ? h("span", { class: "open" }, `${open.length} still open; the oldest, `, timeline(open[0]),
+      `: ${openFor(open[0].open) || "open"}`) : null,
     left ? h("span", { class: "dim" }, `${left.toLocaleString("en")} shorter ones are not drawn`) : null, h("a", { class: "button quiet", href: link(["run", run, "table"], { where: `step = ${step}` }) }, "list them")),
   h("div", { class: "legend" }, kinds.map((/** @type {string} */ kind, /** @type {number} */ place) => (sums[place] ? h("span", { class: "key" }, h("i", { style: { background: `var(${KIND[kind][0]})` } }), `${KIND[kind][1]} ${Math.round((100 * sums[place]) / all)} %`) : null))), tip, canvas);
   const surface = new Surface(canvas, ({ context, width, height }) => {
@@ -67,8 +73,13 @@ export async function showLanes(box, run, step) {
       for (const { one, start, end, parts } of row) {
         context.fillStyle = line;
         context.fillRect(x(start), y, Math.max(1, x(end) - x(start) - 1), LANE - 3);
-        for (const [kind, begin, length] of parts) { context.fillStyle = colours[kind]; context.fillRect(x(one.start + begin), y, Math.max(0.5, x(length) - x(0)), LANE - 3); }
-        if (one.status !== "OK") { context.strokeStyle = bad; context.lineWidth = 2; context.strokeRect(x(start), y, Math.max(2, x(end) - x(start) - 1), LANE - 3); }
+        const isOpen = (/** @type {number} */ kind) => kinds[kind] === "open";
+        if (one.status === "OPEN") drawBar(context, x(start), y, x(end) - x(start), LANE - 3, bad, true);
+        for (const [kind, begin, length] of parts) {
+          const [left, wide] = [x(one.start + begin), Math.max(0.5, x(length) - x(0))];
+          drawBar(context, left, y, wide, LANE - 3, colours[kind], isOpen(kind));
+        }
+        if (one.status !== "OK" && one.status !== "OPEN") { context.strokeStyle = bad; context.lineWidth = 2; context.strokeRect(x(start), y, Math.max(2, x(end) - x(start) - 1), LANE - 3); }
       }
     });
   });
@@ -80,7 +91,7 @@ export async function showLanes(box, run, step) {
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => { const one = under(event); if (one) go(["run", run, "trace", one.id], { view: "timeline" }); });
   canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => {
     const one = under(event);
-    if (one) tip.textContent = visible([one.id.slice(0, 8), `sample ${one.sample ?? ""} n ${one.n ?? ""}`, `reward ${number(one.reward)}`, seconds(one.duration) || unknown(one.status), told(one, kinds), one.worker].join("  ·  "));
+    if (one) tip.textContent = visible([one.id.slice(0, 8), `sample ${one.sample ?? ""} n ${one.n ?? ""}`, `reward ${number(one.reward)}`, seconds(one.duration) || openFor(one.open) || unknown(one.status), told(one, kinds), one.worker].join("  ·  "));
   });
   surface.draw();
 }

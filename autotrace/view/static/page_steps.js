@@ -124,8 +124,9 @@ function figures(rows, steps, column, how) {
   const [middle, low, high] = [[], [], []].map(() => /** @type {(number | null)[]} */ ([]));
   for (const members of steps.values()) {
     if (how !== "spread") {
-      const share = how === "count" ? members.length : members.filter((row) => rows.value("status", row) !== "OK").length / members.length;
-      middle.push(share); low.push(null); high.push(null);
+      const ended = members.map((row) => rows.value("status", row)).filter((status) => status !== "OPEN");
+      const failed = ended.length ? ended.filter((status) => status !== "OK").length / ended.length : null;
+      middle.push(how === "count" ? members.length : failed); low.push(null); high.push(null);
       continue;
     }
     const given = members.map((row) => values[row]).filter((value) => !Number.isNaN(value)).sort((a, b) => a - b);

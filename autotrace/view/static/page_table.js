@@ -13,7 +13,9 @@ const asFigures = (/** @type {any} */ value) => value ?? "";
 /** The columns of the table: name, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
   ["trace_id", "trace", "5em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "4em", asFigures],
-  ["rollout_n", "n", "3em", number], ["prompt", "prompt", "minmax(8em, 2fr)", asText], ["status", "status", "6.5em", asText], ["reward", "reward", "4.5em", number], ["ties", "ties", "4em", asFigures], ["group_reward", "group mean", "7em", number],
+  ["rollout_n", "n", "3em", number], ["prompt", "prompt", "minmax(8em, 2fr)", asText], ["status", "status", "6.5em", asText],
+  ["open_since", "open since", "6em", (value) => (value ? new Date(1000 * value).toLocaleTimeString("en-GB") : "")],
+  ["open_in", "in", "minmax(5em, 1fr)", asText], ["reward", "reward", "4.5em", number], ["ties", "ties", "4em", asFigures], ["group_reward", "group mean", "7em", number],
   ["advantage", "advantage", "5.5em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
   ["prompt_tokens", "prompt", "4.5em", number], ["response_tokens", "written", "4.5em", number], ["duration", "duration", "6em", seconds],
   ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["findings", "findings", "minmax(6em, 1fr)", asText], ["error", "error", "minmax(6em, 2fr)", asText],
@@ -105,7 +107,7 @@ class Table {
       fill(select, options.map((value) => h("option", { value }, value || "nothing")));
       select.value = chosen[/** @type {"x"} */ (name)];
     }
-    fill(this.names, [...this.rows.names.numbers, ...this.rows.names.texts].map((value) => h("option", { value })));
+    fill(this.names, [...this.rows.names.numbers, ...this.rows.names.texts].filter((name) => name !== "open_in").map((value) => h("option", { value })));
   }
 
   /** Filter, sort and show what the address says. */

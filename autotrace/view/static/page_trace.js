@@ -2,7 +2,7 @@
 import { address, go, link, note } from "./address.js";
 import { source } from "./data.js";
 import { fill, h, marked, prose } from "./dom.js";
-import { counted, number, seconds, unknown } from "./format.js";
+import { counted, number, openFor, seconds, unknown } from "./format.js";
 import { listed } from "./page_table.js";
 import { rowsOf } from "./rows.js";
 import { Timeline } from "./timeline.js";
@@ -21,6 +21,11 @@ export async function showTrace(present, run, trace) {
   const detail = await source.trace(run, trace);
   const view = new TrajectoryPage(run, detail);
   present(view.element);
+  const [begun, first] = [performance.now(), detail.open?.seconds];
+  const tick = setInterval(() => {
+    if (!view.element.isConnected || source.exported || !view.detail.open) { clearInterval(tick); return; }
+    view.later(first + (performance.now() - begun) / 1000);
+  }, 1000);
   view.show(address().query.get("view") ?? "conversation");
   return {
     title: `${trace.slice(0, 8)}`,
@@ -62,9 +67,16 @@ class TrajectoryPage {
       h("span", { class: "badge", "data-status": detail.status }, detail.status === "OPEN" ? "being written" : detail.status),
       detail.facts.reward === undefined ? null : h("span", { class: "big" }, h("b", {}, "reward"), ` ${number(detail.facts.reward)}`),
       detail.facts.advantage === undefined ? null : h("span", {}, h("b", {}, "advantage"), ` ${number(detail.facts.advantage)}`),
-      h("span", {}, h("b", {}, "took"), ` ${seconds(detail.duration) || unknown(detail.status)}`), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
+      this.took = h("span", {}, h("b", {}, detail.open ? "" : "took "), seconds(detail.duration) || openFor(detail.open) || unknown(detail.status)), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
       h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "its group"),
       source.exported ? null : h("button", { class: "quiet", onclick: async () => h("a", { href: URL.createObjectURL(await (await source.ask(source.path(this.run, "traces", detail.trace_id, "perfetto"))).blob()), download: `${detail.trace_id.slice(0, 12)}.perfetto.json` }).click() }, "Perfetto"));
+  }
+
+  /** Say of an open trajectory how long it has been open by now. @param {number} now seconds */
+  later(now) {
+    this.detail.open.seconds = now;
+    this.took.lastChild.data = openFor(this.detail.open);
+    if (this.view === "timeline") this.timeline?.until(now);
   }
 
   /** Keep what this trajectory is to be called. @param {string} given */
@@ -113,7 +125,8 @@ class TrajectoryPage {
 
   /** Show what came since, at the place that is being read. @param {any} detail */
   async refresh(detail) {
-    if (JSON.stringify(detail) === JSON.stringify(this.detail)) return;
+    const still = (/** @type {any} */ each) => JSON.stringify({ ...each, open: null });
+    if (still(detail) === still(this.detail)) return;
     const items = () => /** @type {HTMLElement[]} */ ([...this.body.querySelectorAll(".item")]);
     const [top, heights] = [this.body.scrollTop, items().map((item) => item.offsetHeight)];
     this.detail = detail;
@@ -186,7 +199,7 @@ class TrajectoryPage {
   }
 
   showTimeline() {
-    this.timeline = new Timeline(this.detail.spans, this.detail.duration, (at) => this.call(at));
+    this.timeline = new Timeline(this.detail.spans, this.detail.open?.seconds ?? this.detail.duration, (at) => this.call(at), Boolean(this.detail.open));
     fill(this.body, this.timeline.element);
     const at = this.detail.spans.id.indexOf(address().query.get("call") ?? "");
     if (at >= 0) requestAnimationFrame(() => this.timeline?.choose(at));

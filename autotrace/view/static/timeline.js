@@ -1,5 +1,5 @@
 // The calls of a trajectory over time, drawn: whatever their number, only the rows in view cost anything.
-import { Surface, follow, h, ink, visible } from "./dom.js";
+import { Surface, drawBar, follow, h, ink, visible } from "./dom.js";
 import { seconds, ticks, unknown } from "./format.js";
 
 const ROW = 20;
@@ -28,9 +28,13 @@ function tree(spans) {
   return rows;
 }
 
+const isWrong = (/** @type {string} */ status) => status !== "OK" && status !== "OPEN";
+
 export class Timeline {
-  /** @param {any} spans @param {number | null} duration @param {(at: number) => void} chosen */
-  constructor(spans, duration, chosen) {
+  /** @param {any} spans @param {number | null} duration @param {(at: number) => void} chosen
+   * @param {boolean} live whether open calls last until now */
+  constructor(spans, duration, chosen, live) {
+    this.live = live;
     this.spans = spans;
     this.rows = tree(spans);
     this.chosen = chosen;
@@ -73,22 +77,39 @@ export class Timeline {
       const end = begin + (this.spans.duration[at] ?? this.total - begin);
       const [left, right] = [Math.max(this.labels, this.x(begin)), Math.min(width, this.x(end))];
       if (right >= this.labels && left <= width) {
-        context.globalAlpha = this.spans.duration[at] === null ? 0.45 : 1;
-        context.fillStyle = colours[this.spans.role[at]] ?? colours.span;
-        context.fillRect(left, y + 4, Math.max(1.5, right - left), ROW - 8);
-        context.globalAlpha = 1;
+        const colour = colours[this.spans.role[at]] ?? colours.span;
+        const isOpen = this.spans.duration[at] === null;
+        drawBar(context, left, y + 4, Math.max(1.5, right - left), ROW - 8, colour, isOpen);
         this.phases(at, y, phases);
-        if (this.spans.status[at] !== "OK") { context.strokeStyle = ink("--bad"); context.lineWidth = 2; context.strokeRect(left, y + 3, Math.max(3, right - left), ROW - 6); }
-        const took = seconds(this.spans.duration[at]) || unknown(this.spans.status[at]);
+        if (isWrong(this.spans.status[at])) { context.strokeStyle = ink("--bad"); context.lineWidth = 2; context.strokeRect(left, y + 3, Math.max(3, right - left), ROW - 6); }
+        const took = this.took(at);
         context.fillStyle = dim;
         if (right + 4 < width - 40) context.fillText(took, right + 4, y + ROW / 2);
+        else if (this.spans.status[at] === "OPEN" && right - left > 150) {
+          context.fillStyle = text;
+          context.fillText(took, right - context.measureText(took).width - 8, y + ROW / 2);
+        }
       }
-      context.fillStyle = this.spans.status[at] === "OK" ? text : ink("--bad");
+      context.fillStyle = isWrong(this.spans.status[at]) ? ink("--bad") : text;
       const [indent, title] = [6 + Math.min(depth, 8) * 12, visible(this.spans.title[at].slice(0, 60))];
       const fits = Math.floor((this.labels - indent) / 5.5);
       context.fillText(title.length > fits ? `${title.slice(0, fits - 1)}…` : title, indent, y + ROW / 2, this.labels - 6 - indent);
     }
     this.axis(context, width, height, dim, line);
+  }
+
+  /** Draw open calls until `total` seconds. @param {number} total */
+  until(total) {
+    if (this.to === this.total) this.to = total;
+    this.total = total;
+    this.surface.draw();
+  }
+
+  /** How long a call took, or has been open. @param {number} at */
+  took(at) {
+    const { duration, start, status } = this.spans;
+    const open = this.live && status[at] === "OPEN";
+    return open ? `open for ${seconds(this.total - start[at])}` : seconds(duration[at]) || unknown(status[at]);
   }
 
   /** The engine's own times, within its call. @param {number} at @param {number} y @param {string[]} colours */
@@ -173,9 +194,9 @@ export class Timeline {
   /** @param {number} at */
   say(at) {
     if (at < 0) return;
-    const { title, name, role, start, duration, status, process, phases, error } = this.spans;
+    const { title, name, role, start, status, process, phases, error } = this.spans;
     const times = Object.entries(phases[at] ?? {}).map(([phase, value]) => `${phase.replace(/_s$/, "")} ${seconds(value)}`);
-    const said = [title[at], name[at] === title[at] ? "" : name[at], role[at], `+${seconds(start[at])}`, seconds(duration[at]) || unknown(status[at]), status[at], ...times, `in ${process[at]}`, error[at] ?? ""];
+    const said = [title[at], name[at] === title[at] ? "" : name[at], role[at], `+${seconds(start[at])}`, this.took(at), status[at], ...times, `in ${process[at]}`, error[at] ?? ""];
     this.tip.textContent = visible(said.filter(Boolean).join("  ·  ").slice(0, 400));
   }
 
