@@ -19,6 +19,7 @@ SHIPPED = "patch_specs"
 LONGEST_IMAGE = 16 << 20
 """Limits the text whose image ``--images`` keeps (characters)."""
 ROLES = ("trajectory", "agent", "llm", "tool", "parser", "env", "reward", "engine", "trainer", "span")
+BY_CODE, BY_NAME = HOWS = ("code", "name")
 
 
 _WRAPPED = ".__wrapped__"
@@ -52,6 +53,9 @@ class Target:
     versions: str | None = None
     """Requirement on an installed distribution (PEP 508): ``verl>=0.5``."""
     subclasses: bool = False
+    how: str = BY_CODE
+    """How: code | name. ``code``: the function gets another code; a callable without Python code is replaced at its
+    name. ``name``: the callable is replaced at its name, whatever it is."""
     role: str = "span"
     mode: str = "span"
     """Mode: span | count"""

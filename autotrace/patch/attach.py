@@ -16,11 +16,12 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from autotrace.config.plan import BY_NAME
 from autotrace.patch import adapting, wrapper
 from autotrace.patch.reach import LATER, LOOKED_PAST, reach
 from autotrace.patch.wrapper import original_of
 from autotrace.record import calls, faults, used_libraries
-from autotrace.record.object_fields import attribute_of, members_of, mro_of, name_of
+from autotrace.record.object_fields import attribute_of, members_of, module_of, mro_of, name_of
 from autotrace.record.origin import is_hosts
 
 _DECORATORS = 3
@@ -93,6 +94,7 @@ def _enclosed(function: FunctionType) -> Iterator[FunctionType]:
 IN_PLACE, OVERRIDDEN, REPLACED = "in place", "overridden", "replaced"
 """Name how a target is held: every holder of the function calls the wrapper; a subclass got a function of its own; only
 users of this name call the wrapper."""
+BY_WRAPT = f"{REPLACED} (wrapt)"
 
 _ROUTINES = (functools.cached_property, functools.partial, functools.partialmethod)
 _LAYERS = 16
@@ -105,16 +107,25 @@ class Unpatchable(Exception):
     """Refuse to record a target; the message gives the reason and another name to write."""
 
 
-def attach(owner: Any, attribute: str, key: str, depth: int = 0) -> str | None:
+def attach(owner: Any, attribute: str, key: str, depth: int = 0, how: str = "") -> str | None:
     """Record the calls of ``owner.attribute``, or of the function below ``depth`` decorators, for the target ``key``.
-    Returns how the target is held, None if some target already records the calls. Raises ``Unpatchable``."""
+    Returns how the target is held, None if some target already records the calls. Raises ``Unpatchable``.
+
+    ``how``: ``config.plan.Target.how`` of an entry that names ``attribute`` itself, otherwise empty.
+    """
     raw, own = member(owner, attribute), attribute in vars(owner)
     reason = adapting.refusal(raw, owner, attribute) or used_libraries.refusal(adapting.module_of(None, owner))
     if reason is not None:
         raise Unpatchable(reason)
+    if _replaced_for(raw) is not None:
+        return None
     function = function_in(raw, owner, attribute, depth)
+    if how == BY_NAME or (how and function is None):
+        if (why := _not_replaceable(raw, attribute, depth)) is not None:
+            raise Unpatchable(why)
+        return _replace(raw, function, owner, attribute, key)
     if function is None:
-        raise Unpatchable(_why_not(raw, attribute, depth))
+        raise Unpatchable(_not_replaceable(raw, attribute, depth) or "it has no Python code: name it without a pattern")
     layers = [*_layers(function)]
     # Ray decorates every method of an actor's class, which was created before
     if wrapper.key_of(function) is not None or any(wrapper.key_of(layer) == key for layer in layers):
@@ -248,7 +259,8 @@ def _may_hold(value: Any) -> bool:
 
 def recorded_for(owner: Any, attribute: str) -> str | None:
     """Return the key of the target that already records ``owner.attribute``."""
-    return wrapper.key_of(function_in(member(owner, attribute), owner, attribute))
+    raw = member(owner, attribute)
+    return _replaced_for(raw) or wrapper.key_of(function_in(raw, owner, attribute))
 
 
 def instance_with_call(owner: Any, attribute: str) -> type | None:
@@ -271,20 +283,34 @@ def _with(raw: Any, made: FunctionType) -> Any:
     raise Unpatchable(f"it is a {type(raw).__name__} that stands elsewhere: name it there")
 
 
-def _why_not(raw: Any, attribute: str, depth: int) -> str:
+def _replace(raw: Any, function: FunctionType | None, owner: Any, attribute: str, key: str) -> str:
+    from autotrace.patch.replacement import replacement  # wrapt is imported for such a target alone
+
+    of_class = issubclass(type(owner), type)
+    module, qualname = (module_of(owner), f"{name_of(owner)}.{attribute}") if of_class else (owner.__name__, attribute)
+    try:
+        adapting.put(owner, attribute, replacement(raw, function, module, qualname, key))
+    except (TypeError, AttributeError) as error:
+        raise Unpatchable(f"no attribute of `{name_of(owner) if of_class else module}` can be set ({error})") from error
+    return BY_WRAPT
+
+
+def _replaced_for(raw: Any) -> str | None:
+    """Return the key of the target for which ``raw`` stands at its name (``patch.replacement``)."""
+    return raw._self_key if type(raw).__module__ == "autotrace.patch.replacement" else None
+
+
+def _not_replaceable(raw: Any, attribute: str, depth: int) -> str | None:
+    """Return why a name cannot hold a wrapper of ``raw``."""
     if depth:
         what = f"`{attribute}{'.__wrapped__' * (depth - 1)}`"
         return f"{what} has no `__wrapped__`: it has no decorator, or one that does not use functools.wraps"
     if isinstance(raw, property):
-        return "the property has no getter"
+        return "it is a property without a getter in Python"
     if inspect.isclass(raw):
         return f"it is a class: name its methods, e.g. {attribute}.run or {attribute}.*"
     if inspect.ismodule(raw):
         return f"it is a module: name what is in it, or {attribute}.**"
-    if inspect.isroutine(raw):
-        return "it is implemented in C: there is nothing to wrap; name the Python function that calls it"
-    if hasattr(raw, "__get__"):
-        return f"it is a descriptor of its own kind ({type(raw).__qualname__}): name a function it calls"
-    if callable(raw):
-        return f"it is an instance: name {type(raw).__module__}.{type(raw).__qualname__}.__call__"
+    if callable(raw) or hasattr(type(raw), "__get__"):
+        return None
     return f"it is not callable ({type(raw).__name__})"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from autotrace.config.plan import Target
+from autotrace.config.plan import BY_NAME, Target
 from autotrace.patch import adapting, program
 from autotrace.patch.attach import Unpatchable, attach, instance_with_call, member, recorded_for
 from autotrace.patch.plan_index import PlanIndex, Spelling, excluded, outside
@@ -145,7 +145,7 @@ class Binder:
             taken = self._ranks.get(target.key, spelling.rank) < spelling.rank
         if taken or not self._released(target):
             return
-        if not self._install(target, owner, attribute, f"{module}:{qualname}", spelling.depth):
+        if not self._install(target, owner, attribute, f"{module}:{qualname}", spelling.depth, not spelling.glob):
             return
         if not spelling.glob:
             self._ranks[target.key] = spelling.rank
@@ -168,16 +168,18 @@ class Binder:
         elif not excluded(target, f"{module}.{name}"):
             self._install(target, cls, attribute, f"{module}:{name}")
 
-    def _install(self, target: Target, owner: Any, attribute: str, location: str, depth: int = 0) -> bool:
-        """Wrap ``owner.attribute``, or the function below ``depth`` decorators. Returns False if refused or failed
-        (reported)."""
+    def _install(
+        self, target: Target, owner: Any, attribute: str, location: str, depth: int = 0, is_named: bool = False
+    ) -> bool:
+        """Wrap ``owner.attribute``, or the function below ``depth`` decorators. ``is_named``: the entry names the
+        attribute itself. Returns False if refused or failed (reported)."""
         location += ".__wrapped__" * depth
         self._tried.add(target.key)
         try:
-            call = None if depth else instance_with_call(owner, attribute)
+            call = None if depth or target.how == BY_NAME else instance_with_call(owner, attribute)
             if call is not None:
                 return self._install(target, call, "__call__", f"{call.__module__}:{call.__qualname__}.__call__")
-            held = attach(owner, attribute, target.key, depth)
+            held = attach(owner, attribute, target.key, depth, target.how if is_named else "")
             if held is not None:
                 self.report(target.key, location, "bound", held)
             elif (other := recorded_for(owner, attribute)) not in (None, target.key) and target.key not in self._ranks:

@@ -98,7 +98,7 @@ def refusal(symbol: Symbol, name: str, resolver: Resolver, depth: int = 0) -> st
         method = "run" if "run" in methods or not methods else methods[0]
         return f"it is a class: name its methods, `{name}.{method}` for example, or `{name}.*`"
     if isinstance(symbol, Native):
-        return "it is implemented in C: there is nothing to wrap; name the Python function that calls it"
+        return used_libraries.refusal(top(name))
     if isinstance(symbol, Lazy) and symbol.meaning is not None:
         return f"the module makes it only on access; name it where it is defined: {_home(symbol.meaning)}"
     if not isinstance(symbol, Function):

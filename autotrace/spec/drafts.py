@@ -21,7 +21,7 @@ from autotrace.spec.model import Entry, Key, Paths
 
 _ALIKE = (
     "versions", "subclasses", "role", "mode", "optional", "label", "tokenizer", "outcomes", "group", "inside",
-    "watch",
+    "watch", "how",
 )  # fmt: skip
 """Lists the keys whose values are equal in an entry and in a target."""
 _FIELDS = {

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from autotrace.config.plan import ROLES
+from autotrace.config.plan import HOWS, ROLES
 from autotrace.spec import document, names
 from autotrace.spec.document import Complain, Node, Position
 from autotrace.spec.model import MODES, Capture, Entry, Key, Tokens, form, types
 
 _STRUCTS: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens, "of": Key}
-_CHOICES = {"role": ROLES, "mode": MODES}
+_CHOICES = {"role": ROLES, "mode": MODES, "how": HOWS}
 _ARGUMENT = re.compile(r"[^\W\d]\w*(\.\w+)?\Z")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from autotrace.config.plan import ROLES
+from autotrace.config.plan import BY_CODE, HOWS, ROLES
 
 MODES = ("span", "count")
 
@@ -184,6 +184,13 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         bool,
         _of("`false`: failures that are caught below this function are not noted.", "true or false", "false"),
     ] = True  # fmt: skip
+    how: Annotated[
+        str,
+        _of("`code` gives the function other code, so every holder of the function is recorded. `name` sets a "
+            "`wrapt.FunctionWrapper` at the name instead: only calls through the name are recorded, and the function "
+            "stays unchanged. A callable without Python code (C, Cython, a ufunc, an instance) always gets a wrapper.",
+            "code or name", "name", enum=list(HOWS)),
+    ] = BY_CODE  # fmt: skip
     mode: Annotated[
         str,
         _of("`span` records each call; `count` only counts calls, for hot loops.", "span or count", "count",

@@ -142,7 +142,7 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool, most: int |
     reason = names.refusal(bare) or refusal(symbol, bare, resolver, depth)
     description = describe(symbol) if isinstance(symbol, Function) else None
     if isinstance(symbol, Native):
-        description = Description("", symbol.name, "", "C function", "", ())
+        description = Description("", symbol.name, "", "C function", "", ("*args", "**kwargs"))
     if reason is not None:
         return Verdict(target, REFUSED, name, reason, description)
     # a shipped spec names the arguments of several releases; each release has only some of the arguments

@@ -365,7 +365,7 @@ class Thing:
     reports = {place.partition(":")[2]: report for place, report in host.reports().items()}
     assert reports["cached"] == ("bound", "in place, below functools.lru_cache: calls that it computes")
     assert reports["generic"] == ("bound", "in place") and reports["Thing.dispatched"] == ("bound", "in place")
-    assert reports["Thing.custom"][0] == "refused"
+    assert reports["Thing.custom"] == ("bound", "replaced (wrapt)")
 
 
 def test_each_call_through_a_dispatcher_is_recorded_once_with_the_arguments_of_the_implementation(host: Host) -> None:

@@ -310,12 +310,11 @@ def test_a_warning_names_the_line_it_named_before(host: Host) -> None:
     assert warned[0].filename == __file__
 
 
-def test_a_c_function_is_refused_with_the_reason(host: Host) -> None:
-    host.watch("same_subjects.c_function", "same_subjects.Thing", "same_subjects.math", "same_subjects.closed")
+def test_a_class_a_module_and_a_value_are_refused_with_the_reason(host: Host) -> None:
+    host.watch("same_subjects.Thing", "same_subjects.math", "same_subjects.closed")
     host.load("same_subjects", Pair.__init__.__globals__["SOURCE"])
     reports = {place.partition(":")[2]: report for place, report in host.reports().items()}
     assert {state for state, _ in reports.values()} == {"refused"}
-    assert "implemented in C" in reports["c_function"][1]
     assert "name its methods" in reports["Thing"][1]
     assert "module" in reports["math"][1] and "not callable" in reports["closed"][1]
 

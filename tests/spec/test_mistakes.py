@@ -386,12 +386,11 @@ UNRESOLVED = {
     "my.agents.kernel": "triton compiles it, and compiled code has no wrapper; name a function that calls it",
     "my.tools.Model.forward": "nn.Module.forward runs inside torch.compile and CUDA graphs; name the method that calls "
     "the model",
-    "math.sqrt": "it is implemented in C: there is nothing to wrap; name the Python function that calls it",
     "weakref.WeakKeyDictionary.get": "autotrace uses weakref to record a call, which would record itself: name the "
     "function that calls it",
     "threading.**": "autotrace uses threading to record a call, which would record itself: name the function that "
     "calls it",
-    "time.sleep": "it is implemented in C: there is nothing to wrap; name the Python function that calls it",
+    "time.sleep": "autotrace uses time to record a call, which would record itself: name the function that calls it",
 }  # fmt: skip
 
 
