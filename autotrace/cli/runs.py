@@ -51,8 +51,12 @@ def reader_of_one(named: Sequence[str]) -> Reader:
 
 
 def _with_problems(reader: Reader) -> Reader:
-    """Return ``reader``, once the reader's problems were printed."""
-    for problem in dict.fromkeys(source.problem for source in reader.sources if source.problem):
+    """Return ``reader``, once the reader's problems were printed. A command prints each problem once."""
+    context = click.get_current_context(silent=True)
+    told: set[str] = set() if context is None else context.meta.setdefault("problems", set())
+    problems = dict.fromkeys(source.problem for source in reader.sources if source.problem)
+    for problem in (problem for problem in problems if problem not in told):
+        told.add(problem)
         click.echo(f"autotrace: {safe(problem)}", err=True)
     return reader
 

@@ -41,7 +41,11 @@ def row_of(trajectory: Trajectory) -> Row | str:
     if not steps:
         return "no LLM call was recorded"
     outermost = next((span for span in trajectory.spans if span.role == "agent" and not is_row(span)), trajectory.root)
-    agent = {"name": outermost.name, "version": "unknown", "model_name": _model(trajectory), "tool_definitions": tools}
+    named = trajectory.attributes.get("agent_name") if outermost is trajectory.root else None
+    agent = {
+        "name": named if isinstance(named, str) else outermost.name, "version": "unknown",
+        "model_name": _model(trajectory), "tool_definitions": tools,
+    }  # fmt: skip
     value = {
         **_of_agent(trajectory, trajectory.trace_id, agent, steps),
         "subagent_trajectories": [

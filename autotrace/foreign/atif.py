@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from autotrace.foreign.collector import SpanCollector, mapped, moment, objects, plain, token_ids
-from autotrace.foreign.containers import Format, names
+from autotrace.foreign.containers import BESIDE, Format, names
 from autotrace.foreign.opened import Row
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.markup import Message
@@ -28,11 +28,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     said: list[Message] = []
     for step in steps:
         role = {"agent": "assistant"}.get(str(step.get("source")), step.get("source"))
-        asked = [
-            {"id": call.get("tool_call_id"), "name": call.get("function_name"), "arguments": call.get("arguments")}
-            for call in objects(step.get("tool_calls"))
-        ]
-        given = {**step, "role": role, "content": step.get("message"), "tool_calls": asked}
+        given = {**step, "role": role, "content": step.get("message")}
         if (message := plain(given)) is None:
             continue
         said.append(message)
@@ -50,7 +46,11 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     extra, more = mapped(row, "extra"), mapped(row, "final_metrics", "extra")
     attributes = {name: extra.get(name) for name in _IDENTITY}
     attributes |= {"agent_name": agent.get("name"), "session_id": row.get("session_id")}
-    yield calls.trajectory(attributes, {"reward": more.get("reward"), **mapped(extra, "facts")})
+    judged = mapped(row, BESIDE, "verifier_result", "rewards")  # a trial of Harbor
+    attributes["sample_index"] = attributes["sample_index"] or mapped(row, BESIDE).get("task_name")
+    reward = more.get("reward", judged.get("reward", next(iter(judged.values()), None)))
+    facts = {"reward": reward, "reward_extra_info": judged if len(judged) > 1 else None, **mapped(extra, "facts")}
+    yield calls.trajectory(attributes, facts)
     for sub in objects(row.get("subagent_trajectories")):
         yield from read({**sub, "subagent_trajectories": None}, path)
 

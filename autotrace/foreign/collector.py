@@ -191,14 +191,16 @@ def plain(given: Any) -> Message | None:
     if not isinstance(given, dict) or not isinstance(given.get("role"), str):
         return None
     content = given.get("content")
-    thoughts = [one_line(given[name]) for name in ("reasoning_content", "reasoning") if given.get(name)][:1]
-    if isinstance(content, list):  # Inspect's parts
-        thoughts += [one_line(part["reasoning"]) for part in content if _is_thought(part)]
-        content = [part for part in content if not _is_thought(part)]
-        if content and all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
-            content = "\n".join(part["text"] for part in content)
+    thoughts = [one_line(given[name]) for name in _THOUGHT[:2] if given.get(name)][:1]
+    if isinstance(content, list):
+        thoughts += [
+            one_line(thought) for part in content for name in _THOUGHT[1:] if (thought := mapped(part).get(name))
+        ]
+        content = [part for part in content if not any(mapped(part).get(name) for name in _THOUGHT[1:])]
+        if content and all(part_text(part) is not None for part in content):
+            content = "\n".join(part_text(part) or "" for part in content)
     elif content is not None:
-        content = one_line(content)
+        content = one_line(part_text(content) or content)
     message: Message = {"role": given["role"], "content": content}
     if thoughts:
         message["reasoning_content"] = "\n".join(thoughts)
@@ -208,24 +210,32 @@ def plain(given: Any) -> Message | None:
     return message
 
 
-def _is_thought(part: Any) -> bool:
-    return isinstance(part, dict) and bool(part.get("reasoning"))
+def part_text(part: Any) -> str | None:
+    """Return the text of a part of a message: a text, or an object with ``text``, or with ``value`` beside ``type``."""
+    if isinstance(part, dict):
+        part = part.get("text", part.get("value") if part.get("type") in ("text", "output_text") else None)
+    return part if isinstance(part, str) else None
+
+
+_THOUGHT = ("reasoning_content", "reasoning", "thinking")
+_NAME = ("name", "function_name", "tool_name", "tool", "function")
+_ARGUMENTS = ("arguments", "input", "args", "parameters", "kwargs")
+_ID = ("id", "tool_call_id", "call_id", "tool_use_id")
+"""Spellings of the parts of a message and of a tool call."""
 
 
 def _call(given: Any) -> Message | None:
-    """Convert a tool call: OpenAI's ``{"function": {"name", "arguments"}}``, verifiers' ``{"name", "arguments"}``, also
-    as text, Inspect's ``{"function": name, "arguments"}``."""
+    """Convert a tool call, also written as text: OpenAI's call has name and arguments within ``function``, other calls
+    beside the id."""
     given = _object(given) if isinstance(given, str) else given
     if not isinstance(given, dict):
         return None
-    function = given.get("function")
-    within = function if isinstance(function, dict) else given
-    name = function if isinstance(function, str) else within.get("name")
-    arguments = within.get("arguments")
-    text = arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments)
-    id = given.get("id")
-    function = {"name": one_line(name or "tool"), "arguments": text}
-    return {"id": id if isinstance(id, str) else None, "type": "function", "function": function}
+    within = mapped(given, "function") or given
+    name = next((within[name] for name in _NAME if isinstance(within.get(name), str)), None)
+    arguments: Any = next((within[name] for name in _ARGUMENTS if within.get(name) is not None), {})
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    id = next((given[name] for name in _ID if isinstance(given.get(name), str)), None)
+    return {"id": id, "type": "function", "function": {"name": one_line(name or "tool"), "arguments": text}}
 
 
 # -- text of a chat template -------------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ Rows = Iterator[tuple[int, Row]]
 """Each row with the value of ``start`` at which ``rows`` begins with that row."""
 LARGEST = 1 << 30
 """Maximum bytes of a PyTorch file."""
+BESIDE = ""
+"""Name in a row of a JSON file that is beside the row's file."""
 PEEKED = 64 << 10
 """Bytes at the beginning of a file that decide the format."""
 EXPANDED, VALUES = 64, 8
@@ -74,7 +76,23 @@ def _json(opened: Opened, start: int) -> Rows:
         data = file.read(LONGEST + 1)
         if len(data) > LONGEST:
             raise opened.wrong(f"it has more than {LONGEST >> 20} MB")
-        yield 0, _object(decoded(data))
+        is_lines = False
+        try:
+            value = decoded(data)
+        except (ValueError, RecursionError):
+            decoded(data.partition(b"\n")[0])  # raises: no lines either
+            is_lines = True
+    if is_lines:
+        yield from _lines(opened, start)
+        return
+    is_rows = isinstance(value, list) and any(isinstance(one, dict) for one in value)
+    if is_rows and any(isinstance(one, dict) and ("role" in one or "from" in one) for one in value):
+        is_rows, value = False, {"messages": value}
+    for number, one in enumerate(value[start:] if is_rows else [value], start):
+        given = _object(one)
+        if "schema_version" in given and opened.path.name == "trajectory.json":  # a trial of Harbor
+            given[BESIDE] = opened.beside("result.json", above=1)
+        yield number, given
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------------
@@ -204,7 +222,7 @@ def _arrays(opened: Opened, start: int) -> Rows:
             numbers: array[Any] = array(_CODES[shape[1]])
             numbers.frombytes(data[end : end + int(shape[2]) * numbers.itemsize])
             row[member.filename.removesuffix(".npy")] = numbers.tolist()
-        yield 0, {**row, "": opened.beside("trajectory.json")}
+        yield 0, {**row, BESIDE: opened.beside("trajectory.json")}
 
 
 # -- PyTorch -----------------------------------------------------------------------------------------------------------
@@ -265,24 +283,24 @@ def _torch(opened: Opened, start: int) -> Rows:
 
 
 _KINDS: Mapping[str, Callable[[Opened, int], Rows]] = {
-    ".jsonl": _lines, ".json": _json, ".parquet": _parquet, ".eval": _samples, ".npz": _arrays, ".pt": _torch,
+    ".jsonl": _lines, ".json": _json, ".traj": _json, ".parquet": _parquet, ".eval": _samples, ".npz": _arrays,
+    ".pt": _torch,
 }  # fmt: skip
 """End of a file's name -> function that yields the rows from a start."""
 SUFFIXES = tuple(_KINDS)
-_ROWS = (".jsonl", ".parquet")
-"""Files whose rows are all alike."""
+NAMED = (".jsonl", ".parquet", ".json", ".traj")
+"""Files whose first row has the names by which the file is recognised."""
 
 
-def entries(opened: Opened, wanted: frozenset[str]) -> frozenset[str]:
-    """Return the names in ``wanted`` by which a file is recognised: names in the first row, or text at the beginning of
-    the file, where names of members or of the outermost object are."""
+def entries(opened: Opened) -> frozenset[str] | bytes:
+    """Return what a file is recognised by: the names in the first row, else the beginning of the file, which contains
+    the names of an archive's members. Empty for a file that cannot be read."""
     try:
-        if opened.path.suffix in _ROWS:
+        if opened.path.suffix in NAMED:
             first = _parquet(opened, 0, most="0") if opened.path.suffix == ".parquet" else rows(opened)
-            return wanted & next(first, (0, {}))[1].keys()
+            return frozenset(next(first, (0, {}))[1])
         with opened.reading() as file:
-            head = file.read(PEEKED)
-        return frozenset(name for name in wanted if name.encode() in head)
+            return file.read(PEEKED)
     except QueryError:
         return frozenset()
 
@@ -307,6 +325,8 @@ class Format:
     read: Callable[[Row, str], Iterator[Trajectory]]
     """Yield the rollouts in a row, without ids; the second argument is the path of the file, which may contain the
     step. A row of anything else yields nothing."""
+    certain: bool = True
+    """Whether the names alone decide: files of other content have names such as ``history``, too."""
 
 
 def names(*words: str) -> tuple[frozenset[str], ...]:

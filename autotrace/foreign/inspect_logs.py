@@ -62,5 +62,5 @@ def _score(value: Any) -> Any:
 
 
 FORMAT = Format(
-    "inspect", "Inspect's logs", (".eval", ".json"), names("_journal", "header", "version status eval plan"), read
+    "inspect", "Inspect's logs", (".eval", ".json"), names("_journal/", "header.json", "version status eval plan"), read
 )

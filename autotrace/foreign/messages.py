@@ -1,9 +1,9 @@
-"""Read rows of messages in OpenAI's chat-completions form: ``messages``, or ``prompt`` and ``completion``.
+"""Read rows that contain a list of messages, in any spelling of ``spellings``, under any of its names.
 
-The data sets of TRL and ``datasets``, Miles' ``trajectory_data`` (``miles/ray/rollout/debug_data.py``), and the files
-of ``autotrace export --format sft`` have such rows. Every other field of a row is an attribute, except for the names
-below. The module also reads TRL's ``log_completions=True``: ``completions/completions_{step}.parquet``, a rollout a
-row.
+The data sets of TRL and ``datasets``, Miles' ``trajectory_data`` (``miles/ray/rollout/debug_data.py``), ShareGPT, the
+files of SWE-agent, mini-swe-agent, OpenHands, tau-bench, tau2, BFCL and Terminal-Bench, and the files of ``autotrace
+export --format sft`` have such rows. Every other field of a row is an attribute, except for the names below. The module
+also reads TRL's ``log_completions=True``: ``completions/completions_{step}.parquet``, a rollout a row.
 """
 
 from __future__ import annotations
@@ -12,34 +12,57 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.collector import SpanCollector, listed
+from autotrace.foreign.collector import SpanCollector, mapped, objects
 from autotrace.foreign.containers import Format, names, validates
 from autotrace.foreign.opened import Row
+from autotrace.foreign.spellings import SAID, messages, spoken
 from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Trajectory
 
-REWARDS = ("reward", "score")
+_WITHIN = ("samples", "simulations", "results", "rollouts", "trajectories")
+"""Names under which a file has a list of rows."""
+_PROMPTS = (("prompt", "user"), ("instruction", "user"), ("completion", "assistant"), ("result", "assistant"))
+_REWARDS = (
+    "reward", "score", "reward_info.reward", "rewards.reward", "verifier_result.rewards.reward", "report.resolved",
+    "test_result.report.resolved", "resolved", "is_resolved",
+)  # fmt: skip
+"""Names of the reward, in the order of preference; a dot leads into an object."""
 _FACTS = ("advantage", "reward_extra_info", "num_turns", "label", "label_why")
-_SAME = {"group_index": "uid", "example_id": "sample_index", "id": "sample_index", "index": "sample_index"}
-"""Another project's name -> name of the attribute."""
+_SAME = {
+    "group_index": "uid", "group_id": "uid", "example_id": "sample_index", "task_id": "sample_index",
+    "instance_id": "sample_index", "index": "sample_index", "id": "sample_index", "trial": "rollout_n",
+}  # fmt: skip
+"""Another project's name -> name of the attribute. The first that a row has counts."""
+_CONVERSATION = frozenset({*SAID, "prompt", "completion", "tools"})
 
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:
     """See ``Format.read``."""
-    said = row.get("messages")
-    if not isinstance(said, list):
-        said = prompt_and_completion(row)
-    if not any(isinstance(message, dict) and isinstance(message.get("role"), str) for message in said):
+    blocks = "exit_status" in mapped(row, "info")  # SWE-agent and mini-swe-agent
+    said = next((found for name in SAID if (found := messages(spoken(row.get(name)), in_blocks=blocks))), [])
+    if not (said := said or messages(prompt_and_completion(row))):
+        for name in _WITHIN:
+            for one in objects(row.get(name)):
+                yield from read({**dict.fromkeys(_WITHIN), **one}, path)
         return
     calls = SpanCollector("messages")
     last = calls.conversation(said, row["model"] if isinstance(row.get("model"), str) else None)
     if last is not None and isinstance(row.get("tools"), list):
         last.inputs["tools"] = row["tools"]
-    rest = {name: value for name, value in row.items() if name not in {"messages", "prompt", "completion", "tools"}}
+    rest = {name: value for name, value in row.items() if name not in _CONVERSATION and value is not None}
     facts: dict[str, Any] = {name: rest.pop(name) for name in _FACTS if name in rest}
-    facts["reward"] = next((rest.pop(name) for name in REWARDS if rest.get(name) is not None), None)
-    attributes = {_SAME.get(name, name): value for name, value in rest.items()}
-    yield calls.trajectory({"validate": validates(path), **attributes}, facts)
+    facts["reward"] = next((value for name in _REWARDS if (value := _at(row, name)) is not None), None)
+    attributes: dict[str, Any] = {"validate": validates(path)}
+    for name in sorted(rest.keys() - {"reward", "score"}, key=[*_SAME, *rest].index):
+        attributes.setdefault(_SAME.get(name, name), rest[name])
+    yield calls.trajectory(attributes, facts)
+
+
+def _at(row: Row, name: str) -> Any:
+    """Return the value at a name of ``_REWARDS``; None for an object."""
+    *above, last = name.split(".")
+    value = mapped(row, *above).get(last)
+    return None if isinstance(value, (dict, list)) else value
 
 
 def read_completions(row: Row, path: str) -> Iterator[Trajectory]:
@@ -50,7 +73,7 @@ def read_completions(row: Row, path: str) -> Iterator[Trajectory]:
     does not contain the weights of the functions: the reward of several functions is their sum, TRL's default.
     """
     calls = SpanCollector("trl")
-    calls.conversation(prompt_and_completion(row))
+    calls.conversation(messages(prompt_and_completion(row)))
     parts = {name: value for name, value in row.items() if name not in ("step", "prompt", "completion", "advantage")}
     known = [value for value in map(number, parts.values()) if value is not None and not math.isnan(value)]
     facts = {
@@ -61,15 +84,18 @@ def read_completions(row: Row, path: str) -> Iterator[Trajectory]:
 
 
 def prompt_and_completion(row: Row) -> list[Any]:
-    """Return the messages in both fields; a text becomes a message."""
+    """Return the messages in both fields, also if the messages are JSON text; any other text becomes a message."""
     said: list[Any] = []
-    for name, role in (("prompt", "user"), ("completion", "assistant")):
+    for name, role in _PROMPTS:
         value = row.get(name)
-        said += [{"role": role, "content": value}] if isinstance(value, str) else listed(value)
+        found = spoken(value)
+        is_text = isinstance(value, str) and not messages(found)
+        said += [{"role": role, "content": value}] if is_text else found
     return said
 
 
 FORMAT = Format(
-    "messages", "rows of OpenAI's messages", (".jsonl", ".parquet"), names("messages", "prompt completion"), read
-)
+    "messages", "lists of messages", (".jsonl", ".parquet", ".json", ".traj"),
+    names(*SAID, "prompt completion", "completion", "id result latency", *_WITHIN), read, certain=False,
+)  # fmt: skip
 COMPLETIONS = Format("trl", "TRL's completions", (".parquet",), names("step prompt completion"), read_completions)

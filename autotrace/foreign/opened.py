@@ -51,10 +51,12 @@ class Opened:
         at = "" if line is None else f", line {line}"
         return QueryError(f"{self.path}{at} cannot be read: {' '.join(what.split()).rstrip('.')}")
 
-    def beside(self, name: str) -> Row:
-        """Read the JSON file ``name`` in the same folder; empty if the file does not exist."""
+    def beside(self, name: str, above: int = 0) -> Row:
+        """Read the JSON file ``name`` in the same folder, or ``above`` that folder; empty if the file does not
+        exist."""
+        folder = Path(self.name).parts[:-1]
         try:
-            data = files.read(self.top, *Path(self.name).parent.parts, name)
+            data = files.read(self.top, *folder[: len(folder) - above], name)
         except OSError:
             return {}
         value = decoded(data)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from autotrace.config import ids
 from autotrace.foreign import atif, inspect_logs, messages, slime, uni_agent, verifiers, verl
-from autotrace.foreign.containers import SUFFIXES, Format, Rows, entries, rows
+from autotrace.foreign.containers import NAMED, SUFFIXES, Format, Rows, entries, rows
 from autotrace.foreign.opened import Opened
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
@@ -57,8 +57,8 @@ class _Place(NamedTuple):
 class Foreign(Source):
     """Read the rollouts of a run. Threads must not share an instance; ``again`` makes another instance."""
 
-    def __init__(self, path: Path, run_id: str, format: Format, opened: list[Opened]) -> None:
-        self._format, self._opened = format, opened
+    def __init__(self, path: Path, run_id: str, format: Format, opened: list[Opened], others: list[str]) -> None:
+        self._format, self._opened, self._others = format, opened, others
         self._seen = self.fingerprint()
         super().__init__(path, stored_info(run_id, max((found[0] for found in self._seen if found), default=0)))
         self.kind = f"{format.title} ({len(opened):,} file{'s' if len(opened) > 1 else ''})"
@@ -66,6 +66,16 @@ class Foreign(Source):
         """Index of the rollouts, built on first access; shared with other readers of the same moment."""
         self._rows: tuple[int, Rows] | None = None
         self._kept: tuple[tuple[int, int], list[Trajectory]] | None = None
+
+    @property
+    def problem(self) -> str:
+        """See ``Source``: files that are not read are named."""
+        if not self._others:
+            return ""
+        more = ", ..." if len(self._others) > 3 else ""
+        named = ", ".join(name[:80] for name in self._others[:3])
+        count = "1 file matches" if len(self._others) == 1 else f"{len(self._others):,} files match"
+        return f"{self.path}: {count} no known format: {named}{more}"
 
     @property
     def _places(self) -> dict[str, _Place]:
@@ -166,22 +176,59 @@ def foreign(path: Path) -> list[Source]:
     else:
         found = [Opened(top, name) for name in _names(top)]
     by_format: dict[str, list[Opened]] = {}
+    others: list[str] = []
     for opened in found:
         if (format := recognised(opened)) is not None:
             by_format.setdefault(format.name, []).append(opened)
+        else:
+            others.append(opened.name)
     called = ids.run_id(top.name, "rollouts")
     several = len(by_format) > 1
     return [
-        Foreign(path, f"{called}-{format.name}" if several else called, format, by_format[format.name])
+        Foreign(path, f"{called}-{format.name}" if several else called, format, by_format[format.name], others)
         for format in FORMATS if format.name in by_format
     ]  # fmt: skip
 
 
 def recognised(opened: Opened) -> Format | None:
     """Return the format of a file; None: no known format."""
-    near = [format for format in FORMATS if opened.path.suffix in format.suffixes]
-    present = entries(opened, frozenset().union(*(needed for format in near for needed in format.needs)))
-    return next((format for format in near if any(needed <= present for needed in format.needs)), None)
+    present = entries(opened)
+    for format in FORMATS:
+        suffix = opened.path.suffix
+        if suffix not in format.suffixes or not any(_has(present, needed) for needed in format.needs):
+            continue
+        if format.certain or suffix not in (".json", ".traj") or _yields(format, opened):
+            return format
+    return None
+
+
+def _has(present: frozenset[str] | bytes, needed: frozenset[str]) -> bool:
+    if isinstance(present, bytes):
+        return all(name.encode() in present for name in needed)
+    return needed <= present
+
+
+def _yields(format: Format, opened: Opened) -> bool:
+    """Return whether a file has a rollout."""
+    try:
+        return any(True for _, row in rows(opened) for _ in format.read(row, opened.name))
+    except QueryError:
+        return False
+
+
+def refusal(path: Path) -> str:
+    """Return a sentence about a file, or a folder without any rollout: the contents, and the accepted formats. Empty
+    for a folder without files. Raises ``QueryError`` for a damaged file."""
+    if path.is_dir():
+        found = _names(path)
+        seen = f"{len(found):,} files such as {found[0][:80]}" if found else ""
+    elif path.suffix in NAMED:
+        _, row = next(rows(Opened(path.parent, path.name)), (0, {}))
+        seen = "a first row with " + (", ".join(f"{name[:40]!r}" for name in sorted(row)[:6]) or "no names")
+    else:
+        seen = f"a file that ends in none of {', '.join(SUFFIXES)}" if path.suffix not in SUFFIXES else "other members"
+    accepted = f"Accepted are a run folder, {', '.join(format.title for format in FORMATS)}"
+    return f"{path} is in no format that autotrace open accepts: it is {seen}. {accepted}" if seen else ""
 
 
 def _names(top: Path) -> list[str]:

@@ -16,6 +16,7 @@ from autotrace.foreign.collector import SpanCollector, listed, mapped, moment, n
 from autotrace.foreign.containers import Format, names, step_of
 from autotrace.foreign.messages import prompt_and_completion
 from autotrace.foreign.opened import Row
+from autotrace.foreign.spellings import messages
 from autotrace.trajectory.jsonable import integer, known, number
 from autotrace.trajectory.model import Allowance, Span, Trajectory
 
@@ -34,7 +35,7 @@ def _result(row: Row) -> Trajectory:
     timing = mapped(row, "timing")
     began = mapped(timing, "generation").get("start") or timing.get("start_time")
     calls = SpanCollector("verifiers", moment(began), moment(mapped(timing, "scoring").get("end")))
-    last = calls.conversation(prompt_and_completion(row))
+    last = calls.conversation(messages(prompt_and_completion(row)))
     if last is not None and row.get("tool_defs"):
         last.inputs["tools"] = row["tool_defs"]
     calls.finished("length" if row.get("is_truncated") is True else None)

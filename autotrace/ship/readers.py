@@ -26,7 +26,6 @@ from autotrace.tables.runs import Runs
 from autotrace.tables.sources import STORED, ReadableRun, Source
 from autotrace.tables.storage import is_url
 
-_INSTEAD = "name a run folder, a folder of runs, or a run by its name"
 Find = Callable[[Path], Sequence[Source]]
 """Find runs that are stored in one way."""
 
@@ -68,14 +67,15 @@ def places(path: str | Path, problems: list[Exception] | None = None) -> list[Re
     if is_run(path):
         return [_run(path)]
     stored, found = stored_places(path), list[ReadableRun]()
-    if not stored and os.path.isfile(path):
-        raise QueryError(f"{path} is a file, and none that autotrace open takes: {_INSTEAD}")
     try:
         folders, closed = find_runs(path)
         errors += closed.values()
-    except OSError:
+    except OSError as error:
         if not stored:
-            raise
+            from autotrace.foreign.source import refusal
+
+            told = refusal(path) if isinstance(error, FileNotFoundError) and path.exists() else ""
+            raise (QueryError(told) if told else error) from None
         folders = []
     for folder in folders:
         try:

@@ -135,6 +135,8 @@ def _read(path: Path) -> Iterator[tuple[int, Trajectory]]:
                 if expands(line):
                     raise QueryError(f"{path}, line {number} cannot be read: {EXPANDS}")
                 if line.endswith(b"\n") and line.strip():
+                    if number == 1 and b'"spans"' not in line:
+                        return  # a file of another program
                     one = _trajectory(line)
                     if one is None:
                         raise QueryError(

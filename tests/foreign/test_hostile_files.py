@@ -3,13 +3,14 @@ proportion to its bytes, and what is wrong with it is one sentence."""
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
 import pickle
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from tests.foreign.test_shapes import SHAPES
 from tests.security import reading
 
 ESCAPE = "\x1b]0;gone\x07\u202e"
@@ -93,6 +95,29 @@ def messages(place: Path) -> None:
     rows += [chat({"role": value, "content": "x"}, value, answer(reasoning_content=value)) for value in STRANGE]
     rows += [line(prompt=value, completion=value) for value in STRANGE]
     (place / "rows.jsonl").write_bytes(lines(chat(answer()), *rows))
+
+
+def shapes(place: Path) -> None:
+    """Every shape, with a strange value in the place of each value, at every depth."""
+    for name, value, _, _ in (shape for of, shape in SHAPES.items() if of != "hosted"):
+        rows = [row for strange_one in (*STRANGE[4:7], [None], {"": {"": []}}) for row in broken(value, strange_one)]
+        (place / f"{len(os.listdir(place))}{name}").write_bytes(lines(value, *rows))
+
+
+def broken(value: Any, strange_one: Any) -> Iterator[Any]:
+    """``value`` with one value exchanged, once for each place."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        for other in (strange_one, *broken(part, strange_one)):
+            made = copy.copy(value)
+            made[key] = other
+            yield made
+
+
+def text_of_lists(place: Path) -> None:
+    within = json.dumps([[answer()] * 10] * 1000)
+    for number, text in enumerate(("[" * 100_000, "[{" * 50_000, "[" + "{}," * (6 << 20) + "{}]", within)):
+        (place / f"{number}.jsonl").write_bytes(lines(chat(answer()), line(messages=text)))
 
 
 def deep(place: Path) -> None:
@@ -329,7 +354,8 @@ def parquet_that_is_none(place: Path) -> None:
 
 
 PLACES: tuple[Callable[[Path], None], ...] = (
-    verl, messages, deep, deep_enough, many_answers, many_calls, many_keys, many_rows, no_end, number_of_digits,
+    verl, messages, shapes, text_of_lists, deep, deep_enough, many_answers, many_calls, many_keys, many_rows, no_end,
+    number_of_digits,
     bytes_of_no_text, links, hole, graph, graph_of_one_root, atif, inspect, inspect_archive, archive_bomb,
     archive_that_lies, arrays, pickles, tensors, shared, samples, masks, packed_pickle, parquet_bomb,
     parquet_of_one_text_in_many_places, parquet_of_nothing_without_end, parquet_of_many_parts,

@@ -1,0 +1,139 @@
+"""Small files in the shape of each public format: which calls they hold, and the reward."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import autotrace
+from autotrace.tables.errors import QueryError
+from tests.foreign.test_formats import listed, read, said
+
+CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+CHAT: list[dict[str, Any]] = [
+    {"role": "user", "content": "1+2?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c", "content": "3"},
+    {"role": "assistant", "content": "It is 3."},
+]
+BLOCKS = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "1+2?"},
+    {"role": "assistant", "content": "I ask.\n```bash\nexpr 1 + 2\n```"},
+    {"role": "user", "content": "3"},
+    {"role": "assistant", "content": "It is 3."},
+]
+INFO = {"exit_status": "Submitted", "submission": "3"}
+EVENTS = [
+    {"id": 0, "source": "user", "action": "message", "args": {"content": "1+2?"}},
+    {"id": 1, "source": "agent", "action": "run", "args": {"command": "expr 1 + 2", "thought": "I ask."}},
+    {"id": 2, "source": "agent", "observation": "run", "content": "3", "cause": 1},
+    {"id": 3, "source": "agent", "action": "finish", "args": {"final_thought": "It is 3."}},
+]
+SDK = [
+    {"kind": "MessageEvent", "source": "user", "llm_message": CHAT[0]},
+    {"kind": "ActionEvent", "tool_name": "add", "tool_call_id": "c", "action": {"a": 1}},
+    {"kind": "ObservationEvent", "tool_name": "add", "tool_call_id": "c", "observation": {"content": "3"}},
+    {"kind": "MessageEvent", "source": "agent", "llm_message": CHAT[3]},
+]
+PARTS = [
+    {"role": "user", "content": [{"type": "text", "value": "1+2?"}]},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "add", "input": {"a": 1}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "3"}]},
+    {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "It is 3."}]},
+]
+ITEMS = [
+    CHAT[0],
+    {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a": 1}'},
+    {"type": "function_call_output", "call_id": "c", "output": "3"},
+    CHAT[3],
+]
+SHAREGPT = [
+    {"from": "human", "value": "1+2?"},
+    {"from": "function_call", "value": '{"name": "add", "arguments": {"a": 1}}'},
+    {"from": "observation", "value": "3"},
+    {"from": "gpt", "value": "It is 3."},
+]
+TURN = {"begin_of_turn_query": [CHAT[0]], "step_0": [CHAT[1], {"role": "handler_log", "content": "x"}, CHAT[2]],
+        "step_1": [CHAT[3]]}  # fmt: skip
+SHAPES: dict[str, tuple[str, Any, str, float | None]] = {
+    "swe_agent": ("a.traj", {"trajectory": [], "history": BLOCKS, "info": INFO, "environment": "e"}, "bash", None),
+    "mini_swe_agent": ("a.traj.json", {"messages": BLOCKS, "info": INFO}, "bash", None),
+    "tau_bench": ("r.json", [{"task_id": 4, "reward": 1.0, "info": {}, "traj": CHAT, "trial": 0}], "add", 1.0),
+    "tau2": ("r.json", {"info": {}, "tasks": [], "simulations": [
+        {"id": "s", "task_id": 4, "trial": 0, "messages": CHAT, "reward_info": {"reward": 0.5}}]}, "add", 0.5),
+    "bfcl": ("r_result.json", {"id": "multi_0", "result": [["[add(a=1)]"]], "inference_log": [[], TURN]}, "add", None),
+    "sharegpt": ("s.json", [{"id": 4, "conversations": SHAREGPT}], "add", None),
+    "samples": ("s.json", {"samples": [{"messages": CHAT, "score": 1}]}, "add", 1.0),
+    "openhands": ("output.jsonl", {"instance_id": 4, "history": EVENTS, "report": {"resolved": True}}, "run", 1.0),
+    "openhands_pairs": ("output.jsonl", {"instance_id": 4, "history": [EVENTS[:1], EVENTS[1:3], EVENTS[3:]]}, "run",
+                        None),
+    "openhands_sdk": ("output.jsonl", {"instance_id": 4, "history": SDK}, "add", None),
+    "anthropic": ("a.jsonl", {"messages": PARTS}, "add", None),
+    "responses": ("a.jsonl", {"messages": ITEMS}, "add", None),
+    "json_text": ("a.jsonl", {"messages": json.dumps(CHAT), "reward": 1}, "add", 1.0),
+    "bare_list": ("a.json", CHAT, "add", None),
+    "hosted": ("results.jsonl", {"example_id": 4, "prompt": json.dumps(CHAT[:1]), "completion": json.dumps(CHAT[1:]),
+                                 "reward": 1.0, "task": "t"}, "add", 1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_calls_of_each_shape(shape: str, tmp_path: Path) -> None:
+    name, value, tool, reward = SHAPES[shape]
+    (tmp_path / name).write_text(json.dumps(value) + "\n")
+    (one,) = read(tmp_path)
+    assert said(one) == ["turn 1", tool, "turn 2"], one
+    assert one.spans[2].output == "3" and one.spans[2].inputs
+    assert one.llm_spans[1].response_text == "It is 3." and one.facts.get("reward") == reward
+    assert listed(tmp_path / name, "prompt") == [("1+2?",)]
+
+
+def test_the_rows_of_lines_in_a_json_file(tmp_path: Path) -> None:
+    rows = [{"id": f"simple_{number}", "result": "[add(a=1)]", "latency": 1} for number in range(3)]
+    (tmp_path / "BFCL_result.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert listed(tmp_path, "sample_index", "llm_calls") == [(f"simple_{number}", 1) for number in range(3)]
+
+
+def test_the_tasks_of_terminal_bench(tmp_path: Path) -> None:
+    result = {"task_id": "hello", "instruction": "Say hello.", "is_resolved": True, "trial_name": "t"}
+    (tmp_path / "results.json").write_text(json.dumps({"id": "j", "results": [result]}))
+    assert listed(tmp_path, "sample_index", "prompt", "reward") == [("hello", "user: Say hello.", 1.0)]
+
+
+def test_the_job_folder_of_harbor_has_its_reward(tmp_path: Path) -> None:
+    agent = tmp_path / "job" / "trial" / "agent"
+    agent.mkdir(parents=True)
+    steps = [{"step_id": 1, "source": "user", "message": "q"}, {"step_id": 2, "source": "agent", "message": "a"}]
+    atif = {"schema_version": "ATIF-v1.7", "agent": {"name": "terminus"}, "steps": steps}
+    (agent / "trajectory.json").write_text(json.dumps(atif))
+    result = {"task_name": "hello", "verifier_result": {"rewards": {"reward": 1.0}}}
+    (agent.parent / "result.json").write_text(json.dumps(result))
+    assert listed(tmp_path, "sample_index", "reward", "agent_name") == [("hello", 1.0, "terminus")]
+
+
+def test_names_within_a_file_are_no_format(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"http": {"header": "x"}, "history": 3, "_journal": 1}')
+    with pytest.raises(QueryError, match=r"first row with '_journal', 'history', 'http'.*Accepted are"):
+        autotrace.open(tmp_path / "config.json")
+    with pytest.raises(QueryError, match=r"1 files such as config\.json.*Accepted are"):
+        autotrace.open(tmp_path)
+    (tmp_path / "lines.jsonl").write_text('{"something": "else"}\n')
+    with pytest.raises(QueryError, match="first row with 'something'"):
+        autotrace.open(tmp_path / "lines.jsonl")
+    (tmp_path / "a.jsonl").write_text(json.dumps({"messages": CHAT}))
+    (run,) = autotrace.open(tmp_path).reader().sources
+    assert "2 files match no known format: config.json, lines.jsonl" in run.problem
+
+
+def test_an_exported_conversation_has_messages_not_text(tmp_path: Path) -> None:
+    from autotrace.export import sft
+
+    name, value, _, _ = SHAPES["hosted"]
+    (tmp_path / name).write_text(json.dumps(value))
+    sft.write(read(tmp_path), str(tmp_path / "out.jsonl"))
+    row = json.loads((tmp_path / "out.jsonl").read_text())
+    assert [message["role"] for message in row["messages"]] == ["user", "assistant", "tool", "assistant"]
