@@ -28,14 +28,16 @@ class QuietServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def answering(code: int) -> Iterator[tuple[QuietServer, list[str | None]]]:
-    """A server that answers each GET with ``code`` and nothing else, and the ``Authorization`` it was asked with."""
+def answering(code: int, **headers: str) -> Iterator[tuple[QuietServer, list[str | None]]]:
+    """A server that answers each GET with ``code`` and ``headers``, and the ``Authorization`` it was asked with."""
     credentials: list[str | None] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             credentials.append(self.headers["Authorization"])
             self.send_response(code)
+            for header in headers.items():
+                self.send_header(*header)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:

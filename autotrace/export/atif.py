@@ -15,7 +15,7 @@ from typing import Any
 from autotrace.export.conversation import Message, conversation_of, offered_tools
 from autotrace.export.format import Row, Written, write_lines
 from autotrace.trajectory.chains import SUB_AGENT, Chain, Tree, tree_of
-from autotrace.trajectory.jsonable import jsonable, known
+from autotrace.trajectory.jsonable import integer, jsonable, known
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.receipt import is_row
 from autotrace.trajectory.span_text import one_line
@@ -63,9 +63,8 @@ def row_of(trajectory: Trajectory) -> Row | str:
             **({} if trajectory.root.error is None else {"error": trajectory.root.error_text}),
         },
     }
-    number = trajectory.attributes.get("step")
-    folder = number if isinstance(number, int) and not isinstance(number, bool) else "no-step"
-    return f"{folder}/{trajectory.trace_id}.json", jsonable(known(value))
+    number = integer(trajectory.attributes.get("step"))
+    return f"{'no-step' if number is None else number}/{trajectory.trace_id}.json", jsonable(known(value))
 
 
 def _of_agent(trajectory: Trajectory, id: str, agent: dict[str, Any], steps: list[Step]) -> dict[str, Any]:

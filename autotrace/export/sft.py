@@ -17,7 +17,7 @@ from typing import Any
 from autotrace.export.conversation import conversations
 from autotrace.export.format import Row, Staging, Written, write_lines
 from autotrace.trajectory.chains import Chain
-from autotrace.trajectory.jsonable import finite, jsonable, word
+from autotrace.trajectory.jsonable import finite, integer, jsonable, word
 from autotrace.trajectory.model import Trajectory
 
 FILE = "train.jsonl"
@@ -52,10 +52,10 @@ def _chain(chain: Chain | None) -> dict[str, Any]:
 def identity(trajectory: Trajectory) -> dict[str, Any]:
     """Return the origin of a row, and the values that people filter by."""
     attributes, facts = trajectory.attributes, trajectory.facts
-    step, index = attributes.get("step"), attributes.get("sample_index")
+    index = attributes.get("sample_index")
     return {
         "trace_id": trajectory.trace_id,
-        "step": step if isinstance(step, int) else None,
+        "step": integer(attributes.get("step")),
         "sample_index": None if index is None else str(index),
         "reward": finite(facts.get("reward")),
         "label": word(facts.get("label")),

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from autotrace.export.format import Row, Written, write_lines
-from autotrace.trajectory.jsonable import jsonable
+from autotrace.trajectory.jsonable import integer, jsonable
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.span_text import asked_words, input_text, output_text
 
@@ -27,8 +27,7 @@ def write(trajectories: Iterable[Trajectory], out: str) -> Written:
 def row_of(trajectory: Trajectory) -> Row:
     """Return the file name and the row."""
     attributes, facts = trajectory.attributes, trajectory.facts
-    step = attributes.get("step")
-    step = step if isinstance(step, int) and not isinstance(step, bool) else 0
+    step = integer(attributes.get("step")) or 0
     texts = [
         span for span in trajectory.spans if span.role in ("agent", "trajectory") and span.response_text is not None
     ]

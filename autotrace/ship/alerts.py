@@ -33,6 +33,7 @@ from autotrace.insight.words import amount, plain
 from autotrace.run.info import RunInfo
 from autotrace.ship.live import Live
 from autotrace.ship.store.state import State
+from autotrace.sinks.http import OPENER
 from autotrace.tables.conditions import Condition
 from autotrace.tables.hung import hanging
 from autotrace.tables.reader import Reader
@@ -201,7 +202,7 @@ class _AlertPost:
 
     def _send(self) -> None:
         try:
-            with urllib.request.build_opener(_NoRedirect).open(self._request, timeout=PATIENCE):
+            with OPENER.open(self._request, timeout=PATIENCE):
                 self._said = ARRIVED  # the body of the answer is not read
         except urllib.error.HTTPError as error:
             self._said = f"were answered with {error.code}"
@@ -209,11 +210,6 @@ class _AlertPost:
         except Exception as error:
             reason: object = getattr(error, "reason", error)
             self._said = _SAID.get(type(reason), f"failed ({type(reason).__name__})")
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        """Refuse redirects: a message goes only to the address that a person gave."""
 
 
 def wants_slack(url: str) -> bool:

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from email.utils import parsedate_to_datetime
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from autotrace.redact.masking import masked_uri
@@ -26,7 +27,7 @@ def probe(url: str, setting: str) -> Health:
     """
     shown = masked_uri(url)
     try:
-        with urllib.request.urlopen(_request(url), timeout=TIMEOUT) as answer:
+        with OPENER.open(_request(url), timeout=TIMEOUT) as answer:
             return Health(True, f"{shown} answers {answer.status}")
     except urllib.error.HTTPError as error:
         refused = " (it rejected the credentials, or this name of the host)" if error.code in (401, 403) else ""
@@ -34,6 +35,15 @@ def probe(url: str, setting: str) -> Health:
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         return Health(False, f"{shown} does not answer: {reason}; start the server or change {setting}")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        """Refuse redirects."""
+
+
+OPENER = urllib.request.build_opener(_NoRedirect)
+"""Asks only the address that a person gave: ``urllib`` itself sends credentials to the host of a redirect, too."""
 
 
 def _request(url: str) -> urllib.request.Request:

@@ -270,8 +270,8 @@ def beside(
 
 
 def _reward(one: Trajectory) -> float:
-    reward = one.facts.get("reward")
-    return float(reward) if isinstance(reward, (int, float)) else float("-inf")
+    reward = finite(one.facts.get("reward"))
+    return float("-inf") if reward is None else reward
 
 
 def _rollout(one: Trajectory) -> dict[str, Any]:

@@ -114,6 +114,20 @@ for _make, _of in (
             PLACES[_name] = functools.partial(_make, column=_column, value=_value)
 
 
+def _numbers(folder: Path) -> Path:
+    """Whole numbers of 400 digits where a step, a reward and what names a file stand."""
+    names = ("step", "uid", "rollout_n", "sample_index", "project_name", "validate", "attempt", "weight_version")
+    facts = ("reward", "advantage", "label", "num_turns", "trained_in_step")
+    rows = [json.loads(line) for line in (honest() / "stored.jsonl").read_bytes().splitlines()]
+    for row in rows:
+        row["attributes"] |= dict.fromkeys(names, 10**400)
+        row["facts"] = {**dict.fromkeys(facts, 10**400), "reward_extra_info": {"part": -(10**400)}}
+    (folder / "stored.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return folder / "stored.jsonl"
+
+
+PLACES["lines_of_large_numbers"] = _numbers
+
 # -- foreign formats ---------------------------------------------------------------------------------------------------
 
 
