@@ -89,9 +89,10 @@ def _server() -> subprocess.Popen[str]:
     """Ends with this process, which closes its stdin. ``READ_WITH`` names a folder with another release of the package:
     its commands are then the ones that read."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON", "MLFLOW"))}
+    kept |= {"PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.environ.get("READ_WITH", "")}
     return subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("guarded.py"))], text=True, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, env={**kept, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.environ.get("READ_WITH", "")},
+        stdout=subprocess.PIPE, env=kept,
     )  # fmt: skip
 
 
