@@ -15,15 +15,14 @@ import os
 import sys
 from types import CellType, CodeType, FunctionType
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet, ref
+from weakref import WeakValueDictionary
 
 from autotrace.record import faults, swallowed, template
 from autotrace.record.arguments import described
 
-_unarmed: WeakKeyDictionary[FunctionType, ref[FunctionType]] = WeakKeyDictionary()
-"""Map the original of each watched function that never raised to the function: an exception looks at no other one."""
-_placed: WeakSet[FunctionType] = WeakSet()
-"""List the functions of this process that have another code."""
+_placed: WeakValueDictionary[FunctionType, FunctionType] = WeakValueDictionary()
+"""Map the originals of this process to the functions that have another code. A thread may add while another one
+looks: ``valuerefs`` and ``get`` are single steps."""
 
 
 def place(function: FunctionType, key: str) -> None:
@@ -36,22 +35,21 @@ def place(function: FunctionType, key: str) -> None:
     if inner is not None and (known_as := function.__dict__.get("__wrapped__", inner)) is not inner:
         described[original] = known_as
     _give(target, key, original, inner is not None)
-    _placed.add(target)
+    _placed[original] = target
 
 
 def watch(function: FunctionType) -> None:
     """Note exceptions of ``function`` in the recorded call around the function (``record.swallowed``)."""
     original = _twin(function)
     _give(function, template.WATCHED, original, False)
-    _placed.add(function)
-    _unarmed[original] = ref(function)
+    _placed[original] = function
 
 
 def arm(original: FunctionType) -> None:
     """Make the watched function with the code of ``original`` also report a return, after the function raised."""
-    watched = _unarmed.pop(original, None)
-    function = None if watched is None else watched()
-    if function is not None and (mark := _mark(function.__code__)) and mark[2] is original:
+    function = _placed.get(original)
+    mark = None if function is None else _mark(function.__code__)
+    if function is not None and mark is not None and mark[1] == template.WATCHED and mark[2] is original:
         _give(function, template.ARMED, original, False)
 
 
@@ -60,7 +58,9 @@ swallowed.arm = arm
 
 def placed_of(original: FunctionType) -> FunctionType | None:
     """Return the function whose original is ``original``."""
-    return next((one for one in list(_placed) if (mark := _mark(one.__code__)) and mark[2] is original), None)
+    function = _placed.get(original)
+    mark = None if function is None else _mark(function.__code__)
+    return function if mark is not None and mark[2] is original else None
 
 
 def copied(function: FunctionType) -> FunctionType:
@@ -130,16 +130,20 @@ def _give(function: FunctionType, key: str, original: FunctionType, managed: boo
 
 def guard() -> None:
     """Rebuild the placed code, which then asks ``template.COMPILING`` too, from now on."""
-    for function in list(_placed):
+    for function in _living():
         marked = _mark(function.__code__)
         if marked is not None:
             _give(function, *marked[1:])
 
 
+def _living() -> list[FunctionType]:
+    return [function for one in _placed.valuerefs() if (function := one()) is not None]
+
+
 def restore() -> None:
     """Restore every function's own code. A code that somebody else exchanged meanwhile is left alone, and passes calls
     through."""
-    for function in list(_placed):
+    for function in _living():
         marked = _mark(function.__code__)
         try:
             if marked is not None:

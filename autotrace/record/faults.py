@@ -4,6 +4,8 @@ is switched off. No other module separates our failures from exceptions of the h
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from itertools import repeat
 
 from autotrace.config.originals import time
 from autotrace.record.origin import is_hosts
@@ -11,7 +13,7 @@ from autotrace.record.origin import is_hosts
 log = logging.getLogger("autotrace")
 log.addHandler(logging.NullHandler())
 
-counts: dict[str, int] = {}
+counts: Counter[str] = Counter()
 """Counts failures and drops by reason since the process started; travels with the data in ``Counters.drops``."""
 
 _logged_at: dict[str, float] = {}
@@ -21,8 +23,8 @@ PERIOD = 60.0
 
 
 def count(reason: str, number: int = 1) -> None:
-    """Add to the counter of ``reason``."""
-    counts[reason] = counts.get(reason, 0) + number
+    """Add to the counter of ``reason``, in one step in C: a finalizer or another thread may count in between."""
+    counts.update(repeat(reason, number))
 
 
 def failed(site: str, error: Exception) -> None:

@@ -230,7 +230,7 @@ def read_only() -> None:
     settings(flush_interval=0.01)
     calls(20)
     flusher.flush()
-    print(faults.counts)
+    print(dict(faults.counts))
 
 
 def clock() -> None:

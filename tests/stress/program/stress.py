@@ -176,7 +176,7 @@ def exchange(stop: threading.Event) -> None:
     """Give all functions their own code back, and the wrappers again, over and over."""
     from autotrace.patch import wrapper
 
-    placed = [(function, key) for function in list(wrapper._placed) if (key := wrapper.key_of(function))]
+    placed = [(function, key) for function in wrapper._living() if (key := wrapper.key_of(function))]
     while not stop.is_set():
         wrapper.restore()
         for function, key in placed:
