@@ -19,7 +19,9 @@ from autotrace.trajectory.tool_calls import arguments_text
 LOOKED_AT, SKELETON, DIGESTED = 400, 100, 1000
 """Limit the characters of a text: read for masking, kept after masking, and read by the digest at each end."""
 _TOKEN, _DIGIT, _QUOTED = re.compile(r"[\w.:/@-]+"), re.compile(r"\d"), re.compile(r"(?<!\w)'[^'\n]{1,80}'(?!\w)")
-_WORD = re.compile(r"\w{3,}")
+_WORD, _NUMBER = re.compile(r"\w{3,}"), re.compile(r"-?\d{1,9}(?:\.\d{1,9})?")
+NUMBERS = 32
+"""Keep so many numbers of a prompt."""
 
 
 def masked(text: str, given: str = "") -> str:
@@ -56,11 +58,20 @@ def first_prompt(evidence: Evidence) -> list[dict[str, Any]]:
     return asked or next(filter(is_chat, given), [])
 
 
-def prompt_digest(evidence: Evidence) -> str:
-    """Return a digest of the first prompt without numbers and ids; empty: the words are not known."""
+def prompt_words(evidence: Evidence) -> tuple[str, str]:
+    """Return a digest of the first prompt without numbers and ids, and the last numbers of the prompt; empty: the words
+    are not known."""
     said = [text for message in first_prompt(evidence)[:12] if (text := content_of(message))]
     whole = "".join(digest_of(text, 8) for text in said)
-    return hashlib.blake2b(whole.encode(), digest_size=8).hexdigest() if said else ""
+    numbers = [number for text in said for number in numbers_of(text)]
+    return hashlib.blake2b(whole.encode(), digest_size=8).hexdigest() if said else "", " ".join(numbers[-NUMBERS:])
+
+
+@functools.lru_cache(maxsize=512)
+def numbers_of(text: str) -> tuple[str, ...]:
+    """Return the numbers at the end of ``text``; ``#`` for an id, a time or another word with digits."""
+    words = [word.rstrip(".:") for word in _TOKEN.findall(text[-DIGESTED:]) if _DIGIT.search(word)]
+    return tuple(word if _NUMBER.fullmatch(word) else "#" for word in words[-NUMBERS:])
 
 
 @functools.lru_cache(maxsize=512)
@@ -96,9 +107,9 @@ def called(span: Span) -> list[dict[str, Any]]:
     return [one for one in made if isinstance(one, dict)] if isinstance(made, list) else []
 
 
-def requested(span: Span) -> list[str]:
-    """Return the names of the tools that an answer calls."""
-    return [tool_name(one) for one in called(span)]
+def requested(evidence: Evidence, call: LLMCall) -> list[str]:
+    """Return the names of the tools that an answer calls, in its message or in its text as a parser read the text."""
+    return [tool_name(one) for one in called(call.span) or evidence.parsed.get(call.number, [])]
 
 
 def arguments_of(call: dict[str, Any]) -> str:
@@ -111,17 +122,18 @@ def _exchanges(evidence: Evidence) -> Iterator[tuple[LLMCall, int, list[dict[str
     """Yield each turn whose answer has calls, with the next turn and the results in the next prompt."""
     tree = tree_of(evidence.trajectory)
     for call, following in pairwise(evidence.turns):
-        if requested(call.span) and tree.before[following.number] == call.number:
+        if requested(evidence, call) and tree.before[following.number] == call.number:
             told = asked_messages(following.span)
             yield call, following.number, [one for one in told if one.get("role") in ("tool", "function")]
 
 
 def not_executed(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """Yield calls that the next prompt does not answer, with their turn."""
+    """Yield calls that the next prompt does not answer, or of which only some ran, with their turn."""
     for call, _, told in _exchanges(evidence):
-        asked = requested(call.span)
-        if told and max(len(told), sum(tool.turn == call.number for tool in evidence.tools)) < len(asked):
-            yield f"{len(told)} of {len(asked)} calls were executed: {', '.join(asked)}", call.number
+        asked, ran = requested(evidence, call), sum(tool.turn == call.number for tool in evidence.tools)
+        known = len(told) or (ran if call.number in evidence.parsed else 0)
+        if known > 0 and max(known, ran) < len(asked):
+            yield f"{known} of {len(asked)} calls were executed: {', '.join(asked)}", call.number
 
 
 def misplaced_results(evidence: Evidence) -> Iterator[tuple[str, float]]:
@@ -185,7 +197,7 @@ def ended_on(evidence: Evidence) -> str | None:
     call; None: the rollout ends with the model's text."""
     last = evidence.final[-1]
     ran = [tool.name for tool in evidence.tools if tool.turn >= last.number]
-    asked = requested(last.span)
+    asked = [tool_name(one) for one in called(last.span)]
     if ran and (asked or answer(last.span) is None):
         return f"the answer of {ran[-1]}"
     return f"a call of {asked[-1]}" if asked else None

@@ -130,6 +130,17 @@ class Evidence:
         return None if not calls or last else bare(said)
 
     @cached
+    def parsed(self) -> dict[int, list[dict[str, Any]]]:
+        """Map turn -> the tool calls that a parser found in the answer."""
+        found: dict[int, list[dict[str, Any]]] = {}
+        for span in self.trajectory.spans:
+            if span.role == "parser" and isinstance(span.output, list):
+                calls = next((part for part in span.output[1:2] if isinstance(part, list)), [])
+                turn = self.turn_at(span.start_ns)
+                found[turn] = max(found.get(turn, []), [one for one in calls if isinstance(one, dict)], key=len)
+        return found
+
+    @cached
     def judged(self) -> list[str]:
         """Return the texts that rewards judged, as far as known."""
         texts = (span.inputs.get("solution_str") or judged_answer(span.inputs) for span in self.rewards)

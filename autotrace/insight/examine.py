@@ -7,7 +7,7 @@ import operator
 from itertools import islice
 
 from autotrace.insight import registry
-from autotrace.insight.conduct import first_prompt, prompt_digest
+from autotrace.insight.conduct import first_prompt, prompt_words
 from autotrace.insight.evidence import Evidence, LLMCall, fingerprint, whole
 from autotrace.insight.families.chains import death
 from autotrace.insight.families.responses import rendered_anew
@@ -40,6 +40,7 @@ def examine(trajectory: Trajectory, settings: TrainerSettings) -> Profile:
 def _profile(evidence: Evidence, marks: list[Mark]) -> Profile:
     first = evidence.turns[0].span.packed_prompt if evidence.turns else None
     said, asked = [call.ids for call in evidence.turns], first_prompt(evidence)
+    prompt, numbers = next(iter(registry.tried(lambda: [prompt_words(evidence)])), ("", ""))
     return Profile(
         stamp=registry.stamp(),
         turns=[_turn(evidence, call) for call in evidence.turns],
@@ -52,7 +53,8 @@ def _profile(evidence: Evidence, marks: list[Mark]) -> Profile:
         asked=hashlib.blake2b(first or repr(asked).encode(), digest_size=8).hexdigest() if first or asked else "",
         judged=bool(evidence.judged),
         traits=traits_of(evidence, registry.failed),
-        prompt=next(iter(registry.tried(lambda: [prompt_digest(evidence)])), ""),
+        prompt=prompt,
+        numbers=numbers,
         died=None if (found := death(evidence)) is None else _bounded(found),
     )
 

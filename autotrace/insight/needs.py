@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from autotrace.insight.finding import Code
@@ -16,9 +17,9 @@ def _any(has: Callable[[Record], object]) -> Callable[[Step], bool]:
 NEEDS: dict[str, tuple[Callable[[Step], bool], str]] = {
     "LLM calls": (_any(lambda one: one.profile.turns), """
         AT-TRUNCATED AT-TRUNCATED-TOOL AT-TURN-LIMIT AT-ABORTED AT-EMPTY-ANSWER AT-REWARD-NO-TURN
-        AT-SAMPLING-BIASED AT-ROLE-PLAYED AT-PROMPT-HEADER"""),
+        AT-SAMPLING-BIASED AT-ROLE-PLAYED AT-PROMPT-HEADER AT-CALL-NOT-EXECUTED"""),
     "messages": (_any(lambda one: one.profile.prompt), """
-        AT-MESSAGES-DROPPED AT-CALL-NOT-EXECUTED AT-GROUP-MIXED AT-RESULT-SWAPPED AT-TOOLS-MISSING
+        AT-MESSAGES-DROPPED AT-GROUP-MIXED AT-ONE-PROMPT AT-RESULT-SWAPPED AT-TOOLS-MISSING
         AT-ANSWER-FOREIGN"""),
     "token ids": (_any(lambda one: any(turn.last is not None for turn in one.profile.turns)), """
         AT-RETOKENIZED AT-NO-EOS AT-PROMPT-CUT AT-MASK-TOOL-TOKENS AT-MASK-EMPTY AT-MASK-INVALID AT-RESPONSE-CHANGED
@@ -41,7 +42,7 @@ NEEDS: dict[str, tuple[Callable[[Step], bool], str]] = {
         AT-REWARD-RAISES AT-REWARD-TIMEOUT AT-REWARD-MISMATCHED"""),
     "parts of the reward": (_any(lambda one: one.members("reward_extra_info")), "AT-FORMAT-GAMED"),
     "groups (uid)": (_any(lambda one: one.uid is not None), """
-        AT-GROUP-INCOMPLETE AT-GROUP-OF-ONE AT-GROUP-MIXED"""),
+        AT-GROUP-INCOMPLETE AT-GROUP-OF-ONE AT-GROUP-MIXED AT-ONE-PROMPT"""),
     "training steps": (lambda step: step.number is not None and step.number >= 0, """
         AT-REWARD-DROPPED AT-REWARD-JUMPED AT-STRAGGLER AT-STEP-IDLE AT-WEIGHTS-STALE AT-WEIGHTS-STUCK"""),
     "advantages": (_any(lambda one: one.advantage is not None), """
@@ -88,14 +89,28 @@ def checked(codes: Mapping[str, Code], there: Collection[str]) -> tuple[int, dic
     return ran, dict(sorted(missing.items(), key=lambda each: -each[1]))
 
 
-def sentence(codes: Mapping[str, Code], there: Collection[str], most: int | None = None) -> str:
-    """Return ``41 checks; 26 checks could not run: no token ids (12), no advantages (4)``, with at most ``most``
-    reasons."""
+_SORTS = {
+    "calls of models and tools": ("LLM calls", "messages", "tool calls", "sampling parameters"),
+    "tokens and limits": ("token ids", "the response and its mask", "limits of tokens", "a limit of turns"),
+    "rewards and steps": ("rewards", "calls of the reward function", "parts of the reward", "training steps"),
+    "data of the trainer": ("advantages", "the batches that were trained on", "trainer log-probabilities",
+                            "trainer metrics"),
+    "data of the engine": ("weight versions", "the engine's cache and queue"),
+}  # fmt: skip
+"""Map a few words -> the names of data that they stand for, if several are missing."""
+
+
+def sentence(codes: Mapping[str, Code], there: Collection[str]) -> str:
+    """Return ``41 checks; 26 checks could not run: no token ids (12), no data of the trainer (14); --json lists all``.
+    The sentence is short, however much is missing."""
     ran, missing = checked(codes, there)
-    said = f"{ran} check{'' if ran == 1 else 's'}"
-    if missing:
-        count = sum(missing.values())
-        said += f"; {count} check{'' if count == 1 else 's'} could not run: "
-        reasons = [f"no {need.removeprefix('the ').removeprefix('a ')} ({n})" for need, n in missing.items()]
-        said += ", ".join(reasons[:most]) + (", ..." if most is not None and len(reasons) > most else "")
-    return said
+    said, count = f"{ran} check{'' if ran == 1 else 's'}", sum(missing.values())
+    if not missing:
+        return said
+    sorts = {need: sort for sort, needs in _SORTS.items() if len(missing.keys() & {*needs}) > 1 for need in needs}
+    reasons = Counter[str]()
+    for need, lacking in missing.items():
+        reasons[sorts.get(need, need.removeprefix("the ").removeprefix("a "))] += lacking
+    why = ", ".join(f"no {need} ({lacking})" for need, lacking in reasons.most_common())
+    short = "; --json lists all" if len(reasons) < len(missing) else ""
+    return f"{said}; {count} check{'' if count == 1 else 's'} could not run: {why}{short}"

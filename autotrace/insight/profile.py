@@ -10,7 +10,7 @@ import msgspec
 
 from autotrace.trajectory.chains import Chain
 
-VERSION = 7
+VERSION = 8
 """Count the versions of the format; raise the number when an older profile is no longer right."""
 MAX_MARKS = 40
 """Keep so many marks of a trajectory."""
@@ -104,6 +104,8 @@ class Profile(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Store a digest of the first prompt without numbers and ids; empty: the words are not known."""
     died: Mark | None = None
     """Store how the agent's program died: a finding if the reward is nothing, which may become known later."""
+    numbers: str = ""
+    """Store the last numbers of the first prompt."""
 
     @property
     def all_marks(self) -> tuple[Mark, ...]:

@@ -165,8 +165,8 @@ def calls_in_text(evidence: Evidence) -> Iterator[Shown]:
 @trait(Stage.PARSING)
 def calls(evidence: Evidence) -> Iterator[Shown]:
     """Count the calls that answers request."""
-    asked = [len(conduct.requested(call.span)) for call in evidence.turns]
-    if any(call.span.messages for call in evidence.turns):
+    asked = [len(conduct.requested(evidence, call)) for call in evidence.turns]
+    if evidence.parsed or any(call.span.messages for call in evidence.turns):
         yield "calls that the model asks for", float(sum(asked))
 
 

@@ -37,12 +37,12 @@ def prose(finding: Finding) -> list[tuple[str, str]]:
     return [(name, words) for name, words in named if words]
 
 
-def verdict(diagnosis: Diagnosis, incomplete: bool = False, most: int | None = None) -> str:
-    """Return the sentence about a run without findings: how much was checked, and the checks that could not run with at
-    most ``most`` reasons. Never a good verdict on an incomplete record."""
+def verdict(diagnosis: Diagnosis, incomplete: bool = False) -> str:
+    """Return the sentence about a run without findings: how much was checked, and the checks that could not run. Never
+    a good verdict on an incomplete record."""
     trajectories, steps, without = diagnosis.trajectories, len(diagnosis.numbers), diagnosis.without_turns
     whole = f"{trajectories:,} trajector{'y' if trajectories == 1 else 'ies'} in {steps} step{'s' if steps > 1 else ''}"
-    checks = sentence(codes(), diagnosis.present, most)
+    checks = sentence(codes(), diagnosis.present)
     if not trajectories:
         return "this run has no trajectory"
     if without == trajectories:

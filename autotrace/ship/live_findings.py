@@ -112,7 +112,7 @@ class LiveFindings(Subscriber):
         """Return the findings of the run so far."""
         if self._so_far is None:
             findings = self._diagnosis.findings()
-            said = "" if findings else verdict(self._diagnosis, most=3)
+            said = "" if findings else verdict(self._diagnosis)
             self._so_far = Found(len(findings), *worst(findings), self._diagnosis.trajectories, said)
         return self._so_far
 

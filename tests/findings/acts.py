@@ -65,6 +65,11 @@ class Act(Play):
         self.chance = self.luck.random()
 
     @property
+    def question(self) -> str:
+        """The number of a prompt is a part of its question; that of a rollout is its id."""
+        return super().question.replace("{prompt}", str(3 + self.prompt))
+
+    @property
     def lucky(self) -> bool:
         """The model reads the page well."""
         return self.chance < self.right
@@ -159,6 +164,8 @@ CHAT = [
           reported="NeMo-Gym#2254"),
     Fault("prompts share a group", shared_group, "AT-GROUP-MIXED", since=0,
           reported="Search-R1#39, verifiers#1906"),
+    Fault("numbers share a group", shared_group, "AT-GROUP-MIXED", since=0,
+          base={"city": CITIES[0], "suffix": " Count district {prompt} alone and end with ####."}),
     Fault("a group each", group_each, "AT-GROUP-OF-ONE", since=0,
           reported="rllm#511"),
     Fault("results swapped", attempts(*ALL, swapped=True), "tool_call_id|swapped", since=2, turn=2, base={"asked": 2}),
@@ -193,7 +200,7 @@ CHAT = [
           reported="verifiers#1727, #1067"),
     Fault("harder data", attempts(*ALL, source="villages", right=0.1), "data source is villages"),
     Fault("question lost", sometimes(0.9, suffix="", city="None", right=0.1), "question (begins|ends) with|searched"),
-    Fault("one prompt for all", one_prompt, "one prompt|same prompt|prompts? of (several|many)"),
+    Fault("one prompt for all", one_prompt, "AT-ONE-PROMPT.*earlier steps have several"),
     Fault("validation mixed in", attempts(*ALL, source="test", right=0.1), "data source is test"),
     Fault("question dropped", attempts(*ALL, keeps_question=False), "AT-MESSAGES-DROPPED", since=0, turn=2),
     Fault("the same call again", sometimes(0.6, again=3), "AT-CALL-REPEATED", turn=2),

@@ -10,15 +10,16 @@ from tests.findings.replies import either, single, talk, tool
 from tests.findings.scenarios import Reply, Rollout, Scenario, answer, call
 
 ONE = "single_turn_agent"
+PARALLEL = "actor_rollout_ref.rollout.multi_turn.max_parallel_calls"
 DROPPED = frozenset({"AT-REWARD-DROPPED", "AT-NO-SIGNAL", "AT-REWARD-CONSTANT"})
 
 
-def two_calls(rollout: Rollout, turn: int) -> Reply:
-    """One answer asks for two tools."""
+def three_calls(rollout: Rollout, turn: int) -> Reply:
+    """One answer asks for three calls."""
     if turn:
         return answer(rollout)
-    words = call("double", number=rollout.question) + call("double", number=rollout.question + 1)
-    return {"text": f"Rollout {rollout.number} asks twice. {words}"}
+    words = "".join(call("double", number=rollout.question + more) for more in range(3))
+    return {"text": f"Rollout {rollout.number} asks three times. {words}"}
 
 
 def worse(rollout: Rollout, turn: int) -> Reply:
@@ -41,8 +42,8 @@ def public() -> list[Scenario]:
     add("a sandbox that is out", "AT-TOOL-ONE-ANSWER", "Sandbox provisioning did not", agent="tool_agent", share=0.8,
         reply=either(tool(9040), lambda r, t: tool(r.question)(r, t)), also=["AT-TOOL-ERROR-TEXT"])  # fmt: skip
     # vero#46, adk-python#6589
-    add("the first call only", "AT-CALL-NOT-EXECUTED", "AT-CALL-NOT-EXECUTED.*1 of 2", agent="tool_agent",
-        reply=two_calls, since=0, overrides=("actor_rollout_ref.rollout.multi_turn.max_parallel_calls=1",))  # fmt: skip
+    add("the first call only", "AT-CALL-NOT-EXECUTED", "AT-CALL-NOT-EXECUTED.*1 of 3", agent="tool_agent",
+        reply=three_calls, since=0, overrides=(f"{PARALLEL}=1",))  # fmt: skip
     # trl#3853, #3856
     add("two BOS tokens", "AT-REWARD-DROPPED", r"begins with token \d+ twice", agent="begins_twice")
     add("a system prompt that nobody trained with", "AT-REWARD-DROPPED", "the system prompt is .Answer at once",
@@ -56,7 +57,11 @@ def public() -> list[Scenario]:
 
 
 def clean_public() -> list[Scenario]:
-    """The twins. One call is made at a time where a fault leaves out the second one."""
+    """The twins. All calls of an answer are made where a fault leaves some out."""
     return [
-        replace(one, name=f"{one.name}, without", code="", says="", overrides=(), also=frozenset()) for one in public()
-    ]
+        replace(
+            one, name=f"{one.name}, without", code="", says="", also=frozenset(),
+            overrides=[override.replace(f"{PARALLEL}=1", f"{PARALLEL}=3") for override in one.overrides],
+        )
+        for one in public()
+    ]  # fmt: skip

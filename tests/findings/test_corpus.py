@@ -56,7 +56,8 @@ def test_what_hangs_is_named_while_it_does_and_what_was_killed_afterwards(tmp_pa
 
 REPORTED = [
     "no session", "outage", "call in the thinking", "first call only", "wall clock", "made-up answer",
-    "prompts share a group", "no tools", "question dropped", "thinking without an end", "nested header",
+    "prompts share a group", "numbers share a group", "one prompt for all",
+    "no tools", "question dropped", "thinking without an end", "nested header",
     "mask off by one", "text of the harness", "pad rows", "batch: one sample", "batch: cut",
 ]  # fmt: skip
 

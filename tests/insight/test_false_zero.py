@@ -94,3 +94,51 @@ def test_the_lowest_reward_the_highest_and_what_was_taught() -> None:
 def test_rewards_as_those_of_others_and_a_single_failure_say_nothing() -> None:
     assert _findings([0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 1.0, 0.0]) == [], "a fallback that judges as well"
     assert _findings([0.0], [1.0, 0.0, 1.0]) == []
+
+
+JSON_ANSWER = '{"result": 12}'
+
+
+@pytest.mark.parametrize(("said", "note", "is_named"), [
+    ("It is 12.", {"error": "json.decoder.JSONDecodeError", "message": "Expecting value: line 1 column 1 (char 0)",
+                   "at": "grade (r.py:4)"}, False),
+    (JSON_ANSWER, {"error": "KeyError", "message": "'answer'", "at": "grade (r.py:5)"}, False),
+    ("It is 12.", {"error": "KeyError", "message": "'choices'", "at": "judge (r.py:5)"}, True),
+    (JSON_ANSWER, {"error": "KeyError", "message": "'choices'", "at": "ask_judge (r.py:5)"}, True),
+    ("It is 12.", {"error": "ValueError", "message": "could not convert string to float: 'It is 12.'",
+                   "at": "grade (r.py:4)"}, False),
+    ("x", {"error": "ValueError", "message": "could not convert string to float: 'error 503'", "at": "f (r.py:4)"},
+     False),
+    ("x", {"error": "TypeError", "message": "float() argument must be a string or a real number, not 'list'",
+           "at": "grade (r.py:4)"}, False),
+    ("x", {"error": "AttributeError", "message": "'NoneType' object has no attribute 'group'"}, False),
+    ("x", {"error": "re.error", "message": "unterminated character set at position 0", "at": "grade (r.py:4)"}, False),
+    ("x", {"error": "IndexError", "message": "list index out of range", "at": "grade (api_reward.py:4)"}, False),
+    ("x", {"error": "sympy.core.sympify.SympifyError", "message": "", "at": "is_equal (r.py:4)"}, False),
+    ("x", {"error": "subprocess.CalledProcessError", "message": "Command '['python', '-c', 'x']' returned non-zero "
+           "exit status 1.", "at": "grade (r.py:4)"}, False),
+    ("x", {"error": "NameError", "message": "name 'solve' is not defined", "at": "run_tests (r.py:4)"}, False),
+    ("x", {"error": "TypeError", "message": "score() got an unexpected keyword argument 'task'"}, True),
+    ("x", {"error": "TimeoutError", "message": "", "at": "run_tests (r.py:4)"}, True),
+    ("x", {"error": "RuntimeError", "message": "sandbox timed out after 30s", "at": "run_code (r.py:4)"}, True),
+    ("x", {"error": "ValueError", "message": "sandbox not ready", "at": "run_code (r.py:4)"}, True),
+    ("x", {"error": "httpx.HTTPStatusError", "message": "Server error '503 Service Unavailable' for url 'http://j/v1'"},
+     True),
+    ("x", {"error": "ValueError", "message": "judge returned 503"}, True),
+    ("x", {"error": "AssertionError", "message": "status 503"}, True),
+    ("x", {"error": "urllib.error.HTTPError", "message": "HTTP Error 503: Service Unavailable", "at": "f (r.py:4)"},
+     True),
+    ("x", {"error": "requests.exceptions.JSONDecodeError", "message": "Expecting value: line 1 column 1 (char 0)"},
+     True),
+    ("x", {"error": "json.decoder.JSONDecodeError", "message": "Expecting", "at": "fetch_verdict (r.py:4)"}, True),
+    ("x", {"error": "FileNotFoundError", "message": "[Errno 2] No such file or directory: 'tests.json'"}, True),
+])  # fmt: skip
+def test_failures_of_the_field_are_named_unless_the_answer_is_to_blame(
+    said: str, note: dict[str, Any], is_named: bool
+) -> None:
+    root = span("trajectory", None)
+    notes = [{**NOTE, "times": 1, "seconds": 0.5, **note}]
+    turn = llm(root.span_id, 1, [1], [2])
+    turn.messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": said}]
+    reward = span("reward", root.span_id, 3, output=0.0, attributes={"swallowed": notes})
+    assert bool(found(trajectory(turn, reward, root=root))) == is_named

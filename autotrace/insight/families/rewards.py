@@ -253,10 +253,22 @@ def _tokens(record: Record) -> int | None:
 
 FALSE_ZERO = "AT-FALSE-ZERO"
 _OF_ANSWERS = re.compile(
-    r"(?:Value|Index|Syntax|Assertion|Arithmetic|ZeroDivision|Overflow|Unicode\w+|Recursion"
+    r"(?:Value|Index|Syntax|Assertion|Arithmetic|ZeroDivision|Overflow|Unicode\w+|Recursion|CalledProcess"
     r"|\w*(?:Pars|Decode|Format|Syntax|Validation)\w*)Error\Z|InvalidOperation\Z"
-)  # exceptions that reading a model's answer raises
-_READING = re.compile(r"pars|extract|decod|regex|match|NoneType|to_(?:float|int|number)", re.IGNORECASE)
+    r"|\A(?:re|json|yaml|xml|lxml|ast|tokenize|sympy|latex\w*|math_verify|antlr4|lark)\."
+)  # exceptions that reading or running a model's answer raises
+_READING = re.compile(
+    r"pars|extract|decod|regex|match|NoneType|to_(?:float|int|number)|(?:float|int|len)\(\)"
+    r"|exec|(?:run|check)_(?:code|tests?|program)", re.IGNORECASE
+)  # fmt: skip
+_OUTSIDE = re.compile(
+    r"time?d? ?out|connect|unavailable|refused|reset by|unreachable|rate.?limit|quota|gateway|http|request|sandbox"
+    r"|container|docker|remote|aiohttp|openai|grpc|fetch|out of memory|(?<![a-z])(?:ask|api|client|server|service|llm)"
+    r"(?![a-z])|(?:status|code|returned|error)\W{1,3}[45]\d\d\b", re.IGNORECASE
+)  # fmt: skip
+"""Match the kind, the function and the message of a failure of something else than the answer, whatever its class: a
+client that could not read the reply of its server raises ``JSONDecodeError``, too."""
+_SAID = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|: .{60,}", re.DOTALL)
 
 
 def caught(evidence: Evidence) -> Iterator[Mark]:
@@ -266,11 +278,22 @@ def caught(evidence: Evidence) -> Iterator[Mark]:
     notes += [(span, note) for span in evidence.rewards if span.status == "OK" for note in _lost(evidence, span)]
     for span, note in notes:
         at, kind = span.start_ns + 1e9 * (number(note.get("seconds")) or 0), str(note.get("error"))
-        is_read = _OF_ANSWERS.search(kind) or _READING.search(f"{note.get('at')} {note.get('message')}")
-        if (span.role == "reward" or at >= told) and not is_read:
+        if (span.role == "reward" or at >= told) and not _is_read(evidence, kind, note):
             where = f"in {note.get('at')}, caught in {note.get('caught')}"
             words = f"{kind}: {note.get('message')} {where}"
             yield Mark(FALSE_ZERO, len(evidence.turns) or None, None, words, f"{kind} {where}")
+
+
+def _is_read(evidence: Evidence, kind: str, note: Mapping[str, Any]) -> bool:
+    """Return whether the failure is that of an answer which cannot be read: its score of nothing is deserved. A key
+    that a JSON answer lacks is such a failure, too."""
+    function, message = str(note.get("at")).partition(" (")[0], str(note.get("message"))
+    if _OUTSIDE.search(f"{kind} {function} {_SAID.sub('', message)}"):
+        return False
+    if _OF_ANSWERS.search(kind) or _READING.search(f"{function} {message}"):
+        return True
+    said = answered_words(evidence.final[-1].span) or "" if evidence.turns else ""
+    return kind == "KeyError" and "{" in said and message.strip("'") not in said
 
 
 def _lost(evidence: Evidence, reward: Span) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from autotrace.insight.finding import GROUPS, Code
 from autotrace.insight.step_records import Group, History, Hit, Record, Step
@@ -33,6 +34,7 @@ CODES = Code.each({
 }, unit=GROUPS) + Code.each({
     "AT-DUPLICATE-ROLLOUTS": 0.7, "AT-GROUP-INCOMPLETE": 0.6, "AT-GROUP-OF-ONE": 1.0, "AT-ADVANTAGE-NAN": 1.0,
     "AT-ADVANTAGE-WRONG": 1.0, "AT-NOT-TRAINED": 0.5, "AT-GROUP-MIXED": 1.0, "AT-TRAINED-TWICE": 0.5,
+    "AT-ONE-PROMPT": 0.6,
 })  # fmt: skip
 
 
@@ -141,13 +143,40 @@ def advantages(group: Group, step: Step) -> Iterator[Hit]:
 
 
 def mixed(group: Group, step: Step) -> Iterator[Hit]:
-    """Find several prompts in one group, each with several rollouts: unlike rewards are then compared."""
-    prompts = Counter(record.profile.prompt for record in group.records if record.profile.prompt)
-    if len(prompts) > 1 and min(prompts.values()) > 1 and group.records[0].uid is not None:
-        note = f"{len(prompts)} prompts in a group of {len(group.records)}"
-        for record in group.records:
-            other = next(one for one in group.records if one.profile.prompt not in (record.profile.prompt, None))
-            yield Hit("AT-GROUP-MIXED", record, 1, note=f"{note}; {other.trace_id[:12]} has another prompt")
+    """Find several prompts in one group, each with several rollouts: unlike rewards are then compared. A number that a
+    single rollout has is an id of the rollout, and no part of the prompt."""
+    known = [record for record in group.records if record.profile.prompt and record.uid is not None]
+    shared = [column for column in _numbers(known) if min(Counter(column).values()) > 1]
+    words = [record.profile.prompt for record in known]
+    for prompts in (words, list(zip(words, *shared, strict=True))):
+        if len(often := Counter(prompts)) > 1 and min(often.values()) > 1:
+            note = f"{len(often)} prompts in a group of {len(group.records)}"
+            for record, prompt in zip(known, prompts, strict=True):
+                other = known[next(at for at, one in enumerate(prompts) if one != prompt)].trace_id
+                yield Hit("AT-GROUP-MIXED", record, 1, note=f"{note}; {other[:12]} has another prompt")
+            return
+
+
+def _numbers(records: Sequence[Record]) -> list[tuple[str, ...]]:
+    """Return the numbers of the first prompts: the first number of each rollout, the second number, ..."""
+    return list(zip_longest(*(record.profile.numbers.split() for record in records), fillvalue=""))
+
+
+def one_prompt(step: Step, history: History) -> Iterator[Hit]:
+    """Find a step of several groups with a single prompt. A number that differs within a group is an id of the
+    rollout, and no part of the prompt."""
+    known = [record for record in step.training if record.profile.prompt and record.uid is not None]
+    groups = {record.group for record in known}
+    several = len({record.profile.prompt for record in known})
+    for column in ([record.profile.asked for record in known], *_numbers(known)):
+        if len({(record.group, value) for record, value in zip(known, column, strict=True)}) == len(groups):
+            several = max(several, len(set(column)))
+    before = [] if step.number is None else history.up_to(step.number, "prompts", several)[:-1]
+    if several == 1 and len(groups) >= FEW_GROUPS and len(step.training) == len(known) >= 2 * len(groups):
+        had = any(count > 1 for _, count in before)
+        kind = "earlier steps have several prompts" if had else "no step has another prompt"
+        note = f"{len(groups)} groups have the same prompt"
+        yield from (Hit("AT-ONE-PROMPT", record, 1, note=note, kind=kind) for record in known)
 
 
 def untrained(step: Step, history: History) -> Iterator[Hit]:
@@ -187,4 +216,4 @@ def _listed(steps: list[int]) -> str:
 
 
 OF_GROUP = (alike, advantages, trained_twice, mixed)
-OF_STEP = (flat_groups, incomplete, ungrouped, untrained)
+OF_STEP = (flat_groups, incomplete, ungrouped, untrained, one_prompt)
