@@ -78,7 +78,7 @@ def test_another_packages_detector_is_asked_and_one_that_fails_disturbs_nobody(o
     profile = examine(trajectory(agent, llm(agent.span_id, 1, [1, 2], [])), TrainerSettings())
     assert [mark.code for mark in profile.marks] == ["AT-EMPTY-ANSWER", "MY-LONG"]
     assert len(profile.marks[1].note) < 300
-    assert profile.stamp == registry.stamp() == "7+broken+own"
+    assert profile.stamp == registry.stamp() == "8+broken+own"
     assert "MY-LONG" in registry.codes()
     (missing,) = [detector for detector in registry.own() if detector.problem]
     assert missing.name == "missing"
