@@ -13,6 +13,7 @@ from autotrace.spool.records import MEASURED
 from autotrace.tables.call_tables import TRAINED
 from autotrace.tables.rollout import GROUP_FINDINGS, Rollout, exactly
 from autotrace.trajectory.deferred import Continued, Deferred, Packed
+from autotrace.trajectory.jsonable import EXPANDS, expands
 from autotrace.trajectory.model import Allowance, Span, Trajectory, flattened
 from autotrace.trajectory.tool_calls import entitle
 
@@ -77,12 +78,17 @@ def rebuilt(tables: Mapping[str, Iterable[Row]]) -> list[Trajectory]:
     """Build trajectories from the rows of ``trajectories``, ``turns``, ``spans``, ``tokens`` and ``facts``, in the
     order of ``trajectories``. A trajectory has the facts of its newest version."""
     by_trace = {name: _by_trace(tables[name]) for name in BELOW if name in tables}
+    texts = (row.get(name) for of in by_trace.values() for rows in of.values() for row in rows for name in _JSON)
+    if expands(*(text.encode() for text in texts if text is not None)):
+        raise ValueError(EXPANDS)
     return [
         _trajectory(row, *(by_trace.get(name, {}).get(row["trace_id"], []) for name in BELOW))
         for row in tables["trajectories"]
     ]
 
 
+_JSON = ("attributes", "inputs", "output", "messages", "value", "response_parts")
+"""Columns whose texts are parsed: a small file may hold long ones."""
 BELOW = ("spans", "turns", "tokens", "facts")
 """Tables from which trajectories are read, in addition to ``trajectories``."""
 

@@ -60,10 +60,15 @@ JSON."""
 EXPANDS = "its values would take far more memory than its bytes"
 
 
-def expands(data: bytes) -> bool:
-    """Return whether the values of ``data``, which is JSON, may take more than ``SLACK`` and ``A_BYTE`` allow."""
-    allowed = SLACK + A_BYTE * len(data)
-    return len(data) * max(_PARTS.values()) > allowed < sum(size * data.count(mark) for mark, size in _PARTS.items())
+def expands(*texts: bytes) -> bool:
+    """Return whether the values of ``texts``, which are JSON, may take more than ``SLACK`` and ``A_BYTE`` allow."""
+    size = sum(map(len, texts))
+    allowed = SLACK + A_BYTE * size
+    return (
+        size * max(_PARTS.values())
+        > allowed
+        < sum(cost * data.count(mark) for data in texts for mark, cost in _PARTS.items())
+    )
 
 
 def known(values: Mapping[str, Any]) -> dict[str, Any]:

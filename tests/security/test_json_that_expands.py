@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import autotrace
 from autotrace.foreign.containers import rows
 from autotrace.foreign.opened import Opened
-from autotrace.tables.errors import QueryError
+from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.line_files import line_files
 from tests.security import strangers
 
@@ -47,3 +48,14 @@ def test_values_take_memory_in_proportion_to_their_bytes(kind: str, item: str, t
             tracemalloc.stop()
         assert taken < SLACK + A_BYTE * len(written), f"{taken / len(written):.0f} bytes for each"
         assert was_read or size > 1
+
+
+@pytest.mark.parametrize("column", ["inputs", "attributes", "messages"])
+def test_json_in_tables_is_bounded_as_well(column: str, tmp_path: Path) -> None:
+    """Parquet makes some bytes of a text that repeats itself."""
+    lake = strangers.tables_with(tmp_path, column, f"[{'[],' * (1 << 20)}0]")
+    (run,) = autotrace.open(lake)
+    source = run.reader().run
+    with pytest.raises(Gone, match="far more memory than its bytes"):
+        source.load("ab" * 16)
+    assert sum(path.stat().st_size for path in lake.rglob("*.parquet")) < 1 << 20
