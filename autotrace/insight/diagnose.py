@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -34,6 +35,16 @@ EXPLAINED = ("AT-NO-SIGNAL", "AT-REWARD-CONSTANT")
 FOLLOWS, RARE = 0.8, 0.3
 """Require that such a share of the trajectories with a finding has its cause, too; allow the cause in such a share of
 the others."""
+
+
+class OfTrajectory(Protocol):
+    """Belongs to a trajectory."""
+
+    @property
+    def trace_id(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=OfTrajectory)
 
 
 class Tally(msgspec.Struct):
@@ -121,9 +132,10 @@ class Diagnosis:
     """Receive steps in order and keep only the data for findings. A step that is given again replaces its earlier
     findings."""
 
-    def __init__(self, every: Collection[str] = ()) -> None:
-        """Start without steps. ``every``: codes whose findings keep all places."""
-        self._every = frozenset(every)
+    def __init__(self, every: Collection[str] = (), among: Collection[str] | None = None) -> None:
+        """Start without steps. ``every``: codes whose findings keep all places. ``among``: ids of the only trajectories
+        whose findings count; other trajectories are what these are compared with."""
+        self._every, self._among = frozenset(every), among
         self._steps: dict[int | None, StepFound] = {}
         self._history = History()
         self._why = Why(SAMPLE, KEPT, BESIDE)
@@ -170,10 +182,11 @@ class Diagnosis:
         by_code: dict[str, list[Hit]] = {}
         for hit in [*hits(step, self._history), *registry.tried(self._changed, step)]:
             by_code.setdefault(hit.code, []).append(hit)
-        without = sum(not one.profile.turns for one in step.records if one.status != OPEN)
-        found = StepFound(
-            step.number, len(step.records), step.wall_s, len(step.groups), without, sorted(present(step))
-        )  # fmt: skip
+        records = self.counted(step.records)
+        of_records = {record.group for record in records}
+        groups = sum(group.key in of_records for group in step.groups)
+        without = sum(not one.profile.turns for one in records if one.status != OPEN)
+        found = StepFound(step.number, len(records), step.wall_s, groups, without, sorted(present(step)))
         kept: list[Hit] = []
         having = self._having[step.number] = {}
         for late in list(self._having)[: -2 * BESIDE]:
@@ -183,18 +196,28 @@ class Diagnosis:
             concerned = len({hit.record.trace_id for hit in those})
             if concerned < max(code.count, code.share * len(step.records)):
                 continue
+            if code.unit == GROUPS:
+                those = [hit for hit in those if hit.record.group in of_records]
+            elif self._among is not None:
+                those = [hit for hit in those if hit.record.trace_id in self._among]
+            if not those:
+                continue
             tally = found.tallies[name] = Tally.of(step, those, code.unit, name in self._every)
             having[name] = _concerned(step, those, code.unit)
             if name in CHANGED and (change := self._why.change_at(step.number)) is not None:
                 tally.answer = self._why.of_change(change)
             elif name in EXPLAINED and step.number is not None:
-                groups = {hit.record.group for hit in those}
-                tally.answer = self._why.of_groups(code.title, groups, step.number)
+                with_it = {hit.record.group for hit in those}
+                tally.answer = self._why.of_groups(code.title, with_it, step.number)
             kept += those
         pairs = ((one, other) for one in having for other in having if one != other)
         found.both = {f"{one} {other}": len(having[one] & having[other]) for one, other in pairs}
         self.put(found)
         return kept
+
+    def counted(self, records: Iterable[Row]) -> list[Row]:
+        """Return the records whose findings count."""
+        return [one for one in records if self._among is None or one.trace_id in self._among]
 
     def _changed(self, step: Step) -> Iterator[Hit]:
         """Find rollouts on the wrong side of a change of the mean reward."""
@@ -208,7 +231,9 @@ class Diagnosis:
                 yield Hit(name, record, note=f"reward {score:.4g}")
         for number, found in self._steps.items():  # a change may become certain some steps later
             if number is not None and change.step <= number < (step.number or 0) and name not in found.tallies:
-                rows = [row for row in self._why.by_step.get(number, ()) if change.is_beyond(row.reward)]
+                beyond = [row for row in self._why.by_step.get(number, ()) if change.is_beyond(row.reward)]
+                if not (rows := self.counted(beyond)):
+                    continue
                 places = [Location(row.trace_id, number, note=f"reward {row.reward:.4g}") for row in rows[:PLACES]]
                 found.tallies[name] = Tally(len(rows), places=places, concerned=len(rows), answer=answer)
                 traces = {row.trace_id for row in rows}

@@ -128,9 +128,17 @@ def one_call(request: Request, run: OpenRun) -> Any:
 def timeline(request: Request, run: OpenRun) -> Response:
     """Return the timeline of the trajectory as a file for Perfetto."""
     body = of_trajectory(lambda _, one: timelines.perfetto([one]))(request, run)
-    name = f"{request.path_params['trace'][:12]}.perfetto.json"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return Response(body, media_type="application/json", headers=headers)
+    return _file(body, f"{request.path_params['trace'][:12]}.perfetto.json", "application/json")
+
+
+def exported(request: Request, run: OpenRun) -> Response:
+    """Return the page of the trajectory alone as one file."""
+    trace_id, page = run.exported(request.path_params["trace"])
+    return _file(page, f"{trace_id[:12]}.html", "text/plain")  # never shown here as a page
+
+
+def _file(body: bytes, name: str, media_type: str) -> Response:
+    return Response(body, media_type=media_type, headers={"content-disposition": f'attachment; filename="{name}"'})
 
 
 def label(request: Request, run: OpenRun) -> Response:
@@ -158,6 +166,7 @@ _QUESTIONS: dict[str, Question] = {
     "/traces/{trace}/label": label,
     "/traces/{trace}/calls/{span}": one_call,
     "/traces/{trace}/perfetto": timeline,
+    "/traces/{trace}/export": exported,
 }
 """Address below the address of a run -> question about the run."""
 _STATUS = {Gone: 410, NotFound: 404, WhereError: 400}

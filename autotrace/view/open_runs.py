@@ -19,6 +19,7 @@ from autotrace.run.status import Status
 from autotrace.ship import pace
 from autotrace.ship.readers import is_run, listed, name_of, opened, places
 from autotrace.tables import steps as query
+from autotrace.tables.conditions import equals
 from autotrace.tables.errors import NotFound
 from autotrace.tables.hung import IS_OPEN
 from autotrace.tables.reader import Reader
@@ -73,6 +74,15 @@ class OpenRun:
                 with contextlib.closing(opened(self.place)) as reader:
                     self._findings = version, findings(reader)
             return self._findings[1]
+
+    def exported(self, trace: str) -> tuple[str, bytes]:
+        """Return the id of a trajectory, and its page as one file. A separate reader is used, as for ``findings``."""
+        from autotrace.view.one_file import written
+
+        with contextlib.closing(opened(self.place)) as reader:
+            trace_id = reader.resolve(trace)
+            wanted = equals(trace_id=trace_id)
+            return trace_id, "".join(written(reader, wanted, reader.select(wanted, roots=True))).encode()
 
     def state(self) -> dict[str, Any]:
         """Return the run's state, losses and oddities, which a person reads first."""
@@ -171,31 +181,28 @@ class OpenRuns:
 
 
 def findings(reader: Reader, rows: Sequence[Any] | None = None) -> dict[str, Any]:
-    """Return the findings of ``autotrace diagnose`` in the run, or in the steps of ``rows`` (lines of trajectories;
-    only trajectories in ``rows`` are then named as places). ``found``: the findings, most costly first; ``steps``: step
-    -> code -> number of trajectories; ``titles``: meaning of the codes; ``rewards``: mean reward and parts of the
-    training of each step; ``trajectories``: number of examined trajectories."""
-    numbers = None if rows is None else {row.step for row in rows}
+    """Return the findings of ``autotrace diagnose`` in the run, or in the trajectories ``rows``, which are compared
+    with the others of their steps. ``found``: the findings, most costly first; ``steps``: step -> code -> number of
+    trajectories; ``titles``: meaning of the codes; ``rewards``: mean reward and parts of the training of each step;
+    ``trajectories``: number of examined trajectories."""
     named = None if rows is None else {row.trace_id for row in rows}
-    diagnosis, shown, steps, rewards = Diagnosis(), Diagnosis(), {}, []
-    for step in query.steps(reader, texts=True):
-        concerned = counts(diagnosis.add(step))
-        if numbers is not None and step.number not in numbers:
-            continue
-        shown.put(diagnosis.of_step(step.number))
+    diagnosis, steps, rewards = Diagnosis(among=named), {}, []
+    alone = rows[0].step if rows and len(rows) == 1 else None  # a single trajectory needs no history
+    for step in query.steps(reader, alone, texts=True):
+        concerned, training = counts(diagnosis.add(step)), diagnosis.counted(step.training)
         if step.number is None:
             continue
         if concerned:
             steps[str(step.number)] = concerned
-        if step.training:
-            of_step = step_line(step, step.training, validate=False)
+        if training:
+            of_step = step_line(step, training if rows else step.training, validate=False)
             rewards.append({"step": step.number, "reward": of_step.reward_mean, "parts": of_step.reward_parts})
     used = {code for of_step in steps.values() for code in of_step}
     titles = {name: code.title for name, code in registry.codes().items() if name in used}
-    found = [_finding(finding, named) for finding in shown.findings()]
-    plain: dict[str, Any] = jsonable(
-        {"found": found, "steps": steps, "titles": titles, "rewards": rewards, "trajectories": shown.trajectories}
-    )
+    found = [_finding(finding, named) for finding in diagnosis.findings()]
+    plain: dict[str, Any] = jsonable({
+        "found": found, "steps": steps, "titles": titles, "rewards": rewards, "trajectories": diagnosis.trajectories
+    })  # fmt: skip
     return plain
 
 

@@ -39,9 +39,12 @@ def test_the_findings_are_those_of_diagnose(client: TestClient, run: Path) -> No
 
 def test_the_findings_of_some_trajectories_name_no_others(run: Path) -> None:
     with contextlib.closing(of_run(run)) as reader:
-        rows = [row for row in reader.select() if row.step == 1 and row.reward == 0.25]
+        rows = [row for row in reader.select() if row.step == 1 and row.reward < 0.5]
         found = findings(reader, rows)
-    assert found["steps"].keys() == {"1"} and found["trajectories"] == 4
+        fine = findings(reader, [row for row in rows if row.reward == 0.25])
+    assert found["steps"].keys() == {"1"} and found["trajectories"] == 3
+    assert (fine["found"], fine["trajectories"]) == ([], 2), "another rollout of the step was cut"
+    assert [(one["step"], one["reward"]) for one in fine["rewards"]] == [(1, 0.25)]
     named = {place["trace"] for one in found["found"] for place in one["places"]}
     assert found["found"] and named <= {row.trace_id for row in rows}
 

@@ -74,7 +74,7 @@ export async function showLanes(box, run, step) {
         context.fillStyle = line;
         context.fillRect(x(start), y, Math.max(1, x(end) - x(start) - 1), LANE - 3);
         const isOpen = (/** @type {number} */ kind) => kinds[kind] === "open";
-        if (one.status === "OPEN") drawBar(context, x(start), y, x(end) - x(start), LANE - 3, bad, true);
+        if (one.status === "OPEN" && !one.spent[kinds.indexOf("open")]) drawBar(context, x(start), y, x(end) - x(start), LANE - 3, bad, true);
         for (const [kind, begin, length] of parts) {
           const [left, wide] = [x(one.start + begin), Math.max(0.5, x(length) - x(0))];
           drawBar(context, left, y, wide, LANE - 3, colours[kind], isOpen(kind));

@@ -42,7 +42,11 @@ async function route() {
       current = "";
       const [begun, { runs }] = [location.hash, await source.runs()];
       if (mine !== turn || location.hash !== begun) return; // the reader went elsewhere, also where that is not announced yet
-      if (runs.length === 1 && first !== "runs") { location.replace(link(["run", runs[0].run, "overview"], Object.fromEntries(query))); return; }
+      if (runs.length === 1 && first !== "runs") { 
+        const alone = runs[0].trace ? ["trace", runs[0].trace] : ["overview"]; // a file of one trajectory
+        location.replace(link(["run", runs[0].run, ...alone], Object.fromEntries(query)));
+        return;
+      }
     }
     /** @type {Present} */
     const present = (...children) => { if (mine === turn) fill(page, ...children); else throw new Problem("The reader went elsewhere while this was read."); };

@@ -69,7 +69,16 @@ class TrajectoryPage {
       detail.facts.advantage === undefined ? null : h("span", {}, h("b", {}, "advantage"), ` ${number(detail.facts.advantage)}`),
       this.took = h("span", {}, h("b", {}, detail.open ? "" : "took "), seconds(detail.duration) || openFor(detail.open) || unknown(detail.status)), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
       h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "its group"),
-      source.exported ? null : h("button", { class: "quiet", onclick: async () => h("a", { href: URL.createObjectURL(await (await source.ask(source.path(this.run, "traces", detail.trace_id, "perfetto"))).blob()), download: `${detail.trace_id.slice(0, 12)}.perfetto.json` }).click() }, "Perfetto"));
+      h("button", { class: "quiet copy", onclick: (/** @type {any} */ event) => copyLink(event.target) }, "copy link"),
+      source.exported ? null : [["export", "export this", "html"], ["perfetto", "Perfetto", "perfetto.json"]].map(([what, words, kind]) =>
+        h("button", { class: "quiet", "data-file": what, onclick: () => this.download(what, kind) }, words)));
+  }
+
+  /** Save what the server makes of this trajectory. @param {string} what @param {string} kind */
+  async download(what, kind) {
+    const id = this.detail.trace_id;
+    const body = await (await source.ask(source.path(this.run, "traces", id, what))).blob();
+    h("a", { href: URL.createObjectURL(body), download: `${id.slice(0, 12)}.${kind}` }).click();
   }
 
   /** Say of an open trajectory how long it has been open by now. @param {number} now seconds */
@@ -262,4 +271,14 @@ class TrajectoryPage {
 /** A value that somebody's program made. @param {any} value */
 function worded(value) {
   return typeof value === "number" ? number(value) : typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** Copy the address of what is shown. @param {HTMLElement} button */
+async function copyLink(button) {
+  const shown = button.textContent;
+  try {
+    await navigator.clipboard.writeText(location.href);
+    button.textContent = "copied";
+  } catch { button.textContent = location.href; } // a browser that keeps its clipboard: to be copied by hand
+  setTimeout(() => { button.textContent = shown; }, 4000);
 }
