@@ -14,13 +14,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from autotrace.cli import runs, terminal
+from autotrace.cli import listing, runs, terminal
+from autotrace.cli.listing import Cells
 from autotrace.cli.terminal import block, line, seconds, status_text
 from autotrace.tables.columns import ID
 from autotrace.tables.errors import NotFound
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.divergence import UNKNOWN, Divergence, group
-from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.durations import ending
+from autotrace.trajectory.jsonable import number as as_number
+from autotrace.trajectory.model import OK, OPEN, Trajectory
 from autotrace.trajectory.span_text import shown_answer
 from autotrace.trajectory.tool_calls import ToolCall, tool_calls
 
@@ -32,8 +35,12 @@ AROUND = 60
 """Limits the characters of each side where two trajectories part."""
 MAX_STEPS = 5
 """Limits the named steps if a sample is in several."""
+HEADS, NARROWEST = 13, 18
+"""Columns of a terminal for the names of rows, and for each trajectory; with less room, trajectories are listed."""
 MOST = 64
 """Limits the trajectories beside each other."""
+Parts = tuple[Divergence | None, tuple[int, Divergence] | None]
+"""Where a trajectory leaves the first, by tokens and by tool calls."""
 FACTS = ("reward", "advantage", "trained_in_step", "dropped")
 
 
@@ -51,10 +58,10 @@ def compare(traces: Sequence[str], named: Sequence[str], selection: runs.Selecti
     """
     named = (*named, *(word for word in traces if runs.is_run(word)))
     traces = [word for word in traces if not runs.is_run(word)]
-    group = selection.sample is not None or bool(selection.where)
-    if group and len(traces) == 1 and not named:
+    is_group = selection.sample is not None or bool(selection.where)
+    if is_group and len(traces) == 1 and not named:
         named, traces = tuple(traces), []
-    if not (len(traces) >= 2 or (not traces and group)):
+    if not (len(traces) >= 2 or (not traces and is_group)):
         raise click.UsageError("name at least two trajectories, or a group: --step 3 --sample 17")
     if traces and selection:
         raise click.UsageError("name trajectories, or choose them with --step, --where, ...; not both")
@@ -70,8 +77,13 @@ def compare(traces: Sequence[str], named: Sequence[str], selection: runs.Selecti
     if as_json:
         out.file.write(terminal.json_line(as_dict(trajectories)))
         return
-    terminal.table(out, beside(trajectories, full))
-    for text in parting(trajectories):
+    fits = len(trajectories) * (NARROWEST + 2) + HEADS <= out.width
+    parts, places = group(trajectories), range(len(trajectories))
+    for chosen in [places] if fits else [[place] for place in places]:
+        terminal.table(out, beside(trajectories, full, chosen, parts))
+    if sides := winners(trajectories):
+        listing.show(out, sides)
+    for text in parting(parts):
         out.print(text, soft_wrap=not out.is_terminal)
 
 
@@ -96,33 +108,45 @@ def _check_one_step(selection: runs.Selection, steps: Iterable[int | None]) -> N
     raise NotFound(f"sample {selection.sample} is in several steps ({named}): name one, --step {known[-1]}")
 
 
-def beside(trajectories: Sequence[Trajectory], full: bool = False) -> Table:
-    """Build a table with a column for each trajectory; the first turn in which any trajectory leaves the first is
-    marked."""
+def beside(trajectories: Sequence[Trajectory], full: bool, chosen: Sequence[int], parts: Sequence[Parts]) -> Table:
+    """Build a table with a column for each of the ``chosen`` trajectories; the first turn in which any of all
+    trajectories leaves the first is marked."""
     turns = max(one.turns for one in trajectories)
-    parts = [where.turn for where, _ in group(trajectories) if where is not None and where.part != UNKNOWN]
+    marked = {where.turn for where, _ in parts if where is not None and where.part != UNKNOWN}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_lines=False)
     table.add_column("", no_wrap=True)
-    for letter, one in zip(LETTERS, trajectories, strict=False):
-        table.add_column(Text(f"{letter}  {one.trace_id[:12]}"), overflow="fold", ratio=1)
+    for place in chosen:
+        table.add_column(Text(f"{LETTERS[place]}  {trajectories[place].trace_id[:12]}"), overflow="fold", ratio=1)
+
+    def add(head: Text, cells: Iterable[Text | Group]) -> None:
+        every = list(cells)
+        shown = [every[place] for place in chosen]
+        if len(shown) < len(every) and chosen[0] and _plain(shown[0]) == _plain(every[0]):
+            shown = [Text("as A", style="dim")]
+        table.add_row(head, *shown)
+
     heads = list(map(_head, trajectories))
     for name in heads[0]:
         cells = [_cell(name, head[name]) for head in heads]
         if any(cell.plain for cell in cells) and (name != "run" or len({cell.plain for cell in cells}) > 1):
-            table.add_row(Text(name, style="dim"), *cells)
+            table.add_row(Text(name, style="dim"), *(cells[place] for place in chosen))
     called = [tool_calls(one) for one in trajectories]
     for turn in range(turns + 1):
-        mark = Text(f"≠ turn {turn}" if turn in parts else f"  turn {turn}")
-        mark.stylize("bold red" if turn in parts else "dim")
+        mark = Text(f"≠ turn {turn}" if turn in marked else f"  turn {turn}")
+        mark.stylize("bold red" if turn in marked else "dim")
         if turn:
-            table.add_row(mark, *(_answer(one, turn, full) for one in trajectories))
+            add(mark, (_answer(one, turn, full) for one in trajectories))
         rows = [[call for call in made if call.turn == turn] for made in called]
         for number in range(max(len(made) for made in rows)):
             column = [made[number] if number < len(made) else None for made in rows]
             differ = len({None if call is None else (str(call), call.told) for call in column}) > 1
             style = "bold red" if differ else "dim"
-            table.add_row(Text("≠ tool" if differ else "  tool", style=style), *(_call(call, full) for call in column))
+            add(Text("≠ tool" if differ else "  tool", style=style), (_call(call, full) for call in column))
     return table
+
+
+def _plain(cell: Text | Group) -> str:
+    return cell.plain if isinstance(cell, Text) else "\n".join(str(part) for part in cell.renderables)
 
 
 def _answer(one: Trajectory, turn: int, full: bool) -> Text | Group:
@@ -158,6 +182,36 @@ def _head(one: Trajectory) -> dict[str, object]:
     }
 
 
+def winners(trajectories: Sequence[Trajectory]) -> list[Cells]:
+    """Build a table of means: the trajectories with the best reward beside the others; empty if all rewards are
+    equal."""
+    rewards = [as_number(one.facts.get("reward")) for one in trajectories]
+    known = [reward for reward in rewards if reward is not None]
+    if len(set(known)) < 2:
+        return []
+    rated = [(reward, _figures(one)) for one, reward in zip(trajectories, rewards, strict=True) if reward is not None]
+    sides = [[figures for reward, figures in rated if (reward == max(known)) is best] for best in (True, False)]
+    names = [name for name in sides[0][0] if any(one[name] is not None for side in sides for one in side)]
+    columns = [Cells("mean", names)]
+    for what, side in zip(("winners", "losers"), sides, strict=True):
+        values = [[one[name] for one in side if one[name] is not None] for name in names]
+        means = [sum(each) / len(each) if each else None for each in values]  # type: ignore[arg-type]
+        columns.append(Cells(f"{what} ({len(side)})", listing.aligned(means), True))
+    return columns
+
+
+def _figures(one: Trajectory) -> dict[str, float | None]:
+    calls, written = tool_calls(one), [span.response_tokens for span in one.llm_spans]
+    tokens = [count for count in written if count is not None]
+    return {
+        "reward": as_number(one.facts.get("reward")), "turns": one.turns, "tool calls": len(calls),
+        "failed tool calls": sum((call.failed or call.span).status not in (OK, OPEN) for call in calls),
+        "tokens written": sum(tokens) if tokens else None,
+        "cut at a limit": float(any(ending(one, span) == "length" for span in one.llm_spans)),
+        "seconds": None if one.root.duration_ns is None else one.root.duration_ns / 1e9,
+    }  # fmt: skip
+
+
 def _cell(name: str, value: object) -> Text:
     if value is None:
         return Text("")
@@ -166,10 +220,10 @@ def _cell(name: str, value: object) -> Text:
     return line(f"{value:.6g}" if isinstance(value, float) else value, "green" if name == "reward" else "")
 
 
-def parting(trajectories: Sequence[Trajectory]) -> list[Text]:
+def parting(parts: Sequence[Parts]) -> list[Text]:
     """Return a line for each trajectory that says where the trajectory leaves the first."""
     lines = []
-    for letter, (where, call) in zip(LETTERS[1:], group(trajectories), strict=False):
+    for letter, (where, call) in zip(LETTERS[1:], parts, strict=False):
         text = Text(f"{letter}  ", style="bold")
         if where is None and call is None:
             text += Text("is identical to A", style="dim")

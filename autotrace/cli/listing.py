@@ -50,11 +50,21 @@ class Cells:
         return cls(name, cells, right, None if style is None else lambda number: style(rows[number]))
 
 
-def show(out: Console, columns: Sequence[Cells], caption: str = "") -> None:
-    """Print the table. A table that is too wide is printed in several parts with the same first column."""
+def aligned(values: Sequence[float | None]) -> list[str]:
+    """Format numbers with four significant digits, so that the decimal points of right-aligned cells are aligned."""
+    texts = ["" if value is None else f"{value:.4g}" for value in values]
+    rests = [len(text) - len(text.partition(".")[0]) for text in texts]
+    widest = max(rests, default=0)
+    return [text and text + " " * (widest - rest) for text, rest in zip(texts, rests, strict=True)]
+
+
+def show(out: Console, columns: Sequence[Cells], caption: str = "", *, whole: bool = False) -> None:
+    """Print the table. A table that is too wide is printed in several parts with the same first column; ``whole``: even
+    if cutting texts would make the table fit."""
     room = width(out)
-    for part in _parts(columns, room and room - out.is_terminal):
-        shown = [_fitted(column, wide, out) for column, wide in part]
+    for part in _parts(columns, room and room - out.is_terminal, whole):
+        shown = [_fitted(column, wide, out) for column, wide in part[:-1]]
+        shown.append(_fitted(part[-1][0], part[-1][1], out, is_last=True))
         head = "  ".join(_padded(column.name, wide, column.right) for column, wide in part)
         lines = map(str.rstrip, map("  ".join, zip(*shown, strict=True)))
         rule = "─" * (sum(wide for _, wide in part) + 2 * (len(part) - 1))
@@ -62,15 +72,16 @@ def show(out: Console, columns: Sequence[Cells], caption: str = "") -> None:
     out.file.write((_styled(caption, "dim italic", out) + "\n" if caption else "") + "\n")
 
 
-def _parts(columns: Sequence[Cells], room: int | None) -> list[list[tuple[Cells, int]]]:
-    """Split columns into parts, with widths. Texts are cut, the widest first, if a line then holds all columns."""
+def _parts(columns: Sequence[Cells], room: int | None, uncut: bool) -> list[list[tuple[Cells, int]]]:
+    """Split columns into parts, with widths. Unless ``uncut``, texts are cut, the widest first, if a line then holds
+    all columns."""
     columns = [replace(column, cells=_safe(column.cells)) for column in columns]
-    widths = [_width(column, column is columns[-1]) for column in columns]
+    widths = [_width(column, uncut or column is columns[-1]) for column in columns]
     whole = [[*zip(columns, widths, strict=True)]]
     if room is None or (over := sum(widths) + 2 * len(widths) - 2 - room) <= 0:
         return whole
     texts = [number for number, column in enumerate(columns) if number and not column.right]
-    if sum(max(0, widths[number] - MIN_WIDTH) for number in texts) >= over:
+    if not uncut and sum(max(0, widths[number] - MIN_WIDTH) for number in texts) >= over:
         for _ in range(over):
             widths[max(texts, key=widths.__getitem__)] -= 1
         return [[*zip(columns, widths, strict=True)]]
@@ -88,19 +99,21 @@ def _safe(cells: Sequence[str]) -> Sequence[str]:
     return cells if "".join(cells).isprintable() else list(map(one_line, cells))
 
 
-def _width(column: Cells, last: bool) -> int:
+def _width(column: Cells, whole: bool) -> int:
     plain = all(map(str.isascii, column.cells))
     widest = max(map(len if plain else cell_len, column.cells), default=0)
-    return max(cell_len(column.name), widest if last else min(widest, MAX_WIDTH))
+    return max(cell_len(column.name), widest if whole else min(widest, MAX_WIDTH))
 
 
-def _fitted(column: Cells, width: int, out: Console) -> list[str]:
-    """Return the cells, each ``width`` wide, with styles."""
+def _fitted(column: Cells, width: int, out: Console, is_last: bool = False) -> list[str]:
+    """Return the cells, each ``width`` wide, with styles; the cells of the last column end with their text."""
     cells = column.cells
     if all(map(str.isascii, cells)) and max(map(len, cells), default=0) <= width:
         fitted = [cell.rjust(width) for cell in cells] if column.right else [cell.ljust(width) for cell in cells]
     else:
         fitted = [_padded(cell, width, column.right) for cell in cells]
+    if is_last:
+        fitted = list(map(str.rstrip, fitted))
     if column.styles is None or not out.is_terminal:
         return fitted
     return [_styled(cell, column.styles(number), out) for number, cell in enumerate(fitted)]

@@ -35,6 +35,10 @@ COLUMNS = (*LINE, "is_trajectory")
 """Columns of a shown row, besides the columns of the chosen form and ``HEADED``."""
 
 
+IDENTIFIED = Condition("step IS NOT NULL OR sample_index IS NOT NULL", (), frozenset({"step", "sample_index"}))
+"""Trajectories that are known by more than their prompt."""
+
+
 @click.command(short_help="List the trajectories of a run: the best, the worst, the longest.")
 @runs.argument
 @runs.options
@@ -65,7 +69,7 @@ def ls(
     form = (*PARTS, "facts", "attributes") if as_json else PARTS if sort == "duration" else ("profile",)
     rows = reader.select(
         wanted, (*COLUMNS, *form), sort=sort, descending=descending(sort, reverse), limit=limit, roots=roots,
-        shown=[column.name for column in HEADED],
+        shown=[*(column.name for column in HEADED), *(() if reader.count(IDENTIFIED) else ("prompt",))],
     )  # fmt: skip
     out = terminal.console()
     for text in [*warnings(reader), *unexamined(reader, selection)]:
@@ -135,9 +139,10 @@ def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[tuple[str, str],
         Cells.of("", rows, lambda row: "val" if row.validate else None),
         *listing.figures(rows, turns="llm_calls", tools="tool_calls"),
         Cells("tokens", list(map(_tokens, rows, profiles)), True),
-        Cells.of("reward", rows, lambda row: None if row.reward is None else f"{row.reward:.4g}", True),
+        Cells("reward", listing.aligned([row.reward for row in rows]), True),
         Cells.of("duration", rows, lambda row: listing.duration(row.duration_s), True),
         listing.status_column(rows),
+        *([Cells.of("prompt", rows, attrgetter("prompt"))] if rows and "prompt" in rows[0]._fields else []),
         Cells.of("error", rows, attrgetter("error"), style=lambda row: "red"),
         *(
             column

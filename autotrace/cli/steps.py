@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import IO
 
 import click
@@ -41,17 +42,17 @@ def steps(
     """Print one line a step: rewards, how trajectories ended, and where their time went.
 
     \b
-    n, open        trajectories; those that are still running
+    count, open    trajectories; those that are still running
     reward, ±      mean and standard deviation; parts: means of its parts
-    flat           groups with the same reward for all rollouts, out of all groups
-    right, wrong   flat groups with the best, or the worst, reward of the step
-    cut            share of trajectories that were cut at a limit of tokens
+    no-signal      groups with the same reward for all rollouts, out of all groups
+    best, worst    such groups with the best, or the worst, reward of the step
+    truncated      share of trajectories that were cut at a limit of tokens
     failed         trajectories that did not end well, by error
     tool errors    failed calls, by tool
     turns, tokens  means of a trajectory; tokens generated over all turns
     p50 s, p99 s   percentiles of the duration; time: its two largest parts
     cached         prompt tokens of later turns that the engine had in its cache
-    stale          steps between the weights that answered and the training step
+    lag            steps between the weights that answered and the training step
     mismatch       difference of engine's and trainer's log-probabilities a token
     findings       codes, and how many trajectories have each
     """
@@ -69,7 +70,7 @@ def steps(
     elif not lines:
         out.print(_nothing(step, validate))
     else:
-        listing.show(out, columns(lines))
+        listing.show(out, columns(lines), whole=True)
         if out.is_terminal:
             out.print(terminal.line("what the columns are: autotrace steps --help", "dim"))
     if follow and living:
@@ -90,7 +91,7 @@ def _follow(read: Callable[[], Read], seen: set[Key], out: IO[str], as_json: boo
                 continue
             seen.add(_key(each))
             shown = terminal.json_line(each.as_dict()) if as_json else "  ".join(
-                f"{column.name} {column.cells[0]}" for column in columns([each]) if column.cells[0]
+                f"{column.name} {column.cells[0].strip()}" for column in columns([each]) if column.cells[0]
             ) + "\n"  # fmt: skip
             out.write(shown)
             out.flush()
@@ -135,35 +136,38 @@ def columns(lines: Sequence[StepLine]) -> list[Cells]:
     def cells(name: str, shown: Callable[[StepLine], str], right: bool = True) -> Cells:
         return Cells.of(name, lines, shown, right)
 
-    def number(value: float | None, form: str) -> str:
-        return "" if value is None else format(value, form)
+    def numbers(name: str, value: Callable[[StepLine], float | None]) -> Cells:
+        return Cells(name, listing.aligned(list(map(value, lines))), True)
+
+    def share(value: float | None) -> str:
+        return "" if value is None else f"{value:.1%}"
 
     made = [
         cells("step", lambda each: "" if each.step is None else str(each.step)),
         cells("", lambda each: "val" if each.validate else "", False),
         cells("source", lambda each: one_line(each.data_source or ""), False),
-        cells("n", lambda each: f"{each.trajectories:,}"),
+        cells("count", lambda each: f"{each.trajectories:,}"),
         cells("open", lambda each: str(each.open or "")),
-        cells("reward", lambda each: number(each.reward_mean, ".4g")),
-        cells("±", lambda each: number(each.reward_std, ".3g")),
+        numbers("reward", attrgetter("reward_mean")),
+        numbers("±", attrgetter("reward_std")),
         cells("parts", _parts_of, False),
-        cells("flat", lambda each: f"{each.flat}/{each.groups}" if each.groups else ""),
-        cells("right", lambda each: str(each.all_right or "")),
-        cells("wrong", lambda each: str(each.all_wrong or "")),
-        cells("cut", lambda each: number(each.truncated, ".1%")),
+        cells("no-signal", lambda each: f"{each.flat}/{each.groups}" if each.groups else ""),
+        cells("best", lambda each: str(each.all_right or "")),
+        cells("worst", lambda each: str(each.all_wrong or "")),
+        cells("truncated", lambda each: share(each.truncated)),
         cells("failed", lambda each: _counts(each.errors), False),
         cells("tool errors", lambda each: _counts(each.tool_errors), False),
-        cells("turns", lambda each: number(each.turns_mean, ".1f")),
-        cells("tokens", lambda each: number(each.tokens_mean, ",.0f")),
-        cells("p50 s", lambda each: number(each.seconds_p50, ".3g")),
-        cells("p99 s", lambda each: number(each.seconds_p99, ".3g")),
+        numbers("turns", attrgetter("turns_mean")),
+        cells("tokens", lambda each: "" if each.tokens_mean is None else f"{each.tokens_mean:,.0f}"),
+        numbers("p50 s", attrgetter("seconds_p50")),
+        numbers("p99 s", attrgetter("seconds_p99")),
         cells("time", _time, False),
-        cells("cached", lambda each: number(each.cached, ".0%")),
-        cells("stale", lambda each: number(each.staleness, ".2g")),
-        cells("mismatch p50", lambda each: number(each.mismatch_p50, ".2g")),
-        cells("mismatch p99", lambda each: number(each.mismatch_p99, ".2g")),
+        cells("cached", lambda each: share(each.cached)),
+        numbers("lag", attrgetter("staleness")),
+        numbers("mismatch p50", attrgetter("mismatch_p50")),
+        numbers("mismatch p99", attrgetter("mismatch_p99")),
         cells("findings", lambda each: _counts(each.findings), False),
-    ]  # fmt: skip
+    ]
     return [column for column in made if any(column.cells)]
 
 
@@ -178,4 +182,4 @@ def _time(each: StepLine) -> str:
 
 
 def _parts_of(each: StepLine) -> str:
-    return " ".join(f"{one_line(name)} {value:.3g}" for name, value in each.reward_parts.items())
+    return " ".join(f"{one_line(name)} {value:.4g}" for name, value in each.reward_parts.items())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -87,14 +88,16 @@ def width(output: Console) -> int | None:
     return output.width if output.is_terminal or os.environ.get("COLUMNS", "").isdecimal() else None
 
 
+_TRAILING = re.compile(r"(?: |\x1b\[[0-9;]*m)+\n\Z")
+"""Blanks, and marks of styles between them, at the end of a line."""
+
+
 def table(output: Console, shown: Table) -> None:
-    """Print ``shown``; in a pipe without blanks at the ends of lines."""
-    if output.is_terminal:
-        output.print(shown)
-        return
+    """Print ``shown`` without blanks at the ends of lines."""
     with output.capture() as capture:
         output.print(shown)
-    output.file.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+    lines = capture.get().splitlines(keepends=True)
+    output.file.writelines(_TRAILING.sub(lambda match: match[0].replace(" ", ""), line) for line in lines)
 
 
 def status_text(status: str) -> Text:

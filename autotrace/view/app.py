@@ -25,30 +25,38 @@ from starlette.staticfiles import StaticFiles
 import autotrace
 from autotrace.tables import labels
 from autotrace.tables.columns import ID
-from autotrace.tables.conditions import WhereError, condition
+from autotrace.tables.conditions import WhereError, condition, equals
 from autotrace.tables.errors import Gone, NotFound, QueryError
 from autotrace.tables.reader import Reader
 from autotrace.tables.search import ROLES, candidates, search
 from autotrace.tables.storage import is_url
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.view import columns, detail, timelines, tokens
+from autotrace.view import columns, detail, one_file, timelines, tokens
 from autotrace.view.one_file import STATIC, bundle, text
 from autotrace.view.open_runs import FIRST, OpenRun, OpenRuns
 
 AT_ONCE = 20
 """Number of trajectories between two progress lines of a search; the run can answer other questions in between."""
+MOST_HITS = 500
+"""Hits after which a search stops; a reader may ask for more."""
 
 
-def hits(run: OpenRun, words: str) -> Iterator[bytes]:
+def hits(run: OpenRun, words: str, first: int = 0) -> Iterator[bytes]:
     """Yield lines of JSON: ``{trace_id, role, turn, before, hit, after}`` for the first hit in each trajectory, and
-    ``{done, of}`` as progress. The search ignores case."""
+    ``{done, of}`` as progress. The search ignores case, begins at trajectory ``first``, and stops after ``MOST_HITS``:
+    the last line then says how many are ``done``."""
     pattern = re.compile(re.escape(words), re.IGNORECASE)
     rows = run.read(lambda reader: candidates(reader, reader.select(columns=ID), pattern))
-    for start in range(0, len(rows) or 1, AT_ONCE):  # without rows the last line is sent, too
+    count = 0
+    for start in range(first, max(len(rows), first + 1), AT_ONCE):  # without rows the last line is sent, too
         chosen = rows[start : start + AT_ONCE]
-        yield from map(_line, run.read(lambda reader, chosen=chosen: list(_found(reader, chosen, pattern))))  # type: ignore[misc]
+        found = run.read(lambda reader, chosen=chosen: list(_found(reader, chosen, pattern)))  # type: ignore[misc]
+        yield from map(_line, found)
         yield _line({"done": start + len(chosen), "of": len(rows)})
+        count += len(found)
+        if count >= MOST_HITS:
+            return
 
 
 def _line(value: dict[str, Any]) -> bytes:
@@ -89,7 +97,9 @@ def full_text(request: Request, run: OpenRun) -> Response:
     words = request.query_params.get("q", "")
     if not words:
         raise HTTPException(400, "what is searched for? q=WORDS")
-    return StreamingResponse(iterate_in_threadpool(hits(run, words)), media_type="application/x-ndjson")
+    first = number if (number := request.query_params.get("from", "")).isdecimal() else "0"
+    found = hits(run, words, int(first[:LONGEST_NUMBER]))
+    return StreamingResponse(iterate_in_threadpool(found), media_type="application/x-ndjson")
 
 
 def rollouts(request: Request, run: OpenRun) -> dict[str, Any]:
@@ -133,8 +143,15 @@ def timeline(request: Request, run: OpenRun) -> Response:
 
 def exported(request: Request, run: OpenRun) -> Response:
     """Return the page of the trajectory alone as one file."""
-    trace_id, page = run.exported(request.path_params["trace"])
-    return _file(page, f"{trace_id[:12]}.html", "text/plain")  # never shown here as a page
+
+    def page(reader: Reader) -> tuple[str, bytes]:
+        trace_id = reader.resolve(request.path_params["trace"])
+        wanted = equals(trace_id=trace_id)
+        rows = reader.select(wanted, roots=True)
+        return trace_id, "".join(one_file.written(reader, wanted, rows)).encode()
+
+    trace_id, body = run.apart(page)
+    return _file(body, f"{trace_id[:12]}.html", "text/plain")  # never shown here as a page
 
 
 def _file(body: bytes, name: str, media_type: str) -> Response:

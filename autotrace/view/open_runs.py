@@ -19,7 +19,6 @@ from autotrace.run.status import Status
 from autotrace.ship import pace
 from autotrace.ship.readers import is_run, listed, name_of, opened, places
 from autotrace.tables import steps as query
-from autotrace.tables.conditions import equals
 from autotrace.tables.errors import NotFound
 from autotrace.tables.hung import IS_OPEN
 from autotrace.tables.reader import Reader
@@ -49,6 +48,8 @@ class OpenRun:
         """Encoded answers for this version."""
         self._diagnosing = threading.Lock()
         self._findings: tuple[int, dict[str, Any]] | None = None
+        self._examined: tuple[int, int] | None = None
+        """Number of trajectories that were examined for findings, and the total, while findings are computed."""
 
     def read(self, question: Callable[[Reader], T]) -> T:
         """Return the answer of ``question`` to the current run. Raises the errors of ``question`` and of opening."""
@@ -64,25 +65,26 @@ class OpenRun:
             return self._answers[key]
 
     def findings(self) -> dict[str, Any]:
-        """Return the findings of the steps (``steps.findings``). A large run takes long, so a separate reader is used:
-        the run can answer other questions meanwhile."""
+        """Return the findings of the steps (``steps.findings``); ``state`` tells meanwhile how many are examined."""
         with self._diagnosing:
             with self._lock:
                 self._current()
                 version = self._version
             if self._findings is None or self._findings[0] != version:
-                with contextlib.closing(opened(self.place)) as reader:
-                    self._findings = version, findings(reader)
+                try:
+                    self._findings = version, self.apart(lambda reader: findings(reader, told=self._told))
+                finally:
+                    self._examined = None
             return self._findings[1]
 
-    def exported(self, trace: str) -> tuple[str, bytes]:
-        """Return the id of a trajectory, and its page as one file. A separate reader is used, as for ``findings``."""
-        from autotrace.view.one_file import written
+    def _told(self, done: int, of: int) -> None:
+        self._examined = done, of
 
+    def apart(self, question: Callable[[Reader], T]) -> T:
+        """Return the answer of ``question``, which takes long, to a separate reader: the run can answer other questions
+        meanwhile."""
         with contextlib.closing(opened(self.place)) as reader:
-            trace_id = reader.resolve(trace)
-            wanted = equals(trace_id=trace_id)
-            return trace_id, "".join(written(reader, wanted, reader.select(wanted, roots=True))).encode()
+            return question(reader)
 
     def state(self) -> dict[str, Any]:
         """Return the run's state, losses and oddities, which a person reads first."""
@@ -95,7 +97,7 @@ class OpenRun:
             "run": self.name, "created": info.created, "command": " ".join(info.command), "version": version,
             "state": status.state, "live": living, "trajectories": status.trajectories + still,
             "open": still, "losses": losses(status.drops), "warnings": pace.warnings(status),
-            "notes": [*status.notes, *_oddities(status)], "error": status.error,
+            "examined": self._examined, "notes": [*status.notes, *_oddities(status)], "error": status.error,
         }  # fmt: skip
 
     def _current(self) -> Reader:
@@ -180,15 +182,20 @@ class OpenRuns:
             run.close()
 
 
-def findings(reader: Reader, rows: Sequence[Any] | None = None) -> dict[str, Any]:
+def findings(
+    reader: Reader, rows: Sequence[Any] | None = None, told: Callable[[int, int], None] = lambda done, of: None
+) -> dict[str, Any]:
     """Return the findings of ``autotrace diagnose`` in the run, or in the trajectories ``rows``, which are compared
     with the others of their steps. ``found``: the findings, most costly first; ``steps``: step -> code -> number of
     trajectories; ``titles``: meaning of the codes; ``rewards``: mean reward and parts of the training of each step;
-    ``trajectories``: number of examined trajectories."""
+    ``trajectories``: number of examined trajectories. ``told`` receives the number of trajectories examined so far, and
+    the total."""
     named = None if rows is None else {row.trace_id for row in rows}
     diagnosis, steps, rewards = Diagnosis(among=named), {}, []
     alone = rows[0].step if rows and len(rows) == 1 else None  # a single trajectory needs no history
+    done, of = 0, sum(reader.steps().values())
     for step in query.steps(reader, alone, texts=True):
+        told(done := done + len(step.records), of)
         concerned, training = counts(diagnosis.add(step)), diagnosis.counted(step.training)
         if step.number is None:
             continue

@@ -107,6 +107,29 @@ def test_the_group_of_a_sample_stands_side_by_side(call: Call, group: tuple[Path
     assert "D  tool call 1, other arguments" in shown.output
 
 
+def test_eight_are_a_list_where_columns_would_be_too_narrow(
+    call: Call, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = Process(new_run(runs, "20261121-070000-bbbbbb"))
+    ids = [
+        rollout(process, number, final=None if number > 1 else FINAL, reward=float(number < 2)) for number in range(8)
+    ]
+    process.exit()
+    words = ("compare", "--step", "3", "--sample", "17")
+    wide = [line for line in call(*words).stdout.splitlines() if ids[0][:12] in line]
+    assert all(trace[:12] in wide[0] for trace in ids), "200 columns have room for all"
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = call(*words).stdout.splitlines()
+    heads = [line.split() for line in shown if any(trace[:12] in line for trace in ids)]
+    assert heads == [[letter, trace[:12]] for letter, trace in zip("ABCDEFGH", ids, strict=True)]
+    assert sum(line.endswith("as A") for line in shown) == 15, "turn 1 and the tool of all, turn 2 of the twin"
+    listed = shown[: next(place for place, line in enumerate(shown) if line.startswith("B  is"))]
+    assert max(map(len, listed)) <= 80 and all(line == line.rstrip() for line in listed)
+    means = {line[:18].strip(): line[18:].split() for line in shown}
+    assert means["mean"] == ["winners", "(2)", "losers", "(6)"]
+    assert (means["reward"], means["turns"], means["tokens written"]) == (["1", "0"], ["2", "1"], ["7", "3"])
+
+
 def test_named_trajectories_as_json(call: Call, group: tuple[Path, list[str]]) -> None:
     shown = call("compare", group[1][0][:10], group[1][2][:10], "--run", group[0], "--json")
     whole = json.loads(shown.output)

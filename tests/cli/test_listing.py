@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 
-from autotrace.cli import listing
+from autotrace.cli import listing, terminal
 from autotrace.cli.listing import Cells
+from autotrace.ship.shipper import ship
 from autotrace.ship.store.row import COLUMNS, TraceRow
 from autotrace.ship.store.state import State
 from tests.cli.conftest import Call
-from tests.ship.spools import new_run
+from tests.ship.spools import Process, new_run
 
 
 def printed(columns: list[Cells], width: int | None = None) -> list[str]:
@@ -66,6 +69,50 @@ def test_in_a_pipe_columns_decides_and_nothing_is_padded(
         monkeypatch.setenv("COLUMNS", "70")
         table = [line for line in call(*command).stdout.splitlines() if "  " in line.strip() and "/" not in line]
         assert command == ["status"] or max(map(cell_len, table)) <= 70, command
+
+
+def test_numbers_have_four_digits_and_aligned_points() -> None:
+    assert listing.aligned([1.0, 0.43754, None, -12.5]) == ["1     ", "0.4375", "", "-12.5   "]
+
+
+def test_a_table_of_steps_is_split_before_anything_is_cut(
+    call: Call, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {word for line in call("steps").stdout.splitlines() for word in line.split()}
+    assert {"count", "no-signal", "truncated"} <= whole
+    for columns in ("60", "80", "120"):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = call("steps").stdout.splitlines()
+        assert max(map(cell_len, lines)) <= int(columns)
+        assert {word for line in lines for word in line.split() if "─" not in word} >= {
+            word for word in whole if "─" not in word
+        }
+
+
+def test_nothing_is_padded_at_the_ends_of_lines_of_a_terminal() -> None:
+    styled = Cells("status", ["OK", "INTERRUPTED"], styles=lambda number: "green")
+    assert not [line for line in printed([Cells("a", ["1", "2"]), styled], 80) if " \x1b[0m" in line[-6:]]
+    table = Table("name", "value")
+    table.add_row("a", "1")
+    out = Console(file=io.StringIO(), force_terminal=True, width=80, color_system="standard")
+    terminal.table(out, table)
+    assert isinstance(out.file, io.StringIO)
+    assert not [line for line in out.file.getvalue().splitlines() if re.sub(r"\x1b\[[\d;]*m", "", line).endswith(" ")]
+
+
+def test_rollouts_without_step_and_sample_show_their_prompt(call: Call, runs: Path) -> None:
+    folder = new_run(runs)
+    process = Process(folder)
+    for number in range(3):
+        trace = bytes([number + 1]) * 16
+        root = process.open(trace, "trajectory", inputs={"prompt": f"question {number}"})
+        asked = {"messages": [{"role": "user", "content": f"question {number}"}]}
+        process.close(trace, process.open(trace, "llm", root, inputs=asked), output="answer")
+        process.close(trace, root)
+    process.exit()
+    assert ship(folder, once=True).state == "done"
+    shown = call("ls").stdout
+    assert all(f"question {number}" in shown for number in range(3)) and "prompt" in shown
 
 
 def test_styles_and_links_are_for_terminals() -> None:

@@ -49,8 +49,18 @@ export class Server {
   /** @param {string} run */
   async state(run) { return this.json("state", run); }
 
-  /** @param {string} run */
-  async findings(run) { return this.json("findings", run, "findings"); }
+  /** @param {string} run @param {(words: string) => void} [tell] told, while findings are computed, how far that is */
+  async findings(run, tell = () => {}) {
+    let isOver = false;
+    const many = (/** @type {number} */ count) => count.toLocaleString("en");
+    const timer = setInterval(async () => {
+      const { examined } = await this.state(run).catch(() => ({}));
+      if (examined && !isOver) tell(`Looking for findings… ${many(examined[0])} of ${many(examined[1])} trajectories examined`);
+    }, 500);
+    try {
+      return await this.json("findings", run, "findings");
+    } finally { isOver = true; clearInterval(timer); }
+  }
   /** @param {string} run @param {number} step */
   async lanes(run, step) { return this.json(`step ${step}`, run, "steps", String(step)); }
 
@@ -79,9 +89,11 @@ export class Server {
     return (await this.ask(`${this.path(run, "group")}?${query}`)).json();
   }
 
-  /** Hits one by one, and `{done, of}` in between. @param {string} run @param {string} words @param {AbortSignal} signal */
-  async *search(run, words, signal) {
-    const answer = await this.ask(`${this.path(run, "search")}?${new URLSearchParams({ q: words })}`, signal);
+  /** Hits one by one, and `{done, of}` in between: the last is short of `of` where there may be more.
+   * @param {string} run @param {string} words @param {AbortSignal} signal @param {number} from */
+  async *search(run, words, signal, from = 0) {
+    const query = new URLSearchParams({ q: words, from: String(from) });
+    const answer = await this.ask(`${this.path(run, "search")}?${query}`, signal);
     const reader = /** @type {ReadableStream} */ (answer.body).pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {

@@ -49,7 +49,7 @@ class Overview {
   async read() {
     const begun = performance.now();
     try {
-      const all = await Promise.all([this.run, ...this.others].map((run) => source.findings(run)));
+      const all = await Promise.all([this.run, ...this.others].map((run) => source.findings(run, (words) => { if (!this.all.length) this.said.textContent = words; })));
       if (this.closed) return;
       this.all = all;
       this.show();

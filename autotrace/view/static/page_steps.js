@@ -68,7 +68,7 @@ class Curves {
   /** Ask what is wrong with the steps, which may take the server a while, and mark it on the curves. */
   look() {
     fill(this.found, h("span", { class: "dim" }, "Looking for findings…"));
-    source.findings(this.run).then((found) => {
+    source.findings(this.run, (words) => fill(this.found, h("span", { class: "dim" }, words))).then((found) => {
       this.findings = found;
       this.charts.forEach((chart) => chart.redraw());
       this.tellFindings(this.chosen);

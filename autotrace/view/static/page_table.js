@@ -75,6 +75,7 @@ class Table {
     this.words = h("input", { type: "search", class: "words", placeholder: "search in texts", "aria-label": "search in the texts of all trajectories",
       onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.search(); }, oninput: () => { if (!this.words.value) this.search(); } });
     this.count = h("span", { class: "count", role: "status" });
+    this.further = h("button", { class: "quiet more", hidden: true }, "more");
     this.problem = h("span", { class: "problem", role: "alert" });
     this.histogram = new Histogram(source.exported ? null : (low, high) => { this.filter.value = [this.filter.value && `(${this.filter.value})`, `reward >= ${low} and reward <= ${high}`].filter(Boolean).join(" and "); note({ where: this.filter.value }); this.apply(); });
     this.scatter = new Scatter((row) => this.described(row), (row) => this.openRow(row), (brush) => { note({ brush: brush ? [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") : null }); this.apply(); });
@@ -89,7 +90,7 @@ class Table {
     this.filter.value = query.get("where") ?? "";
     this.words.value = query.get("q") ?? "";
     this.element = h("section", { class: "table-page" }, h("h1", { class: "unseen" }, "Trajectories"),
-      h("div", { class: "bar" }, source.exported ? null : [this.filter, this.names, this.words], this.count, this.problem),
+      h("div", { class: "bar" }, source.exported ? null : [this.filter, this.names, this.words], this.count, this.further, this.problem),
       h("details", { class: "scatter-box", open: query.get("plot") !== "no", ontoggle: (/** @type {any} */ event) => note({ plot: event.target.open ? null : "no" }) },
         h("summary", {}, "rewards and scatter"), h("div", { class: "plots" }, this.histogram.element, h("div", { class: "plot" }, h("div", { class: "axes dim" }, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select; a point opens its trajectory"), this.scatter.element))),
       h("div", { class: "grid", role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.scroller.element));
@@ -135,8 +136,9 @@ class Table {
     const wanted = where ? this.passing?.rows : null;
     const [sort, descending] = [query.get("sort") ?? "start", query.get("desc") === "1"];
     const sorted = rows.order(sort, descending);
-    const hits = this.hits;
-    const passed = wanted || hits ? sorted.filter((row) => (!wanted || wanted.has(row)) && (!hits || hits.has(rows.id(row)))) : sorted;
+    const hits = this.hits && new Set(rows.rowsOf([...this.hits.keys()]));
+    const passes = (/** @type {number} */ row) => (!wanted || wanted.has(row)) && (!hits || hits.has(row));
+    const passed = wanted || hits ? sorted.filter(passes) : sorted;
     const [x, y, third] = [this.axes.x.value, this.axes.y.value, this.axes.c.value];
     const brush = this.brushed(query.get("brush"));
     const [xs, ys] = [this.rows.keys(x), this.rows.keys(y)];
@@ -239,20 +241,34 @@ class Table {
     this.searching?.abort();
     const words = this.words.value;
     note({ q: words });
-    [this.hits, this.more] = [null, ""];
+    [this.hits, this.more, this.further.hidden] = [null, "", true];
     if (!words) { this.apply(); return; }
-    const abort = new AbortController();
-    [this.searching, this.hits] = [abort, new Map()];
+    this.hits = new Map();
+    await this.searchOn(words, 0);
+  }
+
+  /** Read hits until the server stops; the reader may ask for more. @param {string} words @param {number} from */
+  async searchOn(words, from) {
+    const abort = this.searching = new AbortController();
+    const hits = this.hits ??= new Map();
+    const many = (/** @type {number} */ count) => count.toLocaleString("en");
+    this.further.hidden = true;
     try {
-      let shown = 0;
-      for await (const hit of source.search(this.run, words, abort.signal)) {
-        if (hit.trace_id) this.hits.set(hit.trace_id, hit);
-        else if (hit.done === hit.of || performance.now() - shown > 250) {
-          shown = performance.now();
-          this.apply();
-          this.say(hit.done < hit.of ? `searched ${hit.done.toLocaleString("en")} of ${hit.of.toLocaleString("en")}` : `in the texts: “${visible(words)}”`);
-        }
+      let [shown, last] = [0, { done: 0, of: 0 }];
+      for await (const hit of source.search(this.run, words, abort.signal, from)) {
+        if (hit.trace_id) { hits.set(hit.trace_id, hit); continue; }
+        last = hit;
+        if (performance.now() - shown < 500 && hit.done < hit.of) continue;
+        shown = performance.now();
+        this.apply();
+        this.say(`searched ${many(hit.done)} of ${many(hit.of)}`);
       }
+      if (abort.signal.aborted) return;
+      const isWhole = last.done >= last.of;
+      this.apply();
+      this.say(`in the texts: “${visible(words)}”${isWhole ? "" : `, searched ${many(last.done)} of ${many(last.of)}`}`);
+      this.further.hidden = isWhole;
+      this.further.onclick = () => this.searchOn(words, last.done);
     } catch (error) {
       if (!abort.signal.aborted) this.problem.textContent = error instanceof Problem ? error.message : "The search was interrupted.";
     }

@@ -59,6 +59,11 @@ export class Rows {
     });
   }
 
+  /** The rows of whole ids. @param {string[]} ids */
+  rowsOf(ids) {
+    return this.locate(Uint8Array.from(ids.join("").match(/../g) ?? [], (byte) => parseInt(byte, 16)));
+  }
+
   /** The rows for which a condition is true: the server knows what it means. @param {string} expression @returns {Promise<Set<number>>} */
   async where(expression) {
     const { arrays } = await source.where(this.run, expression);
