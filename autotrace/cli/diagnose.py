@@ -52,7 +52,7 @@ def diagnose(named: tuple[str, ...], step: int | None, gpus: int | None, codes: 
         if detector.problem:
             words = f"! the detector {detector.name} of another package cannot be used: {detector.problem}"
             terminal.console(stderr=True).print(line(words, "yellow"), soft_wrap=True)
-    if step is not None and not diagnosis.trajectories:
+    if step is not None and not diagnosis.numbers:
         raise terminal.fail(f"there is no trajectory of step {step}; autotrace steps lists the steps")
     found = [finding for finding in diagnosis.findings() if not codes or finding.code in codes]
     if not as_json:
@@ -102,7 +102,9 @@ def print_findings(
         out.print(line(verdict(diagnosis, has_gaps)), soft_wrap=True)
         return
     heads = [finding for finding in found if not finding.under]
-    first = next((f": autotrace show {place.trace_id[:12]} {run}".rstrip() for place in heads[0].places), "")
+    first = next(
+        (f": autotrace show {place.trace_id[:12]} {run}".rstrip() for place in heads[0].places if place.trace_id), ""
+    )
     start = f"start with {heads[0].code}, {percent(heads[0].cost)} of the run{first}"
     out.print(line(f"{whole}: {counted(len(found), 'finding')}; {start}"), soft_wrap=True)
     below = {head.code: [one for one in found if one.under == head.code] for head in heads}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -15,6 +17,7 @@ from autotrace.cli import listing, runs, terminal
 from autotrace.cli.listing import Cells
 from autotrace.cli.terminal import one_line
 from autotrace.insight.diagnose import Diagnosis, counts
+from autotrace.insight.families.scalars import NAMES
 from autotrace.insight.families.time import PARTS
 from autotrace.insight.step_lines import StepLine, line
 from autotrace.insight.step_records import Record, Step
@@ -25,6 +28,8 @@ Key = tuple[int | None, bool, str | None]
 """Key of a line: step, whether validation, data source."""
 Read = tuple[list[StepLine], bool]
 """Lines at this moment, and whether the run goes on."""
+METRICS = 6
+"""Metrics that are shown for a run without rollouts."""
 EVERY = 2.0
 """Seconds between two looks at a run that goes on."""
 
@@ -111,6 +116,8 @@ def _read(opened: Reader, number: int | None, validate: bool | None, by: str | N
     with contextlib.closing(opened) as reader:
         for step in of_run.steps(reader, number, partial(terminal.shown, what="trajectories examined")):
             hits = diagnosis.add(step)
+            if not step.records:  # a run without rollouts
+                lines.append(line(step, [], validate=False, findings=[(hit.code, 1) for hit in hits]))
             for records, is_validation, source in _parts(step, validate, by):
                 ids = {record.trace_id for record in records}
                 found = counts(hit for hit in hits if hit.record.trace_id in ids)
@@ -130,6 +137,16 @@ def _parts(step: Step, validate: bool | None, by: str | None) -> Iterator[tuple[
             yield [record for record in records if (record.data_source or "") == source], is_validation, source
 
 
+def _metrics(lines: Sequence[StepLine], cells: Callable[..., Cells]) -> Iterator[Cells]:
+    """Yield the metrics of a run without rollouts, those first that findings look at."""
+    if any(each.trajectories for each in lines):
+        return
+    names = sorted({name for each in lines for name in each.metrics})
+    looked = re.compile("|".join(f"(?:{pattern})" for pattern in NAMES.values()))
+    for name in sorted(names, key=lambda name: looked.search(name) is None)[:METRICS]:
+        yield cells(one_line(name), lambda each, name=name: format(each.metrics.get(name, math.nan), ".4g"))
+
+
 def columns(lines: Sequence[StepLine]) -> list[Cells]:
     """Build a table of the lines; an empty column is left out."""
 
@@ -147,6 +164,7 @@ def columns(lines: Sequence[StepLine]) -> list[Cells]:
         cells("", lambda each: "val" if each.validate else "", False),
         cells("source", lambda each: one_line(each.data_source or ""), False),
         cells("count", lambda each: f"{each.trajectories:,}"),
+        *_metrics(lines, cells),
         cells("open", lambda each: str(each.open or "")),
         numbers("reward", attrgetter("reward_mean")),
         numbers("±", attrgetter("reward_std")),

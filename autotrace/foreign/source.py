@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,15 +19,18 @@ from typing import Any, NamedTuple
 from autotrace.config import ids
 from autotrace.foreign import atif, inspect_logs, messages, slime, uni_agent, verifiers, verl
 from autotrace.foreign.containers import NAMED, SUFFIXES, Format, Rows, entries, rows
-from autotrace.foreign.opened import Opened
+from autotrace.foreign.opened import Opened, Row
+from autotrace.foreign.scalars import TITLES, Metrics, is_wanted, scalars
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import TrainerSettings
 from autotrace.run import files, layout
+from autotrace.tables import metrics
 from autotrace.tables.commits import FOLDER
 from autotrace.tables.errors import Gone, QueryError
+from autotrace.tables.metrics import OfStep
 from autotrace.tables.rebuild import connected
-from autotrace.tables.sources import Source, Steps, stored_info, within
+from autotrace.tables.sources import Lines, Source, Steps, stored_info, within
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory, with_names
 from autotrace.trajectory.span_text import asked_words
@@ -54,14 +57,24 @@ class _Place(NamedTuple):
     """Group of the rollout, and number in the group."""
 
 
+class _Found(NamedTuple):
+    """Hold a run that was found: rollouts of a format, metrics, or both."""
+
+    title: str
+    opened: list[Opened]
+    format: Format | None
+    metrics: Metrics
+
+
 class Foreign(Source):
     """Read the rollouts of a run. Threads must not share an instance; ``again`` makes another instance."""
 
-    def __init__(self, path: Path, run_id: str, format: Format, opened: list[Opened], others: list[str]) -> None:
-        self._format, self._opened, self._others = format, opened, others
+    def __init__(self, path: Path, run_id: str, found: _Found, others: list[str]) -> None:
+        self._format, self._opened, self._metrics, self._others = found.format, found.opened, found.metrics, others
         self._seen = self.fingerprint()
-        super().__init__(path, stored_info(run_id, max((found[0] for found in self._seen if found), default=0)))
-        self.kind = f"{format.title} ({len(opened):,} file{'s' if len(opened) > 1 else ''})"
+        super().__init__(path, stored_info(run_id, max((seen[0] for seen in self._seen if seen), default=0)))
+        count = len(found.opened)
+        self.kind = f"{found.title} ({count:,} file{'s' if count > 1 else ''})"
         self._index: list[dict[str, _Place] | QueryError] = []
         """Index of the rollouts, built on first access; shared with other readers of the same moment."""
         self._rows: tuple[int, Rows] | None = None
@@ -69,13 +82,25 @@ class Foreign(Source):
 
     @property
     def problem(self) -> str:
-        """See ``Source``: files that are not read are named."""
-        if not self._others:
-            return ""
-        more = ", ..." if len(self._others) > 3 else ""
-        named = ", ".join(name[:80] for name in self._others[:3])
-        count = "1 file matches" if len(self._others) == 1 else f"{len(self._others):,} files match"
-        return f"{self.path}: {count} no known format: {named}{more}"
+        """See ``Source``: what cannot be shown, and the files that are not read."""
+        told = [] if self._format else ["no rollouts: only metrics are here; start the training with autotrace-run"]
+        if self._others:
+            count = "1 file matches" if len(self._others) == 1 else f"{len(self._others):,} files match"
+            more = ", ..." if len(self._others) > 3 else ""
+            told.append(f"{count} no known format: {', '.join(name[:80] for name in self._others[:3])}{more}")
+        return f"{self.path}: {'; '.join(told)}" if told else ""
+
+    def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
+        """See ``Source``."""
+        return {at: {"metrics": found} for at, found in self._metrics.items() if step in (None, at)}
+
+    def lines(self, table: str, columns: Sequence[str], steps: Steps | None, shown: Iterable[str] = ()) -> Lines | None:
+        """See ``Source``."""
+        if table != metrics.METRICS.name:
+            return None
+        chosen = metrics.METRICS.chosen(*columns)
+        rows = metrics.rows(self.info.run_id, {at: of for at, of in self.step_facts().items() if within(at, steps)})
+        return (tuple(column.of(row) for column in chosen) for row in rows)
 
     @property
     def _places(self) -> dict[str, _Place]:
@@ -94,9 +119,9 @@ class Foreign(Source):
         found: dict[str, _Place] = {}
         counts: Counter[object] = Counter()
         ids: set[str] = set()
-        for file, opened in enumerate(self._opened):
+        for file, opened in enumerate(self._opened if self._format else ()):
             for row, value in rows(opened):
-                for number, one in enumerate(self._format.read(value, opened.name)):
+                for number, one in enumerate(self._read_row(value, opened.name)):
                     if (own := str(one.attributes.get("id", len(found)))) in ids:
                         continue
                     if len(found) >= MOST_ROLLOUTS:
@@ -136,6 +161,9 @@ class Foreign(Source):
         one.profile = encode(examine(one, TrainerSettings()))
         return one
 
+    def _read_row(self, row: Row, path: str) -> Iterable[Trajectory]:
+        return self._format.read(row, path) if self._format else ()
+
     def _read(self, file: int, row: int) -> list[Trajectory]:
         """Return the rollouts of a row. Rows are mostly requested in order."""
         if self._kept is not None and self._kept[0] == (file, row):
@@ -145,7 +173,7 @@ class Foreign(Source):
                 self._rows = file, rows(self._opened[file], row)
             at, value = next(self._rows[1], (None, {}))
             if at == row:
-                self._kept = (file, row), list(self._format.read(value, self._opened[file].name))
+                self._kept = (file, row), list(self._read_row(value, self._opened[file].name))
                 return self._kept[1]
             self._rows = None
         return []
@@ -168,26 +196,51 @@ class Foreign(Source):
 
 
 def foreign(path: Path) -> list[Source]:
-    """Return the runs whose rollouts another project saved in ``path``, a file or a folder, a run for each format."""
+    """Return the runs that other projects saved in ``path``, a file or a folder: a run for each format of rollouts, and
+    for each trainer's metrics. The rollouts of one format and the metrics of one run are a single run. Raises
+    ``QueryError``."""
     top = Path(os.path.abspath(path))
-    if top.is_file():
+    is_file = top.is_file()
+    if is_file:
         top = top.resolve()  # a person named the file
-        found = [Opened(top.parent, top.name)] if top.suffix in SUFFIXES else []
-    else:
-        found = [Opened(top, name) for name in _names(top)]
-    by_format: dict[str, list[Opened]] = {}
+    found = [Opened(top.parent, top.name)] if is_file else [Opened(top, name) for name in _names(top)]
+    formats: dict[str, _Found] = {}
+    logged: dict[str, _Found] = {}
     others: list[str] = []
     for opened in found:
         if (format := recognised(opened)) is not None:
-            by_format.setdefault(format.name, []).append(opened)
-        else:
-            others.append(opened.name)
+            formats.setdefault(format.name, _Found(format.title, [], format, {})).opened.append(opened)
+            continue
+        try:
+            if not _logged(opened, logged) and opened.path.suffix in SUFFIXES:
+                others.append(opened.name)
+        except QueryError as error:
+            if is_file:
+                raise
+            others.append(f"{opened.name} ({str(error).rpartition(': ')[2][:80]})")
+    if len(formats) == len(logged) == 1:
+        (name, rollouts), (numbers,) = *formats.items(), logged.values()
+        both = _Found(f"{rollouts.title} and {numbers.title}", rollouts.opened, rollouts.format, numbers.metrics)
+        formats, logged = {name: both}, {}
+    every = {format.name: formats[format.name] for format in FORMATS if format.name in formats} | logged
     called = ids.run_id(top.name, "rollouts")
-    several = len(by_format) > 1
     return [
-        Foreign(path, f"{called}-{format.name}" if several else called, format, by_format[format.name], others)
-        for format in FORMATS if format.name in by_format
-    ]  # fmt: skip
+        Foreign(path, ids.run_id(f"{called}-{name}", called) if len(every) > 1 else called, of, others)
+        for name, of in every.items()
+    ]
+
+
+def _logged(opened: Opened, logged: dict[str, _Found]) -> bool:
+    """Add the metrics in a file to the runs that were found: the files of a kind in the same folder are a run. Return
+    whether the file has metrics."""
+    number = 0
+    for title, run, values in scalars(opened):
+        number += 1
+        of = logged.setdefault(run or f"{Path(opened.name).parent} {title}", _Found(title, [], None, {}))
+        of.opened.append(opened)
+        for step, numbers in values.items():
+            of.metrics.setdefault(step, {}).update(numbers)
+    return number > 0
 
 
 def recognised(opened: Opened) -> Format | None:
@@ -227,7 +280,7 @@ def refusal(path: Path) -> str:
         seen = "a first row with " + (", ".join(f"{name[:40]!r}" for name in sorted(row)[:6]) or "no names")
     else:
         seen = f"a file that ends in none of {', '.join(SUFFIXES)}" if path.suffix not in SUFFIXES else "other members"
-    accepted = f"Accepted are a run folder, {', '.join(format.title for format in FORMATS)}"
+    accepted = f"Accepted are a run folder, {', '.join((*(format.title for format in FORMATS), *TITLES))}"
     return f"{path} is in no format that autotrace open accepts: it is {seen}. {accepted}" if seen else ""
 
 
@@ -246,9 +299,14 @@ def _names(top: Path) -> list[str]:
             below.clear()
         below[:] = [name for name in below if not name.startswith(".")]
         if not is_own:
-            paths = (inside / name for name in names if not name.startswith(".") and Path(name).suffix in SUFFIXES)
+            paths = (inside / name for name in names if not name.startswith(".") and is_named(name))
             found += [str(path) for path in paths if not (top / path).is_symlink()]
     return sorted(found, key=_in_order)
+
+
+def is_named(name: str) -> bool:
+    """Return whether a file with this name may be read."""
+    return Path(name).suffix in SUFFIXES or is_wanted(name)
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:

@@ -260,7 +260,7 @@ class Diagnosis:
         kinds: Counter[str] = Counter()
         for _, tally in tallies:
             kinds.update(tally.kinds)
-        cost = code.weight * concerned / max(1, of)
+        cost = code.weight * min(1.0, concerned / max(1, of))
         if waited and wall_s:
             cost = max(cost, code.weight * min(1.0, sum(waited) / wall_s))
         answer = next((tally.answer for _, tally in reversed(tallies) if tally.answer is not None), None)

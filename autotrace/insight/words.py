@@ -44,7 +44,7 @@ def verdict(diagnosis: Diagnosis, incomplete: bool = False) -> str:
     whole = f"{trajectories:,} trajector{'y' if trajectories == 1 else 'ies'} in {steps} step{'s' if steps > 1 else ''}"
     checks = sentence(codes(), diagnosis.present)
     if not trajectories:
-        return "this run has no trajectory"
+        return f"no problems found in the metrics of {steps} steps" if steps else "this run has no trajectory"
     if without == trajectories:
         return f"{whole} without an LLM call, so little can be checked: {checks}"
     some = f" ({without:,} without an LLM call)" if without else ""
@@ -54,6 +54,7 @@ def verdict(diagnosis: Diagnosis, incomplete: bool = False) -> str:
 def amount(finding: Finding) -> str:
     """Return ``3.1% of the trajectories (31 of 1,000), since step 2, in 5 steps``."""
     share = f"{finding.share:.1%} of the {finding.unit} ({finding.trajectories:,} of {finding.of:,})"
+    share = share if finding.of else "the trainer's metrics"  # of a run without rollouts
     if finding.seconds:
         share += f", {finding.seconds:,.1f} s lost"
     if finding.since_step is not None:

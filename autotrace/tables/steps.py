@@ -50,11 +50,11 @@ def steps(
         names = ", ".join(source.info.run_id for source in reader.sources[:3])
         raise QueryError(f"these are {len(reader.sources)} runs ({names}, ...); name one")
     settings = _settings(reader)
-    counts = reader.steps()
+    recorded = reader.run.step_facts(step)
+    counts = reader.steps() or dict.fromkeys(sorted(recorded), 0)  # a run without rollouts has its metrics
     last = list(counts)[-1:]
     living = reader.run.living
     hung = hanging(reader, now_ns)
-    recorded = reader.run.step_facts(step)
     wanted = {number: count for number, count in counts.items() if step is None or number == step}
     for number, rows in _by_step(reader, wanted):
         records = list(_records(rows, reader, settings, watch))

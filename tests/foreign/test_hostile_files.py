@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pickle
+import sqlite3
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
@@ -118,6 +119,48 @@ def text_of_lists(place: Path) -> None:
     within = json.dumps([[answer()] * 10] * 1000)
     for number, text in enumerate(("[" * 100_000, "[{" * 50_000, "[" + "{}," * (6 << 20) + "{}]", within)):
         (place / f"{number}.jsonl").write_bytes(lines(chat(answer()), line(messages=text)))
+
+
+def metrics(place: Path) -> None:
+    """Each kind of a trainer's metrics, damaged, without end, or with strange values."""
+    entries = [{"step": value, "loss": value, ESCAPE: 1.0} for value in STRANGE] + [{"step": 1, "loss": 1.0}]
+    (place / "trainer_state.json").write_text(json.dumps({"log_history": [*entries, *STRANGE]}))
+    (place / "verl.jsonl").write_bytes(lines({"step": 1, "data": {"loss": 1.0}}, *strange(("step", "data"), {})))
+    (place / "train.log").write_bytes(b"step:1 - " + b"a:1 - " * 10**6 + b"\nstep:9 - :\n" + os.urandom(1 << 16))
+    (place / "a.csv").write_bytes(b"step," + b"x" * 300_000 + b"\n1," + b'"' + b"y" * (2 << 20))
+    (place / "b.csv").write_text("step,loss\n1,2,3\n,\nnan,inf\n" + ESCAPE)
+    events = struct.pack("<Q", 1 << 60) + bytes(4)
+    for number, record in enumerate((b"\xff" * 99, b"\x2a\xff\xff\xff\x7f", b"\x0a" * 99, b"\x2a\x02\x0a\x00" * 9999)):
+        framed = struct.pack("<Q", len(record)) + bytes(4) + record + bytes(4)
+        (place / f"events.out.tfevents.{number}").write_bytes(framed + events)
+        head = bytes(4) + struct.pack("<H", min(len(record), 30_000)) + b"\1"
+        (place / f"{number}.wandb").write_bytes(b":W&B\xe1\xbe\0" + head + record)
+    endless = bytes(4) + struct.pack("<H", 32_754) + b"\3" + bytes(32_754)
+    (place / "endless.wandb").write_bytes(
+        b":W&B\xe1\xbe\0" + (bytes(4) + b"\xf2\x7f\2" + bytes(32_754)) + endless * 2500
+    )
+
+
+def databases(place: Path) -> None:
+    mine = place.parent / "mine"
+    for number, sql in enumerate((
+        "CREATE VIEW metrics AS SELECT 'r' run_name, 1 step, load_extension('x') metrics",
+        f"ATTACH '{mine}/made.db' AS other; CREATE TABLE metrics (run_name, step, metrics, id)",
+        "CREATE TABLE metrics (run_uuid, step, key, value, is_nan, timestamp);"
+        " INSERT INTO metrics VALUES (x'ff', 'a', x'ff', '1', 0, 0), ('r', 1, 'k', 1e400, 0, 0), (NULL, 1, 2, 3, 0, 1)",
+        "CREATE TABLE metrics (run_name, step, metrics, id);"
+        " INSERT INTO metrics VALUES ('r', 1, '{\"a\": {\"b\": {\"c\": {\"d\": 1}}}}', 1), ('r', 1, '[', 2)",
+    )):  # fmt: skip
+        db = sqlite3.connect(place / f"{number}.db")
+        db.executescript(sql)
+        db.close()
+        (mine / "made.db").unlink(missing_ok=True)
+    damaged = bytearray((place / "3.db").read_bytes())
+    damaged[1000:3000] = os.urandom(2000)
+    (place / "damaged.db").write_bytes(damaged)
+    (place / "link.db").symlink_to(mine)
+    (place / "other.db-wal").symlink_to(mine / "secret")
+    (place / "other.db").write_bytes((place / "3.db").read_bytes())
 
 
 def deep(place: Path) -> None:
@@ -354,13 +397,11 @@ def parquet_that_is_none(place: Path) -> None:
 
 
 PLACES: tuple[Callable[[Path], None], ...] = (
-    verl, messages, shapes, text_of_lists, deep, deep_enough, many_answers, many_calls, many_keys, many_rows, no_end,
-    number_of_digits,
-    bytes_of_no_text, links, hole, graph, graph_of_one_root, atif, inspect, inspect_archive, archive_bomb,
-    archive_that_lies, arrays, pickles, tensors, shared, samples, masks, packed_pickle, parquet_bomb,
-    parquet_of_one_text_in_many_places, parquet_of_nothing_without_end, parquet_of_many_parts,
-    json_of_many_parts,
-    parquet_of_strange_columns, parquet_that_is_none,
+    verl, messages, shapes, text_of_lists, metrics, databases, deep, deep_enough, many_answers, many_calls,
+    many_keys, many_rows, no_end, number_of_digits, bytes_of_no_text, links, hole, graph, graph_of_one_root, atif,
+    inspect, inspect_archive, archive_bomb, archive_that_lies, arrays, pickles, tensors, shared, samples, masks,
+    packed_pickle, parquet_bomb, parquet_of_one_text_in_many_places, parquet_of_nothing_without_end,
+    parquet_of_many_parts, json_of_many_parts, parquet_of_strange_columns, parquet_that_is_none,
 )  # fmt: skip
 
 

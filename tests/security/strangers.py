@@ -165,3 +165,17 @@ def _foreign(folder: Path, name: str) -> Path:
 
 for _format in FORMATS:
     PLACES[f"foreign_{_format.name}"] = functools.partial(_foreign, name=_format.name)
+
+
+def _logged(folder: Path) -> Path:
+    """The metrics of several loggers, with names that mean harm, in two runs."""
+    names = {MARKUP: 1.0, PATH: 2.0, hostile.EVIL: 3.0}
+    log = [{"step": step, **names} for step in (1, 2)]
+    (folder / "trainer_state.json").write_text(json.dumps({"log_history": log}))
+    below = folder / MARKUP.replace("/", "")
+    below.mkdir()
+    (below / f"{MARKUP.replace('/', '')}.jsonl").write_text(json.dumps({"step": 1, "data": names}) + "\n")
+    return folder
+
+
+PLACES["metrics_of_a_trainer"] = _logged

@@ -9,8 +9,10 @@ from statistics import correlation, fmean, linear_regression, median, pstdev
 from typing import NamedTuple
 
 from autotrace.insight.finding import Code
-from autotrace.insight.step_records import History, Hit, Step
+from autotrace.insight.profile import Profile
+from autotrace.insight.step_records import History, Hit, Record, Step
 from autotrace.trajectory.jsonable import finite
+from autotrace.trajectory.model import OK
 
 FEW, MANY, EVALUATED = 8, 100, 6
 """Require so many steps of a curve, so many steps of a flat curve, and so many known evaluations."""
@@ -57,9 +59,11 @@ class Curve(NamedTuple):
 
 
 def curves(step: Step, history: History) -> Iterator[Hit]:
-    """Find faults in the curves of the run at this step, reported at the step's first rollout."""
-    if step.number is None or step.number < 0 or not step.training:
+    """Find faults in the curves of the run at this step, reported at the step's first rollout. A run without rollouts
+    has curves, too: such a hit has a record without an id."""
+    if step.number is None or step.number < 0 or not (step.training or (step.metrics and not step.records)):
         return
+    at = step.training[0] if step.training else Record("", "", step.number, OK, Profile())
     known = _read(step, history)
     reward = history.curves.get("reward", {})
     near = (
@@ -67,7 +71,7 @@ def curves(step: Step, history: History) -> Iterator[Hit]:
         for number in history.curves.get("held out", ())
     )
     for code, note in _found(known, [fmean(values) for values in near if values]):
-        yield Hit(code, step.training[0], note=note, kind=note.partition(" ")[0])
+        yield Hit(code, at, note=note, kind=note.partition(" ")[0])
 
 
 def _read(step: Step, history: History) -> dict[str, Curve]:

@@ -1,0 +1,259 @@
+"""Read the metrics that a trainer leaves behind, without the packages that wrote them.
+
+W&B's offline folder (``*.wandb`` of wandb 0.31), TensorBoard's event files, ``trainer_state.json`` of transformers, the
+lines of veRL's file and console loggers, trackio's and MLflow's SQLite databases, and CSV with a column of steps. A
+file is anybody's: reading is bounded by the bytes of the file, and a database runs no view, function or trigger.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import sqlite3
+import struct
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import IO, Any
+
+from autotrace.foreign.collector import mapped, objects
+from autotrace.foreign.containers import rows
+from autotrace.foreign.opened import LONGEST, Opened
+from autotrace.run import files
+from autotrace.tables.errors import QueryError
+from autotrace.trajectory.jsonable import finite, integer, loaded
+
+Scalar = tuple[str, object, str, object]
+"""Name of the run within the file (empty: the file is a run), step, name, value."""
+Metrics = dict[int, dict[str, float]]
+"""Step -> name -> value."""
+MOST = 2_000_000
+"""Maximum values of a file."""
+STEPS = ("step", "global_step", "_step", "training/global_step", "Step", "iteration", "epoch")
+"""Names of the column of steps in CSV and in a history."""
+
+
+def _parts(name: str, value: Any, depth: int = 3) -> Iterator[tuple[str, object]]:
+    """Yield the numbers in a value; the name of a number in an object leads through the object."""
+    if isinstance(value, dict) and depth:
+        for key, part in value.items():
+            yield from _parts(f"{name}/{key}", part, depth - 1)
+    else:
+        yield name, value
+
+
+def _of_row(run: str, row: dict[str, Any], step: object = None) -> Iterator[Scalar]:
+    step = next((row[name] for name in STEPS if row.get(name) is not None), None) if step is None else step
+    for name, value in row.items():
+        for part, number in _parts(name, value) if name not in STEPS else ():
+            yield run, step, part, number
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+
+_CONSOLE = re.compile(rb"(?:\A|[\s\]])step:(\d{1,12}) - (?=[^\s:]+:)")
+_NUMBER = re.compile(r"(?:np\.\w+\()?(-?[\d.]+(?:e[+-]?\d+)?)\)?\Z")
+
+
+def _trainer_state(opened: Opened) -> Iterator[Scalar]:
+    for _, row in rows(opened):
+        for entry in objects(row.get("log_history")):
+            yield from _of_row("", entry)
+
+
+def _file_logger(opened: Opened) -> Iterator[Scalar]:
+    for _, row in rows(opened):
+        if not isinstance(row.get("data"), dict):
+            return
+        yield from _of_row("", row["data"], row.get("step"))
+
+
+def _console(opened: Opened) -> Iterator[Scalar]:
+    with opened.reading() as file:
+        while line := file.readline(LONGEST):
+            if (begin := _CONSOLE.search(line)) is None:
+                continue
+            for part in line[begin.end() :].decode("utf-8", "replace").strip().split(" - "):
+                name, _, value = part.rpartition(":")
+                if name and (number := _NUMBER.match(value)):
+                    yield "", int(begin[1]), name, number[1]
+
+
+def _csv(opened: Opened) -> Iterator[Scalar]:
+    with opened.reading() as file:
+        texts = (line.decode("utf-8", "replace") for line in iter(lambda: file.readline(1 << 20), b""))
+        try:
+            for row in csv.DictReader(texts):
+                yield from _of_row("", {name: value for name, value in row.items() if isinstance(name, str)})
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+
+
+# -- protocol buffers --------------------------------------------------------------------------------------------------
+
+_BLOCK, _HEAD = 1 << 15, 7
+
+
+def _whole(file: IO[bytes], count: int) -> bytes:
+    """Return ``count`` bytes, or nothing if the file ends earlier: the writer is still writing."""
+    data = file.read(count) if count <= LONGEST else b""
+    return data if len(data) == count else b""
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        value, at = value | (byte & 127) << shift, at + 1
+        if byte < 128:
+            return value, at
+    raise ValueError("a number has no end")
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield number and value of each field: an int, or bytes."""
+    at = 0
+    while at < len(data):
+        key, at = _number(data, at)
+        if (kind := key & 7) == 0:
+            value, at = _number(data, at)
+            yield key >> 3, value
+            continue
+        size, at = _number(data, at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
+        yield key >> 3, data[at : at + size]
+        at += size
+
+
+def _message(data: Any) -> dict[int, Any]:
+    return dict(_fields(data)) if isinstance(data, bytes) else {}
+
+
+def _records(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the records of a log in LevelDB's form, which W&B writes; the header has the length of a record's."""
+    at, parts, size = _HEAD, list[bytes](), 0
+    file.seek(at)
+    while True:
+        if (left := _BLOCK - at % _BLOCK) < _HEAD:
+            file.seek(left, os.SEEK_CUR)
+            at += left
+        head = _whole(file, _HEAD)
+        length, kind = int.from_bytes(head[4:6], "little"), head[6] if head else 0
+        if not length or len(data := _whole(file, length)) != length:
+            return
+        at += _HEAD + length
+        parts, size = ([data], length) if kind in (1, 2) else ([*parts, data], size + length)
+        if size > LONGEST:
+            raise ValueError("a record is too long")
+        if kind in (1, 4):
+            yield b"".join(parts)
+
+
+def _wandb(opened: Opened) -> Iterator[Scalar]:
+    with opened.reading() as file:
+        for record in _records(file):
+            for history in (value for number, value in _fields(record) if number == 2):
+                found = list(_fields(history)) if isinstance(history, bytes) else []
+                step = next((_message(value).get(1, 0) for number, value in found if number == 2), None)
+                for item in (value for number, value in found if number == 1 and isinstance(value, bytes)):
+                    keys = [value.decode("utf-8", "replace") for number, value in _fields(item) if number in (1, 2)]
+                    written = _message(item).get(16, b"")
+                    if keys and (len(keys) > 1 or not keys[0].startswith("_")) and len(written) < 64:
+                        yield "", step, "/".join(keys), loaded(written.decode("utf-8", "replace"))
+
+
+def _events(opened: Opened) -> Iterator[Scalar]:
+    with opened.reading() as file:
+        while head := _whole(file, 12):
+            record = _whole(file, int.from_bytes(head[:8], "little"))
+            if not record or not _whole(file, 4):
+                return
+            event = _message(record)
+            for value in (_message(part) for number, part in _fields(event.get(5, b"")) if number == 1):
+                tag, tensor = value.get(1, b""), _message(value.get(8))
+                data = value.get(2) or tensor.get(5) or tensor.get(6) or tensor.get(4) or b""
+                if isinstance(data, bytes) and len(data) in (4, 8):
+                    number = struct.unpack("<f" if len(data) == 4 else "<d", data)[0]
+                    yield "", event.get(2, 0), tag.decode("utf-8", "replace"), number
+
+
+# -- databases ---------------------------------------------------------------------------------------------------------
+
+_DATABASES = {
+    "run_name": "SELECT run_name, step, metrics FROM metrics ORDER BY id",
+    "run_uuid": "SELECT run_uuid, step, key, value FROM metrics WHERE NOT is_nan ORDER BY timestamp",
+}
+"""Column by which the table ``metrics`` is recognised (trackio, MLflow) -> query."""
+
+
+def _database(opened: Opened) -> Iterator[Scalar]:
+    with opened.reading() as file:  # a regular file, and no link
+        if why := files.strange_database(opened.path):
+            raise ValueError(why)
+        if os.path.exists(journal := f"{opened.path}-wal") and os.path.getsize(journal):
+            raise ValueError("values are in its -wal file only; open it once with the program that wrote it")
+        size = os.fstat(file.fileno()).st_size
+        db = sqlite3.connect(f"file:/proc/self/fd/{file.fileno()}?mode=ro&immutable=1", uri=True)
+        budget = iter(range(1000 + size // 1000))
+        try:
+            db.execute("PRAGMA trusted_schema=OFF")
+            db.set_progress_handler(lambda: next(budget, None) is None, 10_000)
+            if (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+                raise ValueError(f"it is damaged: {found}")
+            kind = db.execute("SELECT type, sql FROM sqlite_master WHERE name = 'metrics'").fetchone()
+            columns = db.execute("PRAGMA table_xinfo(metrics)").fetchall()
+            if not kind or kind[0] != "table" or "VIRTUAL" in kind[1].upper() or any(one[6] for one in columns):
+                return  # only stored columns: anything else could run code
+            for row in db.execute(next(sql for name, sql in _DATABASES.items() if name in {one[1] for one in columns})):
+                if len(row) == 4:
+                    yield str(row[0]), *row[1:]
+                else:
+                    yield from _of_row(str(row[0]), mapped(loaded(str(row[2]))), row[1])
+        except (sqlite3.Error, StopIteration) as error:
+            raise ValueError(str(error) or "its table metrics has no run") from None
+        finally:
+            db.close()
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+_KINDS: dict[str, tuple[str, Callable[[Opened], Iterator[Scalar]]]] = {
+    r"\.wandb\Z": ("W&B's metrics", _wandb),
+    r"(?:\A|/)events\.out\.tfevents\.[^/]*\Z": ("TensorBoard's metrics", _events),
+    r"(?:\A|/)trainer_state\.json\Z": ("metrics of trainer_state.json", _trainer_state),
+    r"\.jsonl\Z": ("metrics of veRL's file logger", _file_logger),
+    r"\.(?:log|out|txt)\Z": ("metrics of veRL's console", _console), r"\.csv\Z": ("metrics of CSV", _csv),
+    r"\.(?:db|sqlite3?)\Z": ("metrics of trackio or MLflow", _database),
+}  # fmt: skip
+"""Pattern of a file's path -> title, reader."""
+TITLES = tuple(title for title, _ in _KINDS.values())
+
+
+def is_wanted(name: str) -> bool:
+    """Return whether a file with this name may contain metrics."""
+    return any(re.search(pattern, name) for pattern in _KINDS)
+
+
+def scalars(opened: Opened) -> Iterator[tuple[str, str, Metrics]]:
+    """Yield title, name and metrics of each run in a file; nothing if the file is of another kind. Raises
+    ``QueryError``."""
+    title, read = next((of for pattern, of in _KINDS.items() if re.search(pattern, opened.name)), ("", None))
+    values = iter(()) if read is None else read(opened)
+    if (begin := next(values, None)) is None:
+        return
+    runs: dict[str, Metrics] = {}
+    for number, (run, at, name, given) in enumerate(chain([begin], values)):
+        if number >= MOST:
+            raise QueryError(f"{opened.path} has more than {MOST:,} values")
+        value, step = _value(given), integer(_value(at))
+        if step is not None and value is not None:
+            runs.setdefault(run[:100], {}).setdefault(step, {})[name[:200]] = value
+    yield from ((title, run, found) for run, found in runs.items())
+
+
+def _value(given: object) -> float | None:
+    if isinstance(given, str):  # of a text
+        try:
+            given = float(given)
+        except ValueError:
+            return None
+    return finite(given)

@@ -1,0 +1,91 @@
+"""A run that nobody traced is read from what its logger wrote, without the logger's package."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import autotrace
+from autotrace.tables.errors import QueryError
+from tests.foreign.makers.metrics import STEPS, of_step
+from tests.foreign.test_formats import ROOT
+from tests.security import reading
+
+NAMES = ("wandb", "tensorboard", "transformers", "verl", "console", "mlflow", "trackio", "csv")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("logged")
+    words = [sys.executable, "-m", "tests.foreign.makers.metrics", str(place)]
+    done = subprocess.run(words, cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    (place / "csv").mkdir()
+    lines = ["step,actor/entropy,loss,note", *(f"{step},{0.5**step},{1 / step},x" for step in STEPS)]
+    (place / "csv" / "metrics.csv").write_text("\n".join(lines))
+    (place / "trackio").mkdir()
+    database(place / "trackio" / "project.db")
+    return place
+
+
+def database(path: Path) -> None:
+    """The schema of trackio 0.43."""
+    with sqlite3.connect(path) as db:
+        db.execute(
+            "CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, timestamp TEXT NOT NULL,"
+            " run_name TEXT NOT NULL, step INTEGER NOT NULL, metrics TEXT NOT NULL, log_id TEXT, space_id TEXT)"
+        )
+        rows = [("i", "t", "r", step, json.dumps(of_step(step))) for step in STEPS]
+        db.executemany("INSERT INTO metrics (run_id, timestamp, run_name, step, metrics) VALUES (?, ?, ?, ?, ?)", rows)
+    db.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_metrics_of_each_logger(made: Path, name: str) -> None:
+    asked = "SELECT step, value FROM metrics WHERE name = '{}' ORDER BY step"
+    for metric in ("actor/entropy", "loss"):
+        table = autotrace.open(made / name).sql(asked.format(metric))
+        values = {step: pytest.approx(of_step(step)[metric], rel=1e-6) for step in STEPS}
+        assert dict(zip(*(column.to_pylist() for column in table.columns), strict=True)) == values
+
+
+def test_the_commands_say_what_is_wrong_and_what_is_missing(made: Path, tmp_path: Path) -> None:
+    for name in ("mine", "here"):
+        (tmp_path / name).mkdir()
+    place = str(made / "transformers")
+    every = [["diagnose", place], ["open", place], ["steps", place], ["why", place], ["steps", place, "--json"]]
+    diagnosed, opened, steps, why, as_json = reading.run(every, tmp_path / "here", tmp_path / "mine")
+    assert not any(one["code"] for one in (diagnosed, opened, steps, why, as_json))
+    assert "AT-ENTROPY-COLLAPSED" in diagnosed["out"] and "AT-ENTROPY-COLLAPSED" in steps["out"]
+    assert "no rollouts: only metrics are here; start the training with autotrace-run" in diagnosed["err"]
+    assert "metrics of trainer_state.json (1 file)" in opened["out"] and "loss" in steps["out"]
+    assert json.loads(as_json["out"].splitlines()[0])["metrics"] == of_step(1)
+
+
+def test_metrics_beside_rollouts_are_one_run(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "dump").mkdir()
+    row = {"input": "user\nq\nassistant\n", "output": "a", "score": 1.0, "step": 1}
+    (tmp_path / "dump" / "1.jsonl").write_text(json.dumps(row))
+    (tmp_path / "experiment.jsonl").write_bytes((made / "verl" / "experiment.jsonl").read_bytes())
+    (run,) = autotrace.open(tmp_path)
+    assert run.steps() == [1] and len(list(run.trajectories())) == 1
+    assert autotrace.open(tmp_path).sql("SELECT count(*) FROM metrics").columns[0].to_pylist() == [20]
+
+
+def test_a_database_that_would_run_something_is_not_read(tmp_path: Path) -> None:
+    endless = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT 'r' run_name, x step, '' metrics"
+    for number, sql in enumerate((
+        f"CREATE VIEW metrics AS {endless} FROM r",
+        "CREATE TABLE metrics (run_name, step, id, metrics AS (hex(zeroblob(1000000000))))",
+    )):  # fmt: skip
+        with sqlite3.connect(tmp_path / f"{number}.db") as db:
+            db.execute(sql)
+        db.close()
+        with pytest.raises(QueryError, match="no format"):
+            autotrace.open(tmp_path / f"{number}.db")
