@@ -110,9 +110,9 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number has no end")
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield number and value of each field: an int, or bytes."""
-    at = 0
+def _fields(data: Any) -> Iterator[tuple[int, Any]]:
+    """Yield number and value of each field: an int, or bytes. Anything but bytes has no field."""
+    at, data = 0, data if isinstance(data, bytes) else b""
     while at < len(data):
         key, at = _number(data, at)
         if (kind := key & 7) == 0:
@@ -125,7 +125,11 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _message(data: Any) -> dict[int, Any]:
-    return dict(_fields(data)) if isinstance(data, bytes) else {}
+    return dict(_fields(data))
+
+
+def _text(data: Any) -> str:
+    return data.decode("utf-8", "replace") if isinstance(data, bytes) else ""
 
 
 def _records(file: IO[bytes]) -> Iterator[bytes]:
@@ -152,13 +156,13 @@ def _wandb(opened: Opened) -> Iterator[Scalar]:
     with opened.reading() as file:
         for record in _records(file):
             for history in (value for number, value in _fields(record) if number == 2):
-                found = list(_fields(history)) if isinstance(history, bytes) else []
+                found = list(_fields(history))
                 step = next((_message(value).get(1, 0) for number, value in found if number == 2), None)
                 for item in (value for number, value in found if number == 1 and isinstance(value, bytes)):
-                    keys = [value.decode("utf-8", "replace") for number, value in _fields(item) if number in (1, 2)]
-                    written = _message(item).get(16, b"")
+                    keys = [_text(value) for number, value in _fields(item) if number in (1, 2)]
+                    written = _text(_message(item).get(16))
                     if keys and (len(keys) > 1 or not keys[0].startswith("_")) and len(written) < 64:
-                        yield "", step, "/".join(keys), loaded(written.decode("utf-8", "replace"))
+                        yield "", step, "/".join(keys), loaded(written)
 
 
 def _events(opened: Opened) -> Iterator[Scalar]:
@@ -168,12 +172,12 @@ def _events(opened: Opened) -> Iterator[Scalar]:
             if not record or not _whole(file, 4):
                 return
             event = _message(record)
-            for value in (_message(part) for number, part in _fields(event.get(5, b"")) if number == 1):
-                tag, tensor = value.get(1, b""), _message(value.get(8))
+            for value in (_message(part) for number, part in _fields(event.get(5)) if number == 1):
+                tensor = _message(value.get(8))
                 data = value.get(2) or tensor.get(5) or tensor.get(6) or tensor.get(4) or b""
                 if isinstance(data, bytes) and len(data) in (4, 8):
                     number = struct.unpack("<f" if len(data) == 4 else "<d", data)[0]
-                    yield "", event.get(2, 0), tag.decode("utf-8", "replace"), number
+                    yield "", event.get(2, 0), _text(value.get(1)), number
 
 
 # -- databases ---------------------------------------------------------------------------------------------------------
@@ -246,7 +250,7 @@ def scalars(opened: Opened) -> Iterator[tuple[str, str, Metrics]]:
             raise QueryError(f"{opened.path} has more than {MOST:,} values")
         value, step = _value(given), integer(_value(at))
         if step is not None and value is not None:
-            runs.setdefault(run[:100], {}).setdefault(step, {})[name[:200]] = value
+            runs.setdefault(run[:100], {}).setdefault(step, {})[str(name)[:200]] = value
     yield from ((title, run, found) for run, found in runs.items())
 
 
