@@ -46,18 +46,23 @@ def reader_of_one(named: Sequence[str]) -> Reader:
     if others:
         names = ", ".join(place.info.run_id for place in others[: -MOST - 1 : -1])
         said = f"this reads {newest.info.run_id}, the newest of {len(others) + 1} runs in {named[0]}; older: {names}"
-        click.echo(f"autotrace: {safe(said)}", err=True)
+        _say(said)
     return _with_problems(opened(newest))
+
+
+def _say(said: str) -> None:
+    """Print a sentence on stderr, unless this command has printed the sentence already."""
+    context = click.get_current_context(silent=True)
+    told: set[str] = set() if context is None else context.meta.setdefault("told", set())
+    if said and said not in told:
+        click.echo(f"autotrace: {safe(said)}", err=True)
+    told.add(said)
 
 
 def _with_problems(reader: Reader) -> Reader:
     """Return ``reader``, once the reader's problems were printed. A command prints each problem once."""
-    context = click.get_current_context(silent=True)
-    told: set[str] = set() if context is None else context.meta.setdefault("problems", set())
-    problems = dict.fromkeys(source.problem for source in reader.sources if source.problem)
-    for problem in (problem for problem in problems if problem not in told):
-        told.add(problem)
-        click.echo(f"autotrace: {safe(problem)}", err=True)
+    for source in reader.sources:
+        _say(source.problem)
     return reader
 
 
