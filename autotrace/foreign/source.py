@@ -212,7 +212,7 @@ def foreign(path: Path) -> list[Source]:
             formats.setdefault(format.name, _Found(format.title, [], format, {})).opened.append(opened)
             continue
         try:
-            if not _logged(opened, logged) and opened.path.suffix in SUFFIXES:
+            if not _logged(opened, logged) and opened.path.suffix in SUFFIXES and opened.path.name not in _BESIDE:
                 others.append(opened.name)
         except QueryError as error:
             if is_file:
@@ -228,6 +228,10 @@ def foreign(path: Path) -> list[Source]:
         Foreign(path, ids.run_id(f"{called}-{name}", called) if len(every) > 1 else called, of, others)
         for name, of in every.items()
     ]
+
+
+_BESIDE = ("trajectory.json", "result.json")
+"""Files that are read with another file."""
 
 
 def _logged(opened: Opened, logged: dict[str, _Found]) -> bool:
