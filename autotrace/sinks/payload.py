@@ -16,7 +16,7 @@ import msgspec
 
 from autotrace.redact.images import without_images
 from autotrace.spool.records import MEASURED
-from autotrace.trajectory import model
+from autotrace.trajectory import model, span_text
 from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, text, word
 from autotrace.trajectory.model import ENDED_BY_PROGRAM, Span, Trajectory
 
@@ -148,6 +148,26 @@ def turn(span: Span) -> TurnMessages:
     if reply is None and span.response_text is not None:
         reply = {"role": "assistant", "content": jsonable(span.response_text)}
     return TurnMessages(messages, reply)
+
+
+def said(trajectory: Trajectory) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Return the last message of the user before the model's first answer, and the model's last answer, as messages;
+    long texts are cut to both ends."""
+    calls = trajectory.llm_spans
+    asked = [message for span in calls[:1] for message in span.messages or [] if message.get("role") == "user"]
+    answered = next((one for span in reversed(calls) if (one := span_text.answer(span))), None)
+    if answered is None:
+        words = next((words for span in reversed(calls) if (words := span_text.answered_words(span))), None)
+        answered = {"role": "assistant", "content": words} if words else None
+    return _short(asked[-1] if asked else None), _short(answered)
+
+
+def _short(message: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if message is None:
+        return None
+    shown: dict[str, Any] = jsonable(message)
+    content = shown.get("content")
+    return {**shown, "content": _ends(content)} if isinstance(content, str) and len(content) > WHOLE_TEXT else shown
 
 
 def usage(span: Span) -> tuple[int, int] | None:

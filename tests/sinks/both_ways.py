@@ -37,7 +37,7 @@ QUERIES = (
     "tags.step = '3'",
     "tags.rollout_n = '1' AND tags.status = 'OK'",
     "feedback.reward > 0.75",
-    "metadata.mlflow.trace.session = 'uid-1'",
+    "metadata.mlflow.trace.session LIKE 'step %, sample %'",
     "trace.name LIKE '%_run_agent_loop'",
 )
 

@@ -7,6 +7,7 @@ import copy
 import functools
 import itertools
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from autotrace.insight.profile import Mark, Profile
 from autotrace.sinks.mlflow.info import describe
 from autotrace.sinks.mlflow.sending import PATIENCE, MlflowTrace, StoreError, isolate
 from autotrace.sinks.mlflow.sink import MlflowSink
+from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.sql_store import SqlStore
 from autotrace.sinks.mlflow.uri import check_uri, initialise, ui_command
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
@@ -134,8 +136,23 @@ def test_a_step_is_found_by_its_tag(uri: str, project: str, rollout: Callable[..
     tags = found[0].info.tags
     assert (tags["validate"], tags["sample_index"]) == ("False", str(rollout().attributes["sample_index"]))
     assert len(traces(project, "tags.trainer_step = '3'")) == 1
-    sessions = {trace.info.trace_metadata["mlflow.trace.session"] for trace in found}
-    assert sessions == {rollout().attributes["uid"]}
+    (session,) = {trace.info.trace_metadata["mlflow.trace.session"] for trace in found}
+    assert re.fullmatch(rf"step 3, sample {rollout().attributes['sample_index']} \([0-9a-f]{{6}}\)", session)
+
+
+def test_a_root_that_recorded_nothing_shows_question_and_answer(
+    uri: str, project: str, rollout: Callable[..., Trajectory]
+) -> None:
+    one = rollout(step=3)
+    root, (first, *_, last) = one.spans[0], one.llm_spans
+    root.inputs, root.output = {}, None
+    first.messages = [{"role": "system", "content": "Help."}, {"role": "user", "content": "2+2?"}]
+    last.messages = [{"role": "assistant", "content": "4"}]
+    encoded = encode(one)[0].attributes
+    assert json.loads(str(encoded["mlflow.spanInputs"])) == {"messages": [{"role": "user", "content": "2+2?"}]}
+    (choice,) = json.loads(str(encoded["mlflow.spanOutputs"]))["choices"]
+    assert choice["message"] == {"role": "assistant", "content": "4"}
+    assert encoded["mlflow.message.format"] == "openai", "MLflow's page shows them as messages"
 
 
 def test_an_llm_turn_is_a_chat_with_usage_and_its_exact_tokens(

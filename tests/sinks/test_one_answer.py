@@ -57,7 +57,7 @@ def identified(**known: Any) -> Trajectory:
         ({"data_source": "a"}, {"data_source": "b"}, False),
         ({"validate": True}, {"validate": False}, False),
         ({"step": 3}, {"step": 4}, False),
-        ({"uid": "u", "sample_index": 1}, {"uid": "u", "sample_index": 2}, True),
+        ({"uid": "u", "rollout_n": 1}, {"uid": "u", "rollout_n": 2}, True),
         ({"rollout_n": 0}, {"rollout_n": 1}, True),
     ],
     ids=str,

@@ -230,9 +230,19 @@ def _word(value: Any) -> str:
 
 
 def session_of(trajectory: Trajectory) -> str | None:
-    """Return the GRPO group: the n rollouts of a prompt in a step show as a session. At most 250 characters."""
-    group = word(trajectory.attributes.get("uid")) or group_of(trajectory.attributes)
-    return _word(group)[:LONGEST] if group is not None and trajectory.root.role == "trajectory" else None
+    """Return the GRPO group: the n rollouts of a prompt in a step show as a session, ``step 1, sample 15 (9f2c41)``.
+    At most 250 characters. The digits differ for groups of the same name: of other runs, of a data set without an
+    index."""
+    who = trajectory.attributes
+    group = word(who.get("uid")) or group_of(who)
+    if group is None or trajectory.root.role != "trajectory":
+        return None
+    step, sample = who.get("step"), word(who.get("sample_index"))
+    if step is None or sample is None:
+        return _word(group)[:LONGEST]
+    digits = hashlib.blake2b(f"{trajectory.run_id}/{group}".encode(errors="replace"), digest_size=3).hexdigest()
+    kind = ", validation" if who.get("validate") is True else ""
+    return f"{_word(f'step {step}, sample {sample}')[: LONGEST - 30]}{kind} ({digits})"
 
 
 def linked(trajectory: Trajectory) -> bool:

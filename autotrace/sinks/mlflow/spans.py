@@ -83,6 +83,10 @@ def _span(trajectory: Trajectory, span: Span, is_turn: bool) -> MlflowSpan:
             raise ValueError("a span id has 16 hexadecimal digits")
     attributes: dict[str, str | int | bool] = {"mlflow.spanType": SPAN_TYPES.get(span.role, "UNKNOWN")}
     turn = payload.turn(span) if span.role == "llm" else None
+    asked, answered = payload.said(trajectory) if _is_bare(trajectory, span) else (None, None)
+    if asked is not None or answered is not None:
+        turn = payload.TurnMessages([asked] if asked else [], answered)
+        attributes["mlflow.message.format"] = "openai"
     _put(attributes, "mlflow.spanInputs", _inputs(span, turn))
     _put(attributes, "mlflow.spanOutputs", _outputs(trajectory, span, turn))
     for name, value in _own_attributes(trajectory, span, is_turn).items():
@@ -106,6 +110,11 @@ def _span(trajectory: Trajectory, span: Span, is_turn: bool) -> MlflowSpan:
     )
 
 
+def _is_bare(trajectory: Trajectory, span: Span) -> bool:
+    """Tell whether ``span`` is a root that recorded nothing of a conversation: it then shows question and answer."""
+    return span is trajectory.root and not (span.inputs or span.output or span.prompt_text or span.response_text)
+
+
 def _inputs(span: Span, turn: payload.TurnMessages | None) -> Any:
     inputs = payload.jsonable(span.inputs)
     if turn is None:
@@ -116,14 +125,14 @@ def _inputs(span: Span, turn: payload.TurnMessages | None) -> Any:
 
 def _outputs(trajectory: Trajectory, span: Span, turn: payload.TurnMessages | None) -> Any:
     output = payload.jsonable(span.output)
+    facts = payload.jsonable(trajectory.facts) if span is trajectory.root else {}
     if turn is not None:
         if turn.reply is None:
-            return output
+            return {**_named(output), **facts} if facts else output
         why = ending(trajectory, span) or ("stop" if span.status == OK else None)
         choices = [{"index": 0, "message": _chat(turn.reply), "finish_reason": why}]
-        return {**_named(output), "choices": choices}
+        return {**_named(output), **facts, "choices": choices}
     texts = payload.texts(trajectory, span) if span.role == "agent" or span is trajectory.root else {}
-    facts = payload.jsonable(trajectory.facts) if span is trajectory.root else {}
     return {**_named(output), **facts, **texts} if facts or texts else output
 
 
