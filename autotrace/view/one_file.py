@@ -62,10 +62,11 @@ GROUP_LIMIT = 16
 
 def written(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[str]:
     """Yield the parts of the file, in order, with the trajectories ``rows``, which are the matches of ``wanted``."""
-    script, library = bundle("main.js"), text("vendor/uPlot.iife.min.js")
+    script = bundle("main.js")
+    libraries = [text(f"vendor/{path.name}") for path in sorted(STATIC.glob("vendor/*.js"))]
     style = text("vendor/uPlot.min.css") + text("page.css")
     policy = (
-        f"default-src 'none'; script-src {_digest(library)} {_digest(script)}; style-src {_digest(style)}; "
+        f"default-src 'none'; script-src {' '.join(map(_digest, [*libraries, script]))}; style-src {_digest(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     head = text("index.html").partition("<!-- assets -->")[0]
@@ -74,7 +75,7 @@ def written(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[
     yield text("index.html").partition("<!-- /assets -->")[2].partition("<!-- data -->")[0]
     for name, body in _data(reader, wanted, rows):
         yield f'<script type="text/plain" id="data {escape(name)}">{body}</script>\n'
-    yield f"<script>{library}</script>\n"
+    yield from (f"<script>{library}</script>\n" for library in libraries)
     yield f'<script type="module">{script}</script>\n</body>\n</html>\n'
 
 

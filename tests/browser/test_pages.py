@@ -138,9 +138,9 @@ def test_thinking_and_pictures_stand_apart(tmp_path: Path, visit: Open) -> None:
     assert asked.locator("img").evaluate_all("all => all.map(each => each.naturalWidth)") == [1]
     expect(asked).to_contain_text("[a picture, not in the records]")
     expect(said).to_contain_text("A dot.")
-    expect(said.locator(".thought .prose")).to_be_hidden()
+    expect(said.locator(".thought .markdown")).to_be_hidden()
     said.locator(".thought summary").click()
-    expect(said.locator(".thought .prose")).to_have_text("It is small and red.")
+    expect(said.locator(".thought .markdown")).to_have_text("It is small and red.")
 
 
 def test_n_leads_from_finding_to_finding(tmp_path: Path, visit: Open) -> None:
@@ -371,12 +371,12 @@ def test_the_branches_of_a_trajectory_are_places_to_go_to(tmp_path: Path, visit:
     tab = visit(folder)
     page = tab.go(f"#/run/{folder.name}/trace/{trace.hex()}", ".branches")
     places = page.locator(".branches button")
-    expect(places).to_have_text([re.compile("chain 0.*4 turns"), re.compile("chain 1: sub-agent after turn 2.*1 turn")])
+    expect(places).to_have_text([re.compile("main conversation.*4 turns"), re.compile("sub-agent 1.*1 turn")])
     places.last.click()
     expect(page.locator(".item.assistant[data-turn='3']")).to_contain_text("answer c")
-    expect(page.locator(".item.branch[data-turn='3']").first).to_be_in_viewport()
+    expect(page.locator(".sub-agent .item[data-turn='3']").first).to_be_in_viewport()
     fork = page.locator(".item-head .to")
-    expect(fork).to_have_text("→ chain 1: sub-agent after turn 2")
+    expect(fork).to_have_text("→ sub-agent 1")
     assert fork.is_visible(), "without pointing at it"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections import Counter
 
@@ -28,8 +30,24 @@ def test_the_modules_become_one_script() -> None:
 
 
 def test_own_javascript_stays_readable_in_an_evening() -> None:
-    assert sum(len(module.read_text().splitlines()) for module in MODULES) <= 3000
+    lines = [line.strip() for module in MODULES for line in module.read_text().splitlines()]
+    assert sum(bool(line) and not line.startswith(("//", "/*", "*")) for line in lines) <= 3000
     assert all(len(module.read_text().splitlines()) <= 350 for module in MODULES)
+
+
+def test_the_libraries_are_those_of_the_manifest() -> None:
+    listed = json.loads((STATIC / "vendor" / "manifest.json").read_text())
+    digests = {file: digest for library in listed for file, digest in library["sha256"].items()}
+    there = {path.name: path for path in (STATIC / "vendor").iterdir() if path.suffix in (".js", ".css")}
+    assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in there.items()} == digests
+    for library in listed:
+        assert library["name"] and library["version"] and library["licence"] in ("MIT", "BSD-3-Clause")
+        assert "ermission is hereby granted" in (text := licence(library)) or "Redistribution and use" in text
+
+
+def licence(library: dict[str, str]) -> str:
+    """The text of a library's licence."""
+    return (STATIC / "vendor" / library["licence_file"]).read_text()
 
 
 def test_nothing_makes_markup_of_text_and_nothing_is_asked_of_others() -> None:

@@ -1,11 +1,20 @@
 // Elements and texts. What a model wrote only ever becomes text nodes; characters that act on what is read are shown.
 
-/** Control characters, marks that reorder what is read, and halves of characters. */
-const HIDDEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+/** Letters that are joined or kept apart by a character of no width. */
+const JOINS = ["Arab", "Syrc", "Mong", "Deva", "Beng", "Guru", "Gujr", "Orya", "Taml", "Telu", "Knda", "Mlym", "Sinh", "Khmr", "Mymr"]
+  .map((script) => `\\p{scx=${script}}`).join("");
+/** Control characters, marks that reorder what is read, letters that nobody sees, and halves of characters; but not what
+ * joins pictures to one, or belongs to how a script is written. */
+const HIDDEN = new RegExp([
+  "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]", "\\p{Cs}",
+  `\\u200c(?<![${JOINS}]\\u200c)`, `\\u200d(?!(?<=[${JOINS}]\\u200d)|(?<=[\\p{ExtPict}\\p{EMod}\\ufe0f]\\u200d)\\p{ExtPict})`,
+  "(?<!\\u{1f3f4}[\\u{e0020}-\\u{e007e}]{0,6})[\\u{e0000}-\\u{e007f}]",
+].join("|"), "gu");
 
 /** How a hidden character is written: `\x1b`, `\u202e`. @param {string} letter */
 const spelled = (letter) => {
-  const code = letter.charCodeAt(0);
+  const code = letter.codePointAt(0) ?? 0;
+  if (code > 0xffff) return `\\u{${code.toString(16)}}`;
   return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
 };
 
@@ -54,7 +63,7 @@ const MORE = 500_000;
  * @param {string} text @param {{class?: string, sought?: string, first?: number}} [options] @returns {HTMLElement}
  */
 export function prose(text, options = {}) {
-  const box = h("div", { class: `prose ${options.class ?? ""}` });
+  const box = h("div", { class: `prose ${options.class ?? ""}`, dir: "auto" });
   let shown = 0;
   const grow = (/** @type {number} */ count) => {
     const part = text.slice(shown, shown + count);

@@ -15,7 +15,7 @@ import { forget } from "./rows.js";
 const [top_, wrong, said, page, help] = ["top", "wrong", "said", "page", "help"].map((id) => /** @type {any} */ (document.getElementById(id)));
 const KEYS = [
   ["j k", "next and previous: row, trajectory, rollout, step"], ["Enter", "open it"], ["g", "the group of this trajectory"], ["b w", "in a group: compare with the best, the worst"],
-  ["1 2 3", "conversation, tokens, timeline"], ["n p", "next and previous finding; among tokens without one, the least likely"], ["← →", "among tokens: the next"], ["l", "label this trajectory"], ["/", "filter or search"], ["o", "overview"], ["t", "trajectories"], ["s", "steps"], ["r", "runs"], ["d", "dark or light"], ["?", "this"],
+  ["1 2 3", "conversation, tokens, timeline"], ["m", "texts as written, or as Markdown"], ["n p", "next and previous finding; among tokens without one, the least likely"], ["← →", "among tokens: the next"], ["l", "label this trajectory"], ["/", "filter or search"], ["o", "overview"], ["t", "trajectories"], ["s", "steps"], ["r", "runs"], ["d", "dark or light"], ["?", "this"],
 ];
 /** Seconds between two looks at a run that is being written; longer for many rows. */
 const LOOK = 2;

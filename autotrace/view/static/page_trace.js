@@ -2,7 +2,9 @@
 import { address, go, link, note } from "./address.js";
 import { source } from "./data.js";
 import { fill, h, marked, prose } from "./dom.js";
+import { chainNames, conversation } from "./conversation.js";
 import { counted, number, openFor, seconds, unknown } from "./format.js";
+import { library } from "./libraries.js";
 import { listed } from "./page_table.js";
 import { rowsOf } from "./rows.js";
 import { Timeline } from "./timeline.js";
@@ -18,7 +20,7 @@ const TIMES = [
 
 /** @param {import("./main.js").Present} present @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
 export async function showTrace(present, run, trace) {
-  const detail = await source.trace(run, trace);
+  const [detail] = await Promise.all([source.trace(run, trace), library("markdownit")]);
   const view = new TrajectoryPage(run, detail);
   present(view.element);
   const [begun, first] = [performance.now(), detail.open?.seconds];
@@ -31,7 +33,7 @@ export async function showTrace(present, run, trace) {
     title: `${trace.slice(0, 8)}`,
     keys: {
       j: () => view.neighbour(1), k: () => view.neighbour(-1), g: () => go(["run", run, "group", detail.trace_id]), "/": () => view.sought.focus(),
-      1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), n: () => view.finding(1), p: () => view.finding(-1), l: () => view.called?.focus(),
+      1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), m: () => view.plainly(), n: () => view.finding(1), p: () => view.finding(-1), l: () => view.called?.focus(),
     },
     again: async () => view.refresh(await source.trace(run, trace)),
     close: () => view.close(),
@@ -52,8 +54,10 @@ class TrajectoryPage {
     const { label, label_why: why } = detail.facts;
     this.called = source.exported ? null : h("input", { class: "words", placeholder: "label: why (l)", "aria-label": "label of this trajectory", title: "a label, such as good, and why after a colon", value: [label, why].filter(Boolean).join(": "),
       onchange: () => this.label(this.called.value) });
+    this.raw = address().query.get("raw") === "1";
+    this.rawButton = h("button", { class: "quiet", title: "texts as they were written (key m)", "aria-pressed": String(this.raw), onclick: () => this.plainly() }, "raw text");
     this.head = this.heading();
-    this.element = h("section", { class: "trace-page" }, this.head, h("div", { class: "bar tabs" }, h("div", { role: "tablist" }, this.tabs), this.sought, this.called),
+    this.element = h("section", { class: "trace-page" }, this.head, h("div", { class: "bar tabs" }, h("div", { role: "tablist" }, this.tabs), this.rawButton, this.sought, this.called),
       h("div", { class: "columns" }, this.body, this.aside));
     this.known();
   }
@@ -148,51 +152,45 @@ class TrajectoryPage {
 
   conversation() {
     const sought = this.sought.value.trim();
-    const items = this.detail.conversation.map((/** @type {any} */ item) => this.item(item, sought));
-    fill(this.body, h("div", { class: "strip" }, this.branches(), h("div", { class: "conversation" }, items.length ? items : h("p", { class: "empty" }, this.silent()))));
+    const said = conversation(this.detail, { sought, raw: this.raw, toCall: (span) => this.toCall(span), toTokens: (turn) => { note({ turn }); this.show("tokens"); },
+      toTurn: (turn, ...words) => this.toTurn(turn, ...words) });
+    if (!said.childElementCount) said.append(h("p", { class: "empty" }, this.silent()));
+    fill(this.body, h("div", { class: "strip" }, this.branches(), said));
     const turn = address().query.get("turn");
-    if (turn) this.body.querySelector(`[data-turn="${CSS.escape(turn)}"]`)?.scrollIntoView({ block: "start" });
+    if (turn) this.reveal(turn);
     if (sought) this.body.querySelector("mark")?.scrollIntoView({ block: "center" });
+  }
+
+  /** Scroll to a turn, and unfold the sub-agent that it is in. @param {string} turn */
+  reveal(turn) {
+    const item = this.body.querySelector(`[data-turn="${CSS.escape(turn)}"]`);
+    for (let outer = item?.closest("details"); outer; outer = outer.parentElement?.closest("details")) outer.open = true;
+    item?.scrollIntoView({ block: "start" });
+  }
+
+  /** Texts as they were written, or as they are read best. */
+  plainly() {
+    this.raw = !this.raw;
+    note({ raw: this.raw ? "1" : null });
+    this.rawButton.setAttribute("aria-pressed", String(this.raw));
+    if (this.view === "conversation") this.conversation();
   }
 
   /** The chains of a trajectory that branches, each a place to go to. */
   branches() {
+    const { chains } = this.detail, names = chainNames(this.detail);
     const rows = (/** @type {any} */ chain) => (chain.row !== null ? `row ${chain.row}` : chain.in_rows === 0 ? "in no row" : "");
-    return this.detail.chains.length ? h("div", { class: "branches", role: "navigation", "aria-label": "branches" }, this.detail.chains.map((/** @type {any} */ chain) => this.toTurn(chain.first_turn,
-      h("b", {}, chain.words), h("span", { class: "dim" }, [counted(chain.turns, "turn"), chain.tokens === null ? "" : counted(chain.tokens, "token"), rows(chain)].filter(Boolean).join(" · "))))) : null;
+    const facts = (/** @type {any} */ chain) => [counted(chain.turns, "turn"), chain.tokens === null ? "" : counted(chain.tokens, "token"), rows(chain)];
+    return chains.length ? h("div", { class: "branches", role: "navigation", "aria-label": "branches" },
+      chains.map((/** @type {any} */ chain, /** @type {number} */ place) => this.toTurn(chain.first_turn,
+        h("b", {}, names[place]), h("span", { class: "dim" }, facts(chain).filter(Boolean).join(" · "))))) : null;
   }
 
   /** @param {number} turn @param {...any} words */
-  toTurn(turn, ...words) { return h("button", { class: "quiet to", onclick: () => { note({ turn }); this.body.querySelector(`[data-turn="${turn}"]`)?.scrollIntoView({ block: "start" }); } }, words); }
+  toTurn(turn, ...words) { return h("button", { class: "quiet to", onclick: () => { note({ turn }); this.reveal(String(turn)); } }, words); }
 
   silent() {
     return this.detail.status === "OPEN" ? "Nothing was said yet: this trajectory is being written." : "No text was recorded: with --content none, or because no call of a model was traced. The timeline has its calls.";
-  }
-
-  /** @param {any} item @param {string} sought */
-  item(item, sought) {
-    const findings = this.detail.findings.filter((/** @type {any} */ finding) => finding.turn === item.turn && item.role === "assistant");
-    const facts = [item.tokens !== undefined && item.tokens !== null ? `${item.tokens.toLocaleString("en")} tokens` : "", item.finish ?? "", seconds(item.duration)].filter(Boolean).join(" · ");
-    const title = item.role === "assistant" ? `turn ${item.turn}` : item.role === "tool" && item.name ? item.name : item.role;
-    const head = h("div", { class: "item-head" }, h("b", {}, title), item.status && item.status !== "OK" ? h("span", { class: "badge", "data-status": item.status }, item.status) : null, h("span", { class: "dim" }, facts),
-      item.role === "assistant" && item.tokens ? h("button", { class: "quiet", onclick: () => { note({ turn: item.turn }); this.show("tokens"); } }, "tokens") : null,
-      h("button", { class: "quiet", onclick: () => this.toCall(item.span) }, "in time"));
-    const { chains } = this.detail, chain = chains.find((/** @type {any} */ each) => each.own.includes(item.turn));
-    if (chain && item.role === "assistant") {
-      const leaving = chains.filter((/** @type {any} */ each) => each.kind !== null && each.after === item.turn);
-      head.append(h("span", { class: "dim" }, item.turn === chain.first_turn ? chain.words : `chain ${chain.chain}`), ...leaving.map((/** @type {any} */ each) => this.toTurn(each.first_turn, `→ ${each.words}`)));
-    }
-    const long = item.role === "system" || item.role === "tool";
-    const text = (/** @type {string} */ words, /** @type {string} */ name) => (words ? prose(words, { sought, class: name }) : null);
-    return h("article", { class: `item ${item.role}${chain?.kind ? " branch" : ""}`, "data-turn": item.turn, "data-span": item.span }, head,
-      findings.map((/** @type {any} */ finding) => h("p", { class: "finding" }, h("b", {}, finding.code), ` ${finding.what}`)),
-      item.error ? h("pre", { class: "error" }, marked(item.error, sought)) : null,
-      item.thought ? h("details", { class: "thought", open: Boolean(sought) && item.thought.toLowerCase().includes(sought.toLowerCase()) }, h("summary", {}, `thinking (${item.thought.length.toLocaleString("en")} characters)`), text(item.thought, "")) : null,
-      item.arguments ? text(item.arguments, "arguments") : null,
-      long && item.text.length > 600 && !sought ? h("details", { class: "long" }, h("summary", {}, `${item.text.slice(0, 200)}…`), text(item.text, "")) : item.text === item.error ? null : text(item.text, ""),
-      item.ids ? h("p", { class: "dim" }, item.ids) : null, item.read ? h("details", {}, h("summary", { class: "dim" }, "what the model read of it"), text(item.read, "")) : null,
-      (item.calls ?? []).map((/** @type {any} */ call) => h("div", { class: "asked" }, h("b", {}, `→ ${call.name}`), text(call.arguments, "arguments"))),
-      (item.pictures ?? []).map((/** @type {string} */ data) => (data ? h("img", { src: data, alt: "a picture of the conversation" }) : h("p", { class: "dim" }, "[a picture, not in the records]"))));
   }
 
   async showTokens() {
