@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from playwright.sync_api import expect
 
 from autotrace.ship.shipper import ship
 from autotrace.tables import labels
@@ -24,12 +27,47 @@ def test_key_l_labels_the_trajectory(visit: Callable[..., Visit], tmp_path: Path
     page.keyboard.press("Enter")
     page.wait_for_selector(".trace-page")
 
+    first = page.url.rsplit("/", 1)[1]
     page.keyboard.press("l")
     page.keyboard.type("good: two calls: enough")
     page.keyboard.press("Enter")
 
     (kept,) = until(lambda: list(labels.read(run).values()))
     assert (kept.label, kept.why) == ("good", "two calls: enough")
+    expect(page).not_to_have_url(re.compile(first))  # it goes on
+    expect(page.get_by_label("label of this trajectory")).to_be_focused()
+    expect(page.locator(".recent")).to_contain_text("1 of 8 labelled")
+    page.goto(page.url.rsplit("/", 1)[0] + f"/{first}")
     page.get_by_text("label_why").wait_for()
-    page.reload()
     assert page.get_by_label("label of this trajectory").input_value() == "good: two calls: enough"
+
+
+def test_a_key_a_label(visit: Callable[..., Visit], tmp_path: Path) -> None:
+    """Keys that are pressed while a page loads are for that page."""
+    run = recorded(tmp_path)
+    assert ship(run, once=True).state == "done"
+    page: Any = visit(run).page
+    page.locator(".row[href]").first.wait_for()
+    page.locator(".row[href]").first.click()
+    page.wait_for_selector(".trace-page")
+    first = page.url.rsplit("/", 1)[1]
+    page.keyboard.press("l")
+    page.keyboard.type("good")
+    page.keyboard.press("Enter")
+    expect(page).not_to_have_url(re.compile(first))
+    expect(page.get_by_label("label of this trajectory")).to_be_focused()
+    expect(page.locator(".recent")).to_contain_text("1 of 8 labelled")
+    page.keyboard.press("Escape")
+    for _ in range(7):
+        page.keyboard.press("4")
+    until(lambda: len(labels.read(run)) == 8)
+    assert {kept.label for kept in labels.read(run).values()} == {"good"}
+    expect(page.locator(".recent")).to_contain_text("8 of 8 labelled")
+
+
+def test_enter_after_a_heading_opens_the_row(visit: Callable[..., Visit], tmp_path: Path) -> None:
+    page: Any = visit(recorded(tmp_path)).page
+    page.locator(".row[href]").first.wait_for()
+    page.click('[data-column="reward"]')
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".trace-page")

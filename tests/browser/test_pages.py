@@ -71,7 +71,7 @@ def test_search_in_texts(demo: Path, visit: Open) -> None:
     page.press(".bar .words", "Enter")
     expect(page.locator(".count")).to_contain_text("in the texts")
     assert page.locator(ROWS).count() == 2
-    expect(page.locator(f"{ROWS} .c-error mark").first).to_have_text("I guess")
+    expect(page.locator(f"{ROWS} .hit-line mark").first).to_have_text("I guess")
     page.locator(ROWS).first.click()
     expect(page.locator(".conversation mark").first).to_have_text("I guess")
     expect(page.locator(".conversation mark").first).to_be_in_viewport()
@@ -102,8 +102,8 @@ def test_the_group_marks_the_fork_and_compares_with_any(demo: Path, visit: Open)
     worst = first_of(tab.page, "where=step+%3D+1+and+sample+%3D+3&sort=reward")
     page = tab.go(f"#/run/{demo.name}/group/{worst}", ".card")
     assert page.locator(".card").count() == 4
-    expect(page.locator(".card").nth(1)).to_contain_text("parts at turn 1, token")
-    assert page.locator(".turn-name.parts").count() == 1 and page.locator(".from-here").count() == 3
+    expect(page.locator(".card").nth(1)).to_contain_text("diverges at turn 1, token")
+    assert page.locator(".turn-name.parts").count() == 1 and page.locator(".cell.parts ins").count() >= 3
     page.keyboard.press("w")
     expect(page.locator(".card.base")).to_contain_text(worst[:8])
     assert f"base={worst}" in page.url

@@ -61,7 +61,7 @@ def test_the_worst_group_and_the_fork_between_its_best_and_its_worst(demo: Path,
     expect(reader.page.locator(".bar").first).to_contain_text(f"mean {sum(worst) / len(worst):.3g}")
     cards = reader.page.locator(".card")
     expect(cards.first).to_contain_text("the others are compared with this one")
-    expect(cards.last.locator(".fork").first).to_contain_text("parts at turn 1, token")
+    expect(cards.last.locator(".fork").first).to_contain_text("diverges at turn 1, token")
     assert cards.last.locator(".sides").inner_text()
 
 

@@ -1,12 +1,12 @@
 // What was said in a trajectory, as a person reads it: messages in Markdown, a card for each call of a tool, and
 // sub-agents folded at the place where they were called.
 import { codeBox, indented, isDiff } from "./code.js";
-import { h, marked, prose } from "./dom.js";
+import { coded, h, marked, prose } from "./dom.js";
 import { counted, seconds } from "./format.js";
 import { PARSED, markdown } from "./markdown.js";
 
 /** Characters and lines up to which a text is shown whole, by role. @type {Record<string, [number, number]>} */
-const FOLDED = { system: [500, 5], developer: [500, 5], tool: [1600, 24], user: [4000, 60], prompt: [4000, 60] };
+const FOLDED = { system: [500, 5], developer: [500, 5], tool: [1600, 24], user: [4000, 60], prompt: [4000, 60], cell: [900, 14] };
 const SCALAR = 100;
 /** Names of arguments -> what is usually in them. */
 const LANGUAGES = /** @type {[RegExp, string][]} */ ([
@@ -32,7 +32,7 @@ export function readable(text, role, { sought, raw }) {
 }
 
 /** A long text begins folded. @param {HTMLElement} shown @param {string} text @param {string} role @param {string} sought */
-function folded(shown, text, role, sought) {
+export function folded(shown, text, role, sought) {
   const [characters, lines] = FOLDED[role] ?? [12_000, 200];
   const count = text.split("\n", lines + 1).length;
   if (sought || (text.length <= characters && count <= lines)) return shown;
@@ -210,7 +210,7 @@ class Writer {
       item.status && item.status !== "OK" ? h("span", { class: "badge", "data-status": item.status }, item.status) : null,
       h("span", { class: "dim" }, facts), more,
       item.role === "assistant" && item.tokens ? h("button", { class: "quiet", onclick: () => reading.toTokens(item.turn) }, "tokens") : null,
-      item.span ? h("button", { class: "quiet", onclick: () => reading.toCall(item.span) }, "in time") : null);
+      item.span ? h("button", { class: "quiet", onclick: () => reading.toCall(item.span) }, "timeline") : null);
   }
 
   /** A call of a tool: name, arguments, result. @param {any} item */
@@ -240,7 +240,7 @@ class Writer {
     return h("article", { class: `item ${item.role}`, "data-turn": item.turn, "data-span": item.span },
       this.head(item, isAnswer ? `turn ${item.turn}` : item.role, label,
         leaving.map((/** @type {any} */ each) => reading.toTurn(each.first_turn, `→ ${this.names[detail.chains.indexOf(each)]}`))),
-      findings.map((/** @type {any} */ each) => h("p", { class: "finding" }, h("b", {}, each.code), ` ${each.what}`)),
+      findings.map((/** @type {any} */ each) => h("p", { class: "finding" }, h("b", {}, each.code), " ", coded(each.what))),
       item.error ? h("pre", { class: "error", tabindex: "0" }, marked(item.error, sought)) : null, thinks,
       item.text && item.text !== item.error ? readable(item.text, item.role, reading) : null,
       item.ids ? h("p", { class: "dim" }, item.ids) : null,

@@ -23,7 +23,7 @@ export function curve(box, lines, how) {
   const options = {
     width: box.clientWidth || 380, height: 160, series, legend: { show: false }, bands: [{ series: [1, 2], fill: ink("--band") }],
     scales: { x: { time: false, range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...(how.isShare ? { y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ high) => [0, Math.max(0.1, high)] } } : {}) },
-    axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS }, { ...axis, size: 58, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (how.isTime ? seconds(value) : number(value, 3))) }],
+    axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (value >= xs[0] && value <= xs[xs.length - 1] ? number(value) : "")) }, { ...axis, size: 58, values: (/** @type {any} */ _, /** @type {number[]} */ values, /** @type {number} */ __, /** @type {number} */ ___, /** @type {number} */ step) => values.map((value) => (how.isTime ? seconds(value) : ticked(value, step))) }],
     cursor: { y: false, sync: { key: "steps" }, drag: { x: how.selected !== undefined, y: false, setScale: false } },
     hooks: {
       draw: [(/** @type {any} */ chart) => mark(chart, xs, how.marks())],
@@ -37,6 +37,12 @@ export function curve(box, lines, how) {
     },
   };
   return new uPlot(options, [xs, on(own, own.high), on(own, own.low), ...lines.map((line) => on(line, line.middle))], box);
+}
+
+/** A tick with as many digits as tell it from the next. @param {number} value @param {number} step between ticks */
+function ticked(value, step) {
+  const digits = Math.max(0, Math.min(12, -Math.floor(Math.log10(step) + 1e-9)));
+  return Math.abs(value) >= 1e6 || (step < 1e-6 && value) ? value.toExponential(2) : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 /** Triangles along the top of a curve. @param {any} chart @param {number[]} xs @param {Map<number, string>} marks */
@@ -61,6 +67,14 @@ function selected(chart, how) {
   const { left, width } = chart.select;
   const [from, to] = [Math.ceil(chart.posToVal(left, "x")), Math.floor(chart.posToVal(left + width, "x"))];
   if (width >= 6 && to >= from) how.selected?.(from, to);
+}
+
+/** Step -> which findings begin there. @param {any} findings @returns {Map<number, string>} */
+export function begun({ found }) {
+  /** @type {Map<number, string[]>} */
+  const codes = new Map();
+  for (const { code, since } of found) if (since !== null) codes.set(since, [...(codes.get(since) ?? []), code]);
+  return new Map([...codes].sort(([a], [b]) => a - b).map(([step, each]) => [step, `${each.join(", ")} ${each.length > 1 ? "begin" : "begins"}`]));
 }
 
 /** The runs that lie over the one that is shown. @returns {string[]} */

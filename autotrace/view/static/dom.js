@@ -104,6 +104,11 @@ export function marked(text, sought) {
   return nodes;
 }
 
+/** A sentence whose `words` in backticks are code. @param {unknown} text */
+export function coded(text) {
+  return String(text ?? "").split(/`([^`]+)`/).map((part, at) => (at % 2 ? h("code", {}, part) : part));
+}
+
 /** At most once a frame. @param {() => void} work */
 export function eachFrame(work) {
   let asked = false;

@@ -38,11 +38,12 @@ export function clock(iso) {
   return iso.slice(0, 19).replace("T", " ");
 }
 
-/** Round numbers that divide `low`..`high` into about `count` parts. @param {number} low @param {number} high @param {number} count */
-export function ticks(low, high, count) {
+/** Round numbers that divide `low`..`high` into about `count` parts. @param {number} low @param {number} high @param {number} count
+ * @param {boolean} [whole] only whole numbers */
+export function ticks(low, high, count, whole = false) {
   const span = high - low;
   if (!(span > 0)) return [low];
-  const rough = span / count;
+  const rough = whole ? Math.max(1, span / count) : span / count;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? power * 10;
   const found = [];

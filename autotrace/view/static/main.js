@@ -10,12 +10,12 @@ import { showTable } from "./page_table.js";
 import { showTrace } from "./page_trace.js";
 import { forget } from "./rows.js";
 
-/** @typedef {{title: string, keys?: Record<string, () => void>, again?: () => Promise<any> | any, close?: () => void, restyle?: () => void}} Page */
+/** @typedef {{title: string, keys?: Record<string, () => any>, again?: () => Promise<any> | any, close?: () => void, restyle?: () => void}} Page */
 
 const [top_, wrong, said, page, help] = ["top", "wrong", "said", "page", "help"].map((id) => /** @type {any} */ (document.getElementById(id)));
 const KEYS = [
   ["j k", "next and previous: row, trajectory, rollout, step"], ["Enter", "open it"], ["g", "the group of this trajectory"], ["b w", "in a group: compare with the best, the worst"],
-  ["1 2 3", "conversation, tokens, timeline"], ["m", "texts as written, or as Markdown"], ["n p", "next and previous finding; among tokens without one, the least likely"], ["← →", "among tokens: the next"], ["l", "label this trajectory"], ["/", "filter or search"], ["o", "overview"], ["t", "trajectories"], ["s", "steps"], ["r", "runs"], ["d", "dark or light"], ["?", "this"],
+  ["1 2 3", "conversation, tokens, timeline"], ["m", "texts as written, or as Markdown"], ["n p", "next and previous finding; among tokens without one, the least likely"], ["← →", "among tokens: the next"], ["l", "label this trajectory; Enter saves it and goes on"], ["4 … 9", "one of the labels used last, and go on"], ["/", "filter or search"], ["o", "overview"], ["t", "trajectories"], ["s", "steps"], ["r", "runs"], ["d", "dark or light"], ["?", "this"],
 ];
 /** Seconds between two looks at a run that is being written; longer for many rows. */
 const LOOK = 2;
@@ -26,12 +26,17 @@ const LOOK = 2;
 let shown = null;
 let [turn, timer] = [0, /** @type {any} */ (0)];
 let [current, version] = ["", -1];
+/** Keys that wait. @type {string[]} */
+const pressed = [];
+/** Whether a key is acted on; which page was asked for last. */
+let [acting, routed] = [false, ""];
 
 /** Show the page that the address names. */
 async function route() {
   const mine = (turn += 1);
   const { path, query } = address();
   const [first, run, what, trace] = path;
+  routed = path.join("/");
   clearTimeout(timer);
   shown?.close?.();
   shown = null;
@@ -56,6 +61,7 @@ async function route() {
     shown = next;
     document.title = `${next.title} · ${run ?? ""} · autotrace`;
     bar(run, what);
+    act();
     if (run) await look(run);
   } catch (error) {
     clearTimeout(slow);
@@ -125,9 +131,20 @@ addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
   if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) { if (event.key === "Escape") { event.preventDefault(); target.blur(); } return; } // a browser would empty the field
   if (event.key === "Enter" && /^(A|BUTTON|SUMMARY)$/.test(target.tagName)) return;
-  const act = shown?.keys?.[event.key] ?? EVERYWHERE[event.key];
-  if (act) { event.preventDefault(); act(); }
+  if (!(shown?.keys?.[event.key] ?? EVERYWHERE[event.key]) && shown) return;
+  if (event.key.length === 1 || event.key === "Enter") event.preventDefault();
+  if (pressed.length < 40) pressed.push(event.key);
+  act();
 });
+
+/** Act on the keys that were pressed, one after the other: those pressed while a page loads are for that page. */
+async function act() {
+  while (pressed.length && shown && !acting && routed === address().path.join("/")) {
+    const key = pressed.shift() ?? "";
+    acting = true;
+    try { await (shown.keys?.[key] ?? EVERYWHERE[key])?.(); } finally { acting = false; }
+  }
+}
 addEventListener("hashchange", route);
 addEventListener("unhandledrejection", (event) => { if (event.reason instanceof Problem) { event.preventDefault(); fill(wrong, sentence(event.reason)); } });
 try { const kept = localStorage.getItem("autotrace-theme"); if (kept) document.documentElement.dataset.theme = kept; } catch { /* none */ }

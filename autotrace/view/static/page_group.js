@@ -1,19 +1,23 @@
 // The rollouts of one prompt beside each other, and where each leaves the one they are compared with.
 import { address, go, link, note } from "./address.js";
 import { source } from "./data.js";
+import { folded } from "./conversation.js";
 import { fill, h, marked } from "./dom.js";
 import { number, seconds } from "./format.js";
+import { library } from "./libraries.js";
 import { rowsOf } from "./rows.js";
 
 const PARTS = /** @type {Record<string, string>} */ ({ prompt: "in the prompt", answer: "in the answer", end: "where one of them ends", result: "in the result", tool: "another tool", arguments: "other arguments", unknown: "cannot be compared further" });
-const CUT = 700;
+/** Words that may differ until two texts count as different altogether. */
+const MOST_EDITS = 1500;
 
 /** @param {import("./main.js").Present} present @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
 export async function showGroup(present, run, trace) {
   const rows = await rowsOf(run);
   const row = rows.find(trace);
   const ids = row < 0 ? [trace] : rows.group(row).map((each) => rows.id(each));
-  const group = new Group(run, trace, ids, await source.group(run, ids, address().query.get("base") ?? undefined));
+  const [data] = await Promise.all([source.group(run, ids, address().query.get("base") ?? undefined), library("Diff")]);
+  const group = new Group(run, trace, ids, data);
   present(group.element);
   return {
     title: "group",
@@ -69,13 +73,13 @@ class Group {
   card(one, place) {
     const base = one === this.base;
     const { fork, call_fork: called } = this.fork(one);
-    const where = fork ? `parts at turn ${fork.turn}${fork.token === null ? "" : `, token ${fork.token}`} ${PARTS[fork.part] ?? fork.part}` : base ? "the others are compared with this one" : "the same tokens";
+    const where = fork ? `diverges at turn ${fork.turn}${fork.token === null ? "" : `, token ${fork.token}`} ${PARTS[fork.part] ?? fork.part}` : base ? "the others are compared with this one" : one.tokens ? "the same tokens" : "the same texts";
     const sides = fork?.known && (fork.here || fork.there) ? h("p", { class: "sides" }, h("span", { class: "here", title: "the one compared with" }, short(fork.here)), " | ", h("span", { class: "there", title: "this one" }, short(fork.there))) : null;
     return h("div", { class: `card ${base ? "base" : ""} ${place === this.current ? "now" : ""}`, "data-place": place },
       h("div", {}, h("a", { href: link(["run", this.run, "trace", one.trace_id]) }, h("code", {}, one.trace_id.slice(0, 8))), one.rollout_n === null ? "" : ` n ${one.rollout_n}`,
         one.status === "OK" ? null : h("span", { class: "badge", "data-status": one.status }, one.status)),
       h("div", { class: "big" }, one.reward === undefined || one.reward === null ? "no reward" : `reward ${number(one.reward)}`, this.rollouts.filter((other) => typeof one.reward === "number" && other.reward === one.reward).length > 1 ? h("span", { class: "badge", title: "another rollout of this prompt has the same reward" }, "tie") : null),
-      h("div", { class: "dim" }, [one.advantage === null || one.advantage === undefined ? "" : `advantage ${number(one.advantage)}`, `${one.tokens} tokens`, seconds(one.duration)].filter(Boolean).join(" · ")),
+      h("div", { class: "dim" }, [one.advantage === null || one.advantage === undefined ? "" : `advantage ${number(one.advantage)}`, one.tokens ? `${one.tokens} tokens` : "", seconds(one.duration)].filter(Boolean).join(" · ")),
       h("p", { class: fork ? "fork" : "dim" }, where), sides,
       called ? h("p", { class: "fork" }, `tool call ${called.number}: ${called.part === "end" ? "run for only one of them" : PARTS[called.part] ?? called.part}`) : null,
       base ? null : h("button", { class: "chip", onclick: () => this.compareWith(one.trace_id) }, "compare with this"));
@@ -88,16 +92,19 @@ class Group {
     const other = one === this.base ? null : this.base.turns[number];
     const { fork } = this.fork(one);
     const parts = fork?.known && fork.turn === number + 1;
-    const same = other ? shared(turn.text, other.text) : turn.text.length;
     const calls = turn.calls.map((/** @type {any} */ call, /** @type {number} */ place) => {
-      const its = other?.calls[place];
-      const differs = one !== this.base && (!its || its.name !== call.name || its.arguments !== call.arguments || its.text !== call.text);
-      return h("div", { class: `called ${differs ? "differs" : ""} ${call.status === "OK" ? "" : "failed"}` }, h("b", {}, `→ ${call.name}`), h("span", { class: "arguments" }, `(${call.arguments.slice(0, CUT)})`),
-        h("div", {}, call.status === "OK" ? "" : h("span", { class: "badge", "data-status": call.status }, call.status), marked(call.text.slice(0, CUT))));
+      const its = one === this.base ? call : other?.calls[place];
+      const differs = !its || its.name !== call.name || its.arguments !== call.arguments || its.text !== call.text;
+      return h("div", { class: `called ${differs ? "differs" : ""} ${call.status === "OK" ? "" : "failed"}` },
+        h("b", {}, `→ ${call.name}`),
+        folded(h("span", { class: "arguments" }, "(", compared(call.arguments, its?.arguments), ")"), call.arguments, "cell", ""),
+        call.status === "OK" ? null : h("span", { class: "badge", "data-status": call.status }, call.status),
+        folded(h("div", {}, compared(call.text, its?.text)), call.text, "cell", ""));
     });
     return h("div", { class: `cell ${parts ? "parts" : ""}` },
-      turn.thought ? h("details", {}, h("summary", { class: "dim" }, "thinking"), h("div", { class: "prose" }, marked(turn.thought))) : null,
-      h("div", { class: "prose" }, h("span", { class: other && parts ? "same" : "" }, marked(turn.text.slice(0, same).slice(-CUT))), parts && other ? h("span", { class: "from-here" }, marked(turn.text.slice(same, same + CUT) || "⟨ends here⟩")) : marked(turn.text.slice(same, same + CUT))),
+      turn.thought ? h("details", {}, h("summary", { class: "dim" }, "thinking"),
+        h("div", { class: "prose", dir: "auto" }, compared(turn.thought, other?.thought))) : null,
+      folded(h("div", { class: "prose", dir: "auto" }, compared(turn.text, other?.text)), turn.text, "cell", ""),
       turn.status === "OK" ? null : h("span", { class: "badge", "data-status": turn.status }, turn.status),
       calls, h("div", { class: "dim count" }, turn.tokens === null ? "" : `${turn.tokens} tokens`));
   }
@@ -127,11 +134,17 @@ class Group {
   open() { go(["run", this.run, "trace", this.rollouts[this.current].trace_id]); }
 }
 
-/** How many characters both begin with. @param {string} a @param {string} b */
-function shared(a, b) {
-  let at = 0;
-  while (at < a.length && at < b.length && a[at] === b[at]) at += 1;
-  return at;
+/** A text in which each word is marked that the other one does not have there; no other: nothing is marked.
+ * @param {string} text @param {string | undefined} base */
+function compared(text, base) {
+  if (base === undefined || base === text) return marked(text);
+  /** @type {any[] | undefined} */
+  const parts = /** @type {any} */ (globalThis).Diff.diffWordsWithSpace(base, text, { maxEditLength: MOST_EDITS });
+  if (!parts) return [h("ins", {}, marked(text))];
+  const own = parts.filter((part) => !part.removed);
+  const ends = parts.length && parts[parts.length - 1].removed && own.every((part) => !part.added);
+  return [...own.map((part) => (part.added ? h("ins", {}, marked(part.value)) : h("span", {}, marked(part.value)))),
+    ends ? h("ins", {}, "⟨ends here⟩") : null];
 }
 
 /** @param {string} text */

@@ -1,8 +1,8 @@
 // What is wrong with a run, most costly first, and what its rewards did: the page on which a run opens.
 import { go, link } from "./address.js";
-import { drawn, overlaid, overlays } from "./curves.js";
+import { begun, drawn, overlaid, overlays } from "./curves.js";
 import { source } from "./data.js";
-import { fill, h } from "./dom.js";
+import { coded, fill, h } from "./dom.js";
 import { clock, counted } from "./format.js";
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
@@ -80,19 +80,17 @@ class Overview {
     const [of, link_] = [link(["run", this.run, "table"], { where: `finding = '${code}'` }), (/** @type {any} */ place) => link(["run", this.run, "trace", place.trace], { view: place.token === null ? null : "tokens", turn: place.turn })];
     const rows = (/** @type {string} */ where) => link(["run", this.run, "table"], { where });
     const beside = this.others.map((name, at) => `${name}: ${percent(this.all[at + 1].found.find((/** @type {any} */ each) => each.code === code)?.share ?? 0)}`);
-    return h("li", { "data-code": code }, h("h2", {}, h("b", { class: "loss" }, code), " ", title), h("p", { class: "amount" }, h("i", { class: "share", role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })), amount, beside.length ? h("span", { class: "dim" }, ` · ${beside.join(", ")}`) : null),
-      h("dl", {}, causes.length || unexplained ? h("dt", {}, "likely causes") : null, unexplained ? h("dd", {}, unexplained) : null, causes.map((/** @type {any} */ cause) => h("dd", { class: "cause" }, cause.said, cause.where && !source.exported ? [" ", h("a", { href: rows(cause.where) }, "with it"), " · ", h("a", { href: rows(`not ${cause.where}`) }, "without it")] : null, h("div", { class: "dim" }, cause.more))),
-        lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", {}, name), h("dd", {}, words)]),
-        h("dt", {}, "e.g."), h("dd", {}, places.map((/** @type {any} */ place) => h("div", { class: "place" }, h("a", { href: link_(place) }, h("code", {}, place.trace.slice(0, 8)), ` ${place.where}`), place.note ? h("span", { class: "dim" }, `  ${place.note}`) : null)), source.exported ? null : h("a", { href: of }, "all of them"))));
+    return h("li", { "data-code": code }, h("h2", {}, h("b", { class: "loss" }, code), " ", coded(title)), h("p", { class: "amount" }, h("i", { class: "share", role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })), amount, beside.length ? h("span", { class: "dim" }, ` · ${beside.join(", ")}`) : null),
+      h("dl", {}, causes.length || unexplained ? h("dt", {}, "likely causes") : null, unexplained ? h("dd", {}, coded(unexplained)) : null, causes.map((/** @type {any} */ cause) => h("dd", { class: "cause" }, coded(cause.said), cause.where && !source.exported ? [" ", h("a", { href: rows(cause.where) }, "with it"), " · ", h("a", { href: rows(`not ${cause.where}`) }, "without it")] : null, h("div", { class: "dim" }, coded(cause.more)))),
+        lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", {}, name), h("dd", {}, coded(words))]),
+        h("dt", {}, "e.g."), h("dd", {}, places.map((/** @type {any} */ place) => h("div", { class: "place" }, h("a", { href: link_(place) }, h("code", {}, place.trace.slice(0, 8)), " ", coded(place.where)), place.note ? h("span", { class: "dim" }, "  ", coded(place.note)) : null)), source.exported ? null : h("a", { href: of }, "all of them"))));
   }
 
   /** The reward and its parts over steps, with marks where findings begin. */
   draw() {
     this.charts.forEach((chart) => chart.destroy());
     if (!this.all.length) return;
-    const begins = new Map();
-    for (const { code, since } of this.all[0].found) if (since !== null) begins.set(since, [...(begins.get(since) ?? []), code]);
-    const marks = new Map([...begins].sort(([a], [b]) => a - b).map(([step, codes]) => [step, `${codes.join(", ")} ${codes.length > 1 ? "begin" : "begins"}`]));
+    const marks = begun(this.all[0]);
     const how = { marks: () => marks, chosen: (/** @type {number} */ step) => go(["run", this.run, "steps"], { step }) };
     const parts = [...new Set(this.all.flatMap(({ rewards }) => rewards.flatMap((/** @type {any} */ each) => Object.keys(each.parts))))].slice(0, 7); // curves enough
     const line = (/** @type {(each: any) => any} */ value) => this.all.map(({ rewards }, place) => ({ label: [this.run, ...this.others][place], steps: rewards.map((/** @type {any} */ each) => each.step), middle: rewards.map((/** @type {any} */ each) => value(each) ?? null) }));

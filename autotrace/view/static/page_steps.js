@@ -1,6 +1,6 @@
 // A run over its training steps: curves, and of one step where its rollouts waited.
 import { address, go, link, note } from "./address.js";
-import { drawn, overlaid, overlays } from "./curves.js";
+import { begun, drawn, overlaid, overlays } from "./curves.js";
 import { source } from "./data.js";
 import { fill, h } from "./dom.js";
 import { counted } from "./format.js";
@@ -9,7 +9,7 @@ import { rowsOf } from "./rows.js";
 
 /** Title, column, how the values of a step become one number, whether it is seconds. @type {[string, string, string, boolean][]} */
 const CURVES = [
-  ["reward", "reward", "spread", false], ["not OK", "status", "failed", false], ["tokens written", "response_tokens", "spread", false], ["turns", "turns", "spread", false],
+  ["reward", "reward", "spread", false], ["not OK", "status", "failed", false], ["output tokens", "response_tokens", "spread", false], ["turns", "turns", "spread", false],
   ["duration", "duration", "spread", true], ["tools", "tool_s", "spread", true], ["waiting for the engine", "queue_s", "spread", true], ["decode", "decode_s", "spread", true],
   ["advantage", "advantage", "spread", false], ["mismatch, mean of a token", "mismatch_mean", "spread", false], ["entropy", "facts.entropy", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
 ];
@@ -35,8 +35,8 @@ class Curves {
     this.rows = rows;
     this.beside = beside;
     this.others = others;
-    /** What diagnose finds: step -> code -> how many trajectories; what the codes mean. @type {{steps: Record<string, Record<string, number>>, titles: Record<string, string>}} */
-    this.findings = { steps: {}, titles: {} };
+    /** What diagnose finds: step -> code -> how many trajectories; what the codes mean. @type {any} */
+    this.findings = { steps: {}, titles: {}, found: [] };
     this.found = h("div", { class: "found bar", role: "status" });
     /** Rows of each step. @type {Map<number, number[]>} */
     this.steps = new Map();
@@ -79,7 +79,7 @@ class Curves {
   tellFindings(step) {
     /** @type {Map<string, number>} */
     const counts = new Map();
-    for (const [number, codes] of Object.entries(this.findings.steps)) if (step === undefined || Number(number) === step) for (const [code, count] of Object.entries(codes)) counts.set(code, (counts.get(code) ?? 0) + count);
+    for (const [number, codes] of Object.entries(this.findings.steps)) if (step === undefined || Number(number) === step) for (const [code, count] of Object.entries(/** @type {Record<string, number>} */ (codes))) counts.set(code, (counts.get(code) ?? 0) + count);
     const chips = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([code, count]) => h("a", { class: "chip button", title: this.findings.titles[code], href: link(["run", this.run, "table"], { where: `finding = '${code}'${step === undefined ? "" : ` and step = ${step}`}` }) }, `${code} ×${count}`));
     fill(this.found, h("b", {}, `▲ ${step === undefined ? "findings" : `findings of step ${step}`}`), chips.length ? chips : h("span", { class: "dim" }, "none"));
   }
@@ -89,7 +89,7 @@ class Curves {
     this.steps = this.bySteps(this.rows);
     const others = this.beside.map((rows) => ({ rows, steps: this.bySteps(rows) }));
     const selected = (/** @type {number} */ from, /** @type {number} */ to) => go(["run", this.run, "table"], { where: `step >= ${from} and step <= ${to}` });
-    const marks = () => new Map(Object.keys(this.findings.steps).map((step) => [Number(step), ""]));
+    const marks = () => begun(this.findings);
     const curves = CURVES.map(([title, column, how, isTime]) => {
       const lines = [{ rows: this.rows, steps: this.steps }, ...others].map(({ rows, steps }, place) => ({ label: [this.run, ...this.others][place], steps: [...steps.keys()], ...(figures(rows, steps, column, how) ?? { middle: [] }) }));
       const isThere = how === "failed" ? lines[0].middle.length : lines[0].middle.some((value) => value !== null);

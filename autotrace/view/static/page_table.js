@@ -13,19 +13,22 @@ const asFigures = (/** @type {any} */ value) => value ?? "";
 /** The columns of the table: name, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
   ["trace_id", "trace", "5em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "4em", asFigures],
-  ["rollout_n", "n", "3em", number], ["prompt", "prompt", "minmax(8em, 2fr)", asText], ["status", "status", "6.5em", asText],
+  ["rollout_n", "n", "3em", number], ["prompt", "prompt", "minmax(11em, 4fr)", asText], ["status", "status", "5em", asText],
   ["open_since", "open since", "6em", (value) => (value ? new Date(1000 * value).toLocaleTimeString("en-GB") : "")],
-  ["open_in", "in", "minmax(5em, 1fr)", asText], ["reward", "reward", "4.5em", number], ["ties", "ties", "4em", asFigures], ["group_reward", "group mean", "7em", number],
-  ["advantage", "advantage", "5.5em", number], ["turns", "turns", "4em", number], ["tool_calls", "tools", "4em", number],
-  ["prompt_tokens", "prompt", "4.5em", number], ["response_tokens", "written", "4.5em", number], ["duration", "duration", "6em", seconds],
-  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["findings", "findings", "minmax(6em, 1fr)", asText], ["error", "error", "minmax(6em, 2fr)", asText],
+  ["open_in", "in", "minmax(5em, 1fr)", asText], ["reward", "reward", "4.5em", number], ["ties", "ties", "3.5em", asFigures], ["group_reward", "group mean", "6em", number],
+  ["advantage", "advantage", "5.5em", number], ["turns", "turns", "3.2em", number], ["tool_calls", "tools", "3.2em", number],
+  ["prompt_tokens", "prompt", "4.5em", number], ["response_tokens", "output", "4.5em", number], ["duration", "duration", "5em", seconds],
+  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["findings", "findings", "minmax(11em, 3fr)", (value) => asText(value).replaceAll("AT-", "")], ["label", "label", "7em", asText],
+  ["error", "error", "minmax(10em, 3fr)", asText],
 ];
 /** Their names, to be read. */
 const ALL = SHOWN.map(([name]) => name);
 /** Those whose values stand at the right; the largest comes first where one of them orders the table. */
 const RIGHT = new Set(SHOWN.filter(([, , , shown]) => [number, seconds, asFigures].includes(shown)).map(([name]) => name));
-const GRID = SHOWN.map(([, , width]) => width).join(" ");
-const HEIGHT = 26;
+/** Pixels of a row, and of one that says what was found in its texts. */
+const [HEIGHT, HEIGHT_OF_HIT] = [26, 48];
+/** Pixels of an em in the table. */
+const EM = 14;
 /** What is read second; the other columns come last. */
 const SECOND = ["advantage", "findings"];
 const TIES = "rollouts of this prompt with the same reward; all: the group teaches nothing";
@@ -80,8 +83,12 @@ class Table {
     this.histogram = new Histogram(source.exported ? null : (low, high) => { this.filter.value = [this.filter.value && `(${this.filter.value})`, `reward >= ${low} and reward <= ${high}`].filter(Boolean).join(" and "); note({ where: this.filter.value }); this.apply(); });
     this.scatter = new Scatter((row) => this.described(row), (row) => this.openRow(row), (brush) => { note({ brush: brush ? [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") : null }); this.apply(); });
     this.axes = Object.fromEntries([["x", "step"], ["y", "reward"], ["c", ""]].map(([name]) => [name, h("select", { "aria-label": `${name} of the scatter`, onchange: () => { note({ [name]: this.axes[name].value, brush: null }); this.apply(); } })]));
-    this.head = h("div", { class: "row head", role: "row", style: { gridTemplateColumns: GRID } }, SHOWN.map(([name, label]) => h("button", {
-      class: `cell ${RIGHT.has(name) ? "n" : ""}`, role: "columnheader", title: name === "ties" ? TIES : name, "data-column": name, onclick: () => this.sortBy(name) }, label)));
+    this.head = h("div", { class: "row head", role: "row" });
+    /** The columns that are shown. @type {typeof SHOWN} */
+    this.shown = [];
+    this.nothing = h("p", { class: "empty", role: "status", hidden: true }, "No trajectory matches. ",
+      h("button", { onclick: () => this.clear() }, "clear filter"));
+    this.chooser = h("details", { class: "chooser" }, h("summary", { class: "button" }, "columns"));
     this.scroller = new Scroller(HEIGHT, () => this.emptyRow(), (element, position) => this.fillRow(element, position));
     this.scroller.element.setAttribute("role", "rowgroup");
     this.scroller.element.setAttribute("aria-label", "trajectories");
@@ -90,10 +97,10 @@ class Table {
     this.filter.value = query.get("where") ?? "";
     this.words.value = query.get("q") ?? "";
     this.element = h("section", { class: "table-page" }, h("h1", { class: "unseen" }, "Trajectories"),
-      h("div", { class: "bar" }, source.exported ? null : [this.filter, this.names, this.words], this.count, this.further, this.problem),
+      h("div", { class: "bar" }, source.exported ? null : [this.filter, this.names, this.words], this.chooser, this.count, this.further, this.problem),
       h("details", { class: "scatter-box", open: query.get("plot") !== "no", ontoggle: (/** @type {any} */ event) => note({ plot: event.target.open ? null : "no" }) },
         h("summary", {}, "rewards and scatter"), h("div", { class: "plots" }, this.histogram.element, h("div", { class: "plot" }, h("div", { class: "axes dim" }, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select; a point opens its trajectory"), this.scatter.element))),
-      h("div", { class: "grid", role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.scroller.element));
+      h("div", { class: "grid", role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.nothing, this.scroller.element));
     if (this.words.value) this.search();
   }
 
@@ -118,7 +125,7 @@ class Table {
     const mine = (this.turn += 1);
     const where = source.exported ? "" : this.filter.value.trim();
     try {
-      await rows.need([query.get("sort") ?? "", ...Object.values(this.axes).map((axis) => axis.value)]);
+      await rows.need([query.get("sort") ?? "", ...(query.get("cols")?.split(",") ?? []), ...Object.values(this.axes).map((axis) => axis.value)]);
       if (where && this.passing?.where !== where) {
         const passing = { where, rows: await rows.where(where) };
         if (mine === this.turn) this.passing = passing;
@@ -146,8 +153,11 @@ class Table {
     this.scatter.show(xs, ys, third ? rows.keys(third) : null, passed, [x, y, third], brush);
     this.histogram.show(rows.numbers.reward, this.order);
     this.current = Math.min(this.current, Math.max(0, this.order.length - 1));
+    this.columns();
     for (const cell of this.head.children) cell.setAttribute("aria-sort", cell.dataset.column === sort ? (descending ? "descending" : "ascending") : "none");
+    this.scroller.height = hits ? HEIGHT_OF_HIT : HEIGHT;
     this.scroller.reset(this.order.length);
+    this.nothing.hidden = this.order.length > 0 || !rows.count;
     this.say();
   }
 
@@ -176,10 +186,57 @@ class Table {
     this.apply();
   }
 
+  /** Show the columns that the address names, else those that have values. */
+  columns() {
+    const { rows } = this;
+    const chosen = address().query.get("cols")?.split(",");
+    const others = (chosen ?? []).filter((name) => rows.knows(name) && !ALL.includes(name));
+    const shown = /** @type {typeof SHOWN} */ ([
+      ...SHOWN.filter(([name]) => (chosen ? chosen.includes(name) : name === "trace_id" || rows.has(name))),
+      ...others.map((name) => [name, name, "7em", rows.numbers[name] ? number : asText]),
+    ]);
+    if (shown.length === this.shown.length && shown.every(([name], at) => name === this.shown[at][0])) return;
+    this.shown = shown;
+    const widths = shown.map(([, , width]) => width);
+    const style = {
+      gridTemplateColumns: widths.join(" "),
+      minWidth: `${widths.reduce((sum, width) => sum + EM * Number(/[\d.]+/.exec(width)?.[0]) + 10, 40)}px`,
+    };
+    Object.assign(this.head.style, style);
+    this.scroller.element.style.minWidth = style.minWidth;
+    fill(this.head, shown.map(([name, label, , value]) => h("button", {
+      class: `cell ${RIGHT.has(name) || value === number ? "n" : ""}`, role: "columnheader",
+      title: name === "ties" ? TIES : name, "data-column": name,
+      onclick: (/** @type {MouseEvent} */ event) => { if (event.detail) this.scroller.element.focus({ preventScroll: true }); this.sortBy(name); },
+    }, label)));
+    this.scroller.renew();
+    this.offer();
+  }
+
+  /** Offer the columns that there are. */
+  offer() {
+    const names = new Set(this.shown.map(([name]) => name));
+    const choose = () => {
+      const wanted = [...this.chooser.querySelectorAll("input:checked")].map((/** @type {any} */ each) => each.value);
+      note({ cols: wanted.join(",") });
+      this.rows.need(wanted).then(() => this.apply());
+    };
+    const own = [...this.rows.names.numbers, ...this.rows.names.texts].filter((name) => !ALL.includes(name));
+    const box = (/** @type {string} */ name, /** @type {string} */ label) => h("label", {},
+      h("input", { type: "checkbox", value: name, checked: names.has(name), onchange: choose }), label);
+    this.chooser.querySelector("div")?.remove();
+    this.chooser.append(h("div", {},
+      h("button", { class: "quiet", onclick: () => { note({ cols: null }); this.apply(); } }, "those with values"),
+      SHOWN.map(([name, label]) => box(name, label === name ? name : `${label} (${name})`)), own.map((name) => box(name, name))));
+  }
+
   emptyRow() {
     const open = () => { this.current = row.position; this.remember(); };
-    const row = h("a", { class: "row", role: "row", style: { gridTemplateColumns: GRID }, onclick: open }, SHOWN.map(([name]) => h("span", { class: `cell c-${name} ${RIGHT.has(name) ? "n" : ""}`, role: "cell" }, "")));
-    row.texts = [...row.children].map((cell) => cell.firstChild);
+    const cells = this.shown.map(([name, , , value]) => h("span", {
+      class: `cell c-${name} ${RIGHT.has(name) || value === number ? "n" : ""}`, role: "cell" }, ""));
+    const row = h("a", { class: "row", role: "row", style: { gridTemplateColumns: this.head.style.gridTemplateColumns }, onclick: open }, cells);
+    row.texts = cells.map((cell) => cell.firstChild);
+    row.append(row.hit = h("span", { class: "cell hit-line", role: "cell", hidden: true }));
     return row;
   }
 
@@ -191,17 +248,24 @@ class Table {
     const hit = this.hits?.get(id);
     element.href = this.link + id + (hit ? `?${new URLSearchParams({ q: hit.hit })}` : "");
     element.classList.toggle("now", position === this.current);
-    SHOWN.forEach(([name, , , shown], place) => {
+    element.hit.hidden = !hit;
+    if (hit) fill(element.hit, h("bdi", {}, `…${hit.before}`, h("mark", {}, hit.hit), `${hit.after}…`));
+    this.shown.forEach(([name, , , shown], place) => {
       const [cell, node] = [element.children[place], element.texts[place]];
-      if (hit && name === "error") { fill(cell, `…${hit.before}`, h("mark", {}, hit.hit), `${hit.after}…`); return; }
-      if (cell.firstChild !== node) cell.replaceChildren(node);
       const text = visible(shown(this.rows.value(name, row)).slice(0, 300));
       if (node.data === text) return;
       node.data = text;
       if (name === "status") cell.dataset.status = text;
-      if (shown === asText) cell.title = text;
+      if (shown === asText || name === "findings") cell.title = text;
       if (name === "ties") { cell.title = text && TIES; cell.classList.toggle("flat", text.startsWith("all")); }
     });
+  }
+
+  /** List all again. */
+  clear() {
+    this.filter.value = this.words.value = "";
+    note({ where: null, brush: null, q: null });
+    this.search();
   }
 
   /** Remember the list for the pages of trajectories. */

@@ -1,7 +1,7 @@
 // One trajectory: what was said, its tokens, its calls over time, and what is known about it.
 import { address, go, link, note } from "./address.js";
 import { source } from "./data.js";
-import { fill, h, marked, prose } from "./dom.js";
+import { coded, fill, h, marked, prose } from "./dom.js";
 import { chainNames, conversation } from "./conversation.js";
 import { counted, number, openFor, seconds, unknown } from "./format.js";
 import { library } from "./libraries.js";
@@ -11,7 +11,13 @@ import { Timeline } from "./timeline.js";
 import { TokensView } from "./tokens_view.js";
 
 const VIEWS = ["conversation", "tokens", "timeline"];
-const IDENTITY = ["step", "sample_index", "rollout_n", "data_source", "validate"];
+const IDENTITY = ["data_source", "validate"];
+/** The keys of the labels used last. */
+const LABEL_KEYS = ["4", "5", "6", "7", "8", "9"];
+/** What was labelled here: the labels, the newest first, and which trajectories. @type {Map<string, {words: string[], ids: Set<string>}>} */
+const given = new Map();
+/** Whether the reader types labels, so that the next page begins there. */
+let typing = false;
 /** Where time went: name, colour of the style, words. */
 const TIMES = [
   ["queue_s", "--phase-queue", "queue"], ["prefill_s", "--phase-prefill", "prefill"], ["decode_s", "--phase-decode", "decode"], ["way_s", "--role-llm", "way to the engine"],
@@ -29,11 +35,15 @@ export async function showTrace(present, run, trace) {
     view.later(first + (performance.now() - begun) / 1000);
   }, 1000);
   view.show(address().query.get("view") ?? "conversation");
+  view.offer();
+  if (typing) view.called?.focus();
+  typing = false;
   return {
     title: `${trace.slice(0, 8)}`,
     keys: {
       j: () => view.neighbour(1), k: () => view.neighbour(-1), g: () => go(["run", run, "group", detail.trace_id]), "/": () => view.sought.focus(),
       1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), m: () => view.plainly(), n: () => view.finding(1), p: () => view.finding(-1), l: () => view.called?.focus(),
+      ...Object.fromEntries(LABEL_KEYS.map((key, place) => [key, () => view.labelled(view.words[place])])),
     },
     again: async () => view.refresh(await source.trace(run, trace)),
     close: () => view.close(),
@@ -46,6 +56,10 @@ class TrajectoryPage {
     this.run = run;
     this.detail = detail;
     this.at = -1;
+    /** @type {string | undefined} */
+    this.saved = undefined;
+    /** @type {string[]} */
+    this.words = [];
     this.body = h("div", { class: "body" });
     this.aside = h("aside", { "aria-label": "what is known" });
     this.tabs = VIEWS.map((name, place) => h("button", { role: "tab", "data-view": name, title: `key ${place + 1}`, onclick: () => this.show(name) }, name));
@@ -53,26 +67,37 @@ class TrajectoryPage {
       oninput: () => { note({ q: this.sought.value }); if (this.view === "conversation") this.conversation(); } });
     const { label, label_why: why } = detail.facts;
     this.called = source.exported ? null : h("input", { class: "words", placeholder: "label: why (l)", "aria-label": "label of this trajectory", title: "a label, such as good, and why after a colon", value: [label, why].filter(Boolean).join(": "),
+      onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.labelled(this.called.value, true); },
       onchange: () => this.label(this.called.value) });
+    this.recent = h("span", { class: "recent" });
     this.raw = address().query.get("raw") === "1";
     this.rawButton = h("button", { class: "quiet", title: "texts as they were written (key m)", "aria-pressed": String(this.raw), onclick: () => this.plainly() }, "raw text");
     this.head = this.heading();
-    this.element = h("section", { class: "trace-page" }, this.head, h("div", { class: "bar tabs" }, h("div", { role: "tablist" }, this.tabs), this.rawButton, this.sought, this.called),
+    this.element = h("section", { class: "trace-page" }, this.head, h("div", { class: "bar tabs" }, h("div", { role: "tablist" }, this.tabs), this.rawButton, this.sought, this.recent, this.called),
       h("div", { class: "columns" }, this.body, this.aside));
     this.known();
   }
 
   heading() {
     const { detail } = this;
+    const { step } = detail.attributes;
+    const part = (/** @type {string} */ name) => { const value = detail.attributes[name]; return value === undefined || value === null ? "" : String(value).slice(0, 80); };
+    const named = (/** @type {string} */ word, /** @type {string} */ name) => (part(name) ? [h("b", {}, word), ` ${part(name)}`] : null);
+    const crumbs = h("nav", { class: "crumbs", "aria-label": "where this trajectory belongs" },
+      h("button", { class: "quiet", title: "previous in the list (key k)", "aria-label": "previous", onclick: () => this.neighbour(-1) }, "‹"),
+      h("button", { class: "quiet", title: "next in the list (key j)", "aria-label": "next", onclick: () => this.neighbour(1) }, "›"),
+      part("step") ? h("a", { href: link(["run", this.run, "steps"], { step }) }, named("step", "step")) : null,
+      h("a", { href: link(["run", this.run, "group", detail.trace_id]), title: "the rollouts of this prompt (key g)" }, named("prompt", "sample_index") ?? "prompt"),
+      part("rollout_n") ? h("span", {}, named("rollout", "rollout_n")) : null);
     const who = IDENTITY.filter((name) => detail.attributes[name] !== undefined && detail.attributes[name] !== null && detail.attributes[name] !== false)
-      .map((name) => h("span", {}, h("b", {}, name.replace("sample_index", "sample").replace("rollout_n", "rollout")), ` ${String(detail.attributes[name]).slice(0, 80)}`));
+      .map((name) => h("span", {}, h("b", {}, name), ` ${String(detail.attributes[name]).slice(0, 80)}`));
     return h("header", { class: "heading" },
-      h("h1", {}, h("code", {}, detail.trace_id.slice(0, 12))), who,
+      crumbs, h("h1", {}, h("code", {}, detail.trace_id.slice(0, 12))), who,
       h("span", { class: "badge", "data-status": detail.status }, detail.status === "OPEN" ? "being written" : detail.status),
       detail.facts.reward === undefined ? null : h("span", { class: "big" }, h("b", {}, "reward"), ` ${number(detail.facts.reward)}`),
       detail.facts.advantage === undefined ? null : h("span", {}, h("b", {}, "advantage"), ` ${number(detail.facts.advantage)}`),
       this.took = h("span", {}, h("b", {}, detail.open ? "" : "took "), seconds(detail.duration) || openFor(detail.open) || unknown(detail.status)), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
-      h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "its group"),
+      h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "group"),
       h("button", { class: "quiet copy", onclick: (/** @type {any} */ event) => copyLink(event.target) }, "copy link"),
       source.exported ? null : [["export", "export this", "html"], ["perfetto", "Perfetto", "perfetto.json"]].map(([what, words, kind]) =>
         h("button", { class: "quiet", "data-file": what, onclick: () => this.download(what, kind) }, words)));
@@ -92,11 +117,41 @@ class TrajectoryPage {
     if (this.view === "timeline") this.timeline?.until(now);
   }
 
-  /** Keep what this trajectory is to be called. @param {string} given */
-  async label(given) {
-    const [label, ...why] = given.split(":");
-    await source.label(this.run, this.detail.trace_id, label.trim(), why.join(":").trim());
+  /** Keep what this trajectory is to be called. @param {string} text */
+  async label(text) {
+    const [label, ...why] = text.split(":");
+    const { trace_id: trace } = this.detail;
+    if (this.saved === text) return;
+    this.saved = text;
+    await source.label(this.run, trace, label.trim(), why.join(":").trim());
+    const { words, ids } = /** @type {any} */ (given.get(this.run) ?? given.set(this.run, { words: [], ids: new Set() }).get(this.run));
+    const word = label.trim();
+    if (word) { ids.add(trace); given.set(this.run, { words: [word, ...words.filter((/** @type {string} */ each) => each !== word)], ids }); } else ids.delete(trace);
+    this.offer();
     this.refresh(await source.trace(this.run, this.detail.trace_id));
+  }
+
+  /** Offer the labels used last, each with its key, and count. */
+  async offer() {
+    if (source.exported) return;
+    const { texts: { label }, count } = await rowsOf(this.run, ["label"]);
+    if (!given.has(this.run)) given.set(this.run, { words: [], ids: new Set() });
+    const { words, ids } = /** @type {any} */ (given.get(this.run));
+    const others = (label?.words ?? []).filter((word) => word && !words.includes(word));
+    this.words = [...words, ...others].slice(0, LABEL_KEYS.length);
+    const rows = await rowsOf(this.run);
+    const known = label ? [...label.codes.keys()].filter((row) => label.codes[row] >= 0 && !ids.has(rows.id(row))).length : 0;
+    fill(this.recent, this.words.map((/** @type {string} */ word, /** @type {number} */ place) => h("button", {
+      class: "chip", title: `label it ${word} and go on (key ${LABEL_KEYS[place]})`, onclick: () => this.labelled(word),
+    }, h("kbd", {}, LABEL_KEYS[place]), ` ${word}`)), h("span", { class: "dim" }, `${(known + ids.size).toLocaleString("en")} of ${count.toLocaleString("en")} labelled`));
+  }
+
+  /** Label this one and go on to the next. @param {string | undefined} word @param {boolean} [typed] go on typing there */
+  async labelled(word, typed = false) {
+    if (word === undefined) return;
+    typing = typed;
+    await this.label(word);
+    await this.neighbour(1);
   }
 
   /** What most of the time went on. */
@@ -118,12 +173,12 @@ class TrajectoryPage {
   known() {
     const { facts, attributes, notes, times, findings } = this.detail;
     const list = (/** @type {string} */ title, /** @type {[string, any][]} */ pairs) => (pairs.length ? h("section", {}, h("h2", {}, title), h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, worded(value))]))) : null);
-    const found = findings.map((/** @type {any} */ finding, /** @type {number} */ place) => h("li", {}, h("button", { class: "finding", "data-place": place, onclick: () => this.toFinding(place) }, h("b", {}, finding.code), ` ${finding.what}`)));
+    const found = findings.map((/** @type {any} */ finding, /** @type {number} */ place) => h("li", {}, h("button", { class: "finding", "data-place": place, onclick: () => this.toFinding(place) }, h("b", {}, finding.code), " ", coded(finding.what))));
     fill(this.aside, h("section", { class: "call-box", hidden: true }),
       found.length ? h("section", {}, h("h2", {}, "findings"), h("ul", {}, found)) : null,
-      notes.length ? h("section", { class: "notes" }, h("h2", {}, "notes"), h("ul", {}, notes.map((/** @type {string} */ each) => h("li", {}, each)))) : null,
-      list("facts", Object.entries(facts)), list("time", TIMES.filter(([name]) => times[name] !== undefined).map(([name, , word]) => [word, seconds(times[name])])),
-      list("attributes", Object.entries(attributes)));
+      notes.length ? h("section", { class: "notes" }, h("h2", {}, "notes"), h("ul", {}, notes.map((/** @type {string} */ each) => h("li", {}, coded(each))))) : null,
+      list("facts", nested(facts)), list("time", TIMES.filter(([name]) => times[name] !== undefined).map(([name, , word]) => [word, seconds(times[name])])),
+      list("attributes", nested(attributes)));
     this.callBox = this.aside.firstElementChild;
   }
 
@@ -264,6 +319,15 @@ class TrajectoryPage {
     this.tokens?.close();
     this.tokens = undefined;
   }
+}
+
+/** The values of a fact that has parts, in a row each: `reward_extra_info.acc`. @param {Record<string, any>} values
+ * @param {string} [above] @returns {[string, any][]} */
+function nested(values, above = "") {
+  return Object.entries(values).flatMap(([name, value]) => {
+    const isNested = value !== null && typeof value === "object" && !Array.isArray(value) && above.split(".").length < 5;
+    return isNested ? nested(value, `${above}${name}.`) : [/** @type {[string, any]} */ ([above + name, value])];
+  });
 }
 
 /** A value that somebody's program made. @param {any} value */

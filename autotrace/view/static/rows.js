@@ -90,6 +90,15 @@ export class Rows {
     return texts && texts.codes[row] >= 0 ? texts.words[texts.codes[row]] : null;
   }
 
+  /** Whether there is such a column. @param {string} name */
+  knows(name) { return [...this.names.numbers, ...this.names.texts].includes(name); }
+
+  /** Whether a column that was read has a value somewhere. @param {string} name */
+  has(name) {
+    if (name === "validate") return this.numbers.validate?.some((value) => value === 1) ?? false;
+    return this.numbers[name]?.some((value) => value === value) ?? this.texts[name]?.codes.some((code) => code >= 0 && this.texts[name].words[code] !== "") ?? false;
+  }
+
   /** Names of numbers, for axes: of those that are there, those that differ somewhere. */
   axes() {
     const constant = new Set(Object.entries(this.numbers).filter(([, values]) => {

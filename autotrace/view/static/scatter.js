@@ -25,6 +25,7 @@ export class Scatter {
     this.names = ["", "", ""];
     /** @type {[number, number]} */
     this.rangeX = [0, 1];
+    this.wholeX = false;
     /** @type {[number, number]} */
     this.rangeY = [0, 1];
     this.canvas = h("canvas", { class: "scatter-canvas", role: "application", tabindex: "0", "aria-label": "scatter: arrow keys go from point to point, Enter opens; the filter can say the same in words" });
@@ -81,6 +82,7 @@ export class Scatter {
   show(xs, ys, third, rows, names, brush) {
     Object.assign(this, { xs, ys, third, rows, names, brush });
     this.rangeX = range(xs, rows);
+    this.wholeX = rows.every((row) => Number.isNaN(xs[row]) || Number.isInteger(xs[row]));
     this.rangeY = range(ys, rows);
     this.surface.draw();
   }
@@ -98,7 +100,7 @@ export class Scatter {
     context.fillStyle = ink("--dim");
     context.textBaseline = "middle";
     context.textAlign = "center";
-    for (const at of ticks(...this.rangeX, 8)) context.fillText(number(at, 3), Math.min(width - 20, this.px(at)), height - BOTTOM / 2);
+    for (const at of ticks(...this.rangeX, 8, this.wholeX)) context.fillText(number(at, 3), Math.min(width - 20, this.px(at)), height - BOTTOM / 2);
     context.textAlign = "right";
     for (const at of ticks(...this.rangeY, 4)) context.fillText(number(at, 3), LEFT - 6, this.py(at));
     context.textAlign = "left";

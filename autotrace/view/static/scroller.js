@@ -25,6 +25,12 @@ export class Scroller {
     this.watcher.observe(this.element);
   }
 
+  /** Make the rows anew: they look otherwise. */
+  renew() {
+    this.pool.forEach(({ element }) => element.remove());
+    this.pool = [];
+  }
+
   /** Show `count` rows anew. @param {number} count */
   reset(count) {
     this.count = count;
