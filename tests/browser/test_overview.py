@@ -44,12 +44,14 @@ def test_places_and_links_lead_there(tmp_path: Path, visit: Open) -> None:
     tab = visit(folder, at="overview")
     page = tab.page
     box = page.locator('.found-list li[data-code="AT-TRUNCATED"]')
+    box.locator("summary").click()
     place = box.locator(".place a").first
     expect(place).to_contain_text("step 1, turn 2")
     place.click()
     page.wait_for_selector(".tokens-view, .item")
     assert "turn=2" in page.url or "token=" in page.url
     page.keyboard.press("o")
+    box.locator("summary").click()
     box.locator("a", has_text="all of them").click()
     expect(page.locator(".count")).to_contain_text("2 of 8")
     page.keyboard.press("o")

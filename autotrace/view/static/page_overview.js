@@ -4,6 +4,8 @@ import { begun, drawn, overlaid, overlays } from "./curves.js";
 import { source } from "./data.js";
 import { coded, fill, h } from "./dom.js";
 import { clock, counted } from "./format.js";
+import { rowsOf } from "./rows.js";
+import { STRIP, showStrip } from "./strip.js";
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showOverview(present, run) {
@@ -11,6 +13,7 @@ export async function showOverview(present, run) {
   const view = new Overview(run, runs, state);
   present(view.element);
   view.read();
+  view.summarize();
   return { title: "overview", again: () => view.again(), close: () => view.close(), restyle: () => view.draw() };
 }
 
@@ -24,6 +27,7 @@ class Overview {
     this.charts = /** @type {any[]} */ ([]);
     this.next = 0; // when a run that grows is diagnosed again
     this.closed = false; // nobody reads this any more
+    this.strip = h("div", { class: "tiles", hidden: true });
     this.facts = h("dl", { class: "run-facts" });
     this.found = h("ol", { class: "found-list" });
     this.only = h("div", { class: "dim" });
@@ -31,7 +35,7 @@ class Overview {
     this.begins = h("p", { class: "dim begins" });
     this.said = h("p", { class: "big", role: "status" }, "Looking for findings…");
     const to = (/** @type {string} */ label, /** @type {string} */ page, /** @type {Record<string, any>} */ query = {}) => h("a", { class: "button", href: link(["run", run, page], query) }, label);
-    this.element = h("section", { class: "overview-page" }, h("h1", { class: "unseen" }, "Overview"), this.said, this.found, this.only,
+    this.element = h("section", { class: "overview-page" }, h("h1", { class: "unseen" }, "Overview"), this.strip, this.said, this.found, this.only,
       h("div", { class: "bar" }, h("h2", {}, "Reward"), source.exported ? null : overlays(run, runs, "overview")), this.curves, this.begins,
       h("h2", {}, "This run"), this.facts,
       h("nav", { class: "bar", "aria-label": "tables of the run" }, to("All trajectories", "table"), to("Lowest rewards first", "table", { sort: "reward" }), to("Longest first", "table", { sort: "duration", desc: "1" }), to("Step by step", "steps"), h("a", { class: "button", href: "#/runs" }, "All runs")));
@@ -43,6 +47,11 @@ class Overview {
     const facts = { state: state.live ? `${state.state}, being written` : state.state, trajectories: state.open ? `${state.trajectories?.toLocaleString("en")}, ${state.open} of them running` : state.trajectories?.toLocaleString("en"),
       dropped: state.losses.length ? state.losses.join("; ") : "nothing", error: state.error, started: clock(state.created), command: state.command };
     fill(this.facts, Object.entries(facts).filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", { class: state.losses.length && name === "dropped" ? "loss" : "" }, value)]));
+  }
+
+  /** The run in a row of small pictures. */
+  async summarize() {
+    try { await showStrip(this.strip, await rowsOf(this.run, STRIP)); } catch (error) { if (!this.closed) throw error; }
   }
 
   /** Ask what is wrong, which may take the server a while. */
@@ -59,6 +68,7 @@ class Overview {
 
   async again() {
     this.tell(await source.state(this.run));
+    this.summarize();
     if (performance.now() > this.next) await this.read();
   }
 
@@ -76,14 +86,18 @@ class Overview {
   }
 
   /** @param {any} finding */
-  finding({ code, title, share, amount, lines, places, causes, unexplained }) {
+  finding({ code, title, share, since, amount, lines, places, causes, unexplained }) {
     const [of, link_] = [link(["run", this.run, "table"], { where: `finding = '${code}'` }), (/** @type {any} */ place) => link(["run", this.run, "trace", place.trace], { view: place.token === null ? null : "tokens", turn: place.turn })];
     const rows = (/** @type {string} */ where) => link(["run", this.run, "table"], { where });
     const beside = this.others.map((name, at) => `${name}: ${percent(this.all[at + 1].found.find((/** @type {any} */ each) => each.code === code)?.share ?? 0)}`);
-    return h("li", { "data-code": code }, h("h2", {}, h("b", { class: "loss" }, code), " ", coded(title)), h("p", { class: "amount" }, h("i", { class: "share", role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })), amount, beside.length ? h("span", { class: "dim" }, ` · ${beside.join(", ")}`) : null),
+    const first = since === null ? "" : ` · since step ${since}`;
+    return h("li", { "data-code": code }, h("details", { open: this.all[0].found[0]?.code === code },
+      h("summary", {}, h("i", { class: "share", role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })),
+        h("span", { class: "amount-short" }, percent(share)), h("b", { class: "loss" }, code), " ", coded(title), h("span", { class: "dim" }, first)),
+      h("p", { class: "amount" }, amount, beside.length ? h("span", { class: "dim" }, ` · ${beside.join(", ")}`) : null),
       h("dl", {}, causes.length || unexplained ? h("dt", {}, "likely causes") : null, unexplained ? h("dd", {}, coded(unexplained)) : null, causes.map((/** @type {any} */ cause) => h("dd", { class: "cause" }, coded(cause.said), cause.where && !source.exported ? [" ", h("a", { href: rows(cause.where) }, "with it"), " · ", h("a", { href: rows(`not ${cause.where}`) }, "without it")] : null, h("div", { class: "dim" }, coded(cause.more)))),
         lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", {}, name), h("dd", {}, coded(words))]),
-        h("dt", {}, "e.g."), h("dd", {}, places.map((/** @type {any} */ place) => h("div", { class: "place" }, h("a", { href: link_(place) }, h("code", {}, place.trace.slice(0, 8)), " ", coded(place.where)), place.note ? h("span", { class: "dim" }, "  ", coded(place.note)) : null)), source.exported ? null : h("a", { href: of }, "all of them"))));
+        h("dt", {}, "e.g."), h("dd", {}, places.map((/** @type {any} */ place) => h("div", { class: "place" }, h("a", { href: link_(place) }, h("code", {}, place.trace.slice(0, 8)), " ", coded(place.where)), place.note ? h("span", { class: "dim" }, "  ", coded(place.note)) : null)), source.exported ? null : h("a", { href: of }, "all of them")))));
   }
 
   /** The reward and its parts over steps, with marks where findings begin. */

@@ -6,6 +6,7 @@ import { fill, h } from "./dom.js";
 import { counted } from "./format.js";
 import { showLanes } from "./lanes.js";
 import { rowsOf } from "./rows.js";
+import { rowsBySteps } from "./strip.js";
 
 /** Title, column, how the values of a step become one number, whether it is seconds. @type {[string, string, string, boolean][]} */
 const CURVES = [
@@ -49,20 +50,6 @@ class Curves {
     this.charts = [];
   }
 
-  /** Rows of training by step. @param {import("./rows.js").Rows} rows @returns {Map<number, number[]>} */
-  bySteps(rows) {
-    /** @type {Map<number, number[]>} */
-    const steps = new Map();
-    const [step, validate] = [rows.numbers.step, rows.numbers.validate];
-    for (let row = 0; row < rows.count; row += 1) {
-      if (Number.isNaN(step[row]) || validate[row] === 1) continue;
-      const list = steps.get(step[row]);
-      if (list) list.push(row);
-      else steps.set(step[row], [row]);
-    }
-    return new Map([...steps].sort(([a], [b]) => a - b));
-  }
-
   close() { this.charts.forEach((chart) => chart.destroy()); this.charts = []; }
 
   /** Ask what is wrong with the steps, which may take the server a while, and mark it on the curves. */
@@ -86,8 +73,8 @@ class Curves {
 
   draw() {
     this.close();
-    this.steps = this.bySteps(this.rows);
-    const others = this.beside.map((rows) => ({ rows, steps: this.bySteps(rows) }));
+    this.steps = rowsBySteps(this.rows);
+    const others = this.beside.map((rows) => ({ rows, steps: rowsBySteps(rows) }));
     const selected = (/** @type {number} */ from, /** @type {number} */ to) => go(["run", this.run, "table"], { where: `step >= ${from} and step <= ${to}` });
     const marks = () => begun(this.findings);
     const curves = CURVES.map(([title, column, how, isTime]) => {
@@ -129,11 +116,12 @@ function figures(rows, steps, column, how) {
       middle.push(how === "count" ? members.length : failed); low.push(null); high.push(null);
       continue;
     }
-    const given = members.map((row) => values[row]).filter((value) => !Number.isNaN(value)).sort((a, b) => a - b);
+    const given = members.map((row) => values[row]).filter((value) => !Number.isNaN(value));
     const mean = given.reduce((a, b) => a + b, 0) / given.length;
     middle.push(given.length ? mean : null);
-    low.push(given.length ? given[Math.floor((given.length - 1) * 0.1)] : null);
-    high.push(given.length ? given[Math.ceil((given.length - 1) * 0.9)] : null);
+    const error = Math.sqrt(given.reduce((sum, value) => sum + (value - mean) ** 2, 0) / Math.max(1, given.length - 1) / given.length);
+    low.push(given.length > 1 ? mean - error : null);
+    high.push(given.length > 1 ? mean + error : null);
   }
   return { middle, low, high };
 }

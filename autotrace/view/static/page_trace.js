@@ -35,7 +35,7 @@ export async function showTrace(present, run, trace) {
     view.later(first + (performance.now() - begun) / 1000);
   }, 1000);
   view.show(address().query.get("view") ?? "conversation");
-  view.offer();
+  view.offered = view.offer();
   if (typing) view.called?.focus();
   typing = false;
   return {
@@ -43,7 +43,7 @@ export async function showTrace(present, run, trace) {
     keys: {
       j: () => view.neighbour(1), k: () => view.neighbour(-1), g: () => go(["run", run, "group", detail.trace_id]), "/": () => view.sought.focus(),
       1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), m: () => view.plainly(), n: () => view.finding(1), p: () => view.finding(-1), l: () => view.called?.focus(),
-      ...Object.fromEntries(LABEL_KEYS.map((key, place) => [key, () => view.labelled(view.words[place])])),
+      ...Object.fromEntries(LABEL_KEYS.map((key, place) => [key, async () => { await view.offered; await view.labelled(view.words[place]); }])),
     },
     again: async () => view.refresh(await source.trace(run, trace)),
     close: () => view.close(),
@@ -60,6 +60,8 @@ class TrajectoryPage {
     this.saved = undefined;
     /** @type {string[]} */
     this.words = [];
+    /** @type {Promise<void> | undefined} */
+    this.offered = undefined;
     this.body = h("div", { class: "body" });
     this.aside = h("aside", { "aria-label": "what is known" });
     this.tabs = VIEWS.map((name, place) => h("button", { role: "tab", "data-view": name, title: `key ${place + 1}`, onclick: () => this.show(name) }, name));
