@@ -54,7 +54,11 @@ export const isDiff = (text) => DIFF.test(text.slice(0, 20_000));
 export function indented(text) {
   const trimmed = text.trim();
   if (!/^[[{]/.test(trimmed) || trimmed.length > 500_000) return null;
-  try { JSON.parse(trimmed); } catch { return null; }
+  try {
+    JSON.parse(trimmed);
+  } catch {
+    return null;
+  }
   let [written, depth] = ["", 0];
   const line = () => `\n${"  ".repeat(Math.min(depth, 40))}`;
   const parts = trimmed.match(/"(?:\\.|[^"\\])*"|[[\]{},:]|[^\s[\]{},:"]+/g) ?? [];
@@ -71,8 +75,10 @@ export function indented(text) {
 }
 
 /** Elements and attributes of MathML that formulas consist of: none of them asks for anything. */
-const MATH = new Set(`math mrow mi mn mo ms mtext mspace msub msup msubsup munder mover munderover mfrac msqrt mroot mtable
-  mtr mtd mstyle mpadded mphantom menclose semantics`.split(/\s+/));
+const MATH = new Set(
+  `math mrow mi mn mo ms mtext mspace msub msup msubsup munder mover munderover mfrac msqrt mroot mtable
+  mtr mtd mstyle mpadded mphantom menclose semantics`.split(/\s+/),
+);
 const MATH_ATTRIBUTES = new Set(`mathvariant stretchy fence separator lspace rspace minsize maxsize accent accentunder
   columnalign rowspacing columnspacing linethickness displaystyle scriptlevel width height depth mathcolor notation
   movablelimits display symmetric largeop`.split(/\s+/));
@@ -83,9 +89,19 @@ export function formula(tex, block) {
   whenNear(box, async () => {
     const katex = await library("katex").catch(() => null);
     const options = {
-      output: "mathml", displayMode: block, throwOnError: true, trust: false, strict: "ignore", maxExpand: 200, maxSize: 20,
+      output: "mathml",
+      displayMode: block,
+      throwOnError: true,
+      trust: false,
+      strict: "ignore",
+      maxExpand: 200,
+      maxSize: 20,
     };
-    try { box.replaceChildren(...mathml(katex.__renderToDomTree(tex, options))); } catch { box.classList.add("source"); }
+    try {
+      box.replaceChildren(...mathml(katex.__renderToDomTree(tex, options)));
+    } catch {
+      box.classList.add("source");
+    }
   });
   return box;
 }

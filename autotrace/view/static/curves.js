@@ -41,7 +41,8 @@ export function curve(box, lines, how) {
 
 /** A tick with as many digits as tell it from the next. @param {number} value @param {number} step between ticks */
 function ticked(value, step) {
-  const digits = Math.max(0, Math.min(12, -Math.floor(Math.log10(step) + 1e-9)));
+  let digits = 0;
+  while (digits < 12 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits += 1;
   return Math.abs(value) >= 1e6 || (step < 1e-6 && value) ? value.toExponential(2) : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 

@@ -7,8 +7,19 @@ import { h, marked, visible } from "./dom.js";
 export const PARSED = 100_000;
 /** Type of a token -> element. @type {Record<string, string>} */
 const ELEMENTS = {
-  paragraph: "p", bullet_list: "ul", ordered_list: "ol", list_item: "li", blockquote: "blockquote", thead: "thead",
-  tbody: "tbody", tr: "tr", th: "th", td: "td", em: "em", strong: "strong", s: "s",
+  paragraph: "p",
+  bullet_list: "ul",
+  ordered_list: "ol",
+  list_item: "li",
+  blockquote: "blockquote",
+  thead: "thead",
+  tbody: "tbody",
+  tr: "tr",
+  th: "th",
+  td: "td",
+  em: "em",
+  strong: "strong",
+  s: "s",
 };
 const BLOCKS = new Set(["p", "li", "th", "td", "blockquote", "ul", "ol"]);
 /** @type {any} */
@@ -17,19 +28,26 @@ let parser = null;
 /** The parser, made once. @returns {any} */
 function markdownParser() {
   if (!parser) {
-    parser = /** @type {any} */ (globalThis).markdownit({ html: false, linkify: false, typographer: false, breaks: true });
+    parser = /** @type {any} */ (globalThis).markdownit({
+      html: false,
+      linkify: false,
+      typographer: false,
+      breaks: true,
+    });
     parser.inline.ruler.before("escape", "formula", inlineFormula);
     parser.block.ruler.before("fence", "formulas", blockFormula, { alt: ["paragraph", "blockquote", "list"] });
   }
   return parser;
 }
 
-/** Formulas within a line: `$x$`, `$$x$$`, `\(x\)`, `\[x\]`. A price is none. @param {any} state @param {boolean} silent */
+/** Formulas within a line: `$x$`, `$$x$$`, `\(x\)`, `\[x\]`. A price is none.
+ * @param {any} state @param {boolean} silent */
 function inlineFormula(state, silent) {
   const [letter, end] = [state.src[state.pos], Math.min(state.posMax, state.pos + 2000)];
   if (letter !== "$" && letter !== "\\") return false;
   const rest = state.src.slice(state.pos, end);
-  const found = /^\\\(([^]+?)\\\)|^\\\[([^]+?)\\\]|^\$\$([^]+?)\$\$|^\$(?!\s)((?:\\.|[^$\\])+?)(?<![\s\\])\$(?!\d)/.exec(rest);
+  const found = /^\\\(([^]+?)\\\)|^\\\[([^]+?)\\\]|^\$\$([^]+?)\$\$|^\$(?!\s)((?:\\.|[^$\\])+?)(?<![\s\\])\$(?!\d)/
+    .exec(rest);
   if (!found) return false;
   if (!silent) {
     const token = state.push("formula", "", 0);
@@ -108,17 +126,27 @@ function anchor(address) {
 /** @param {any} token @param {string} [sought] @returns {Node[]} */
 function leaf(token, sought) {
   switch (token.type) {
-    case "softbreak": case "hardbreak": return [h("br")];
-    case "hr": return [h("hr")];
-    case "code_inline": return [h("code", {}, marked(token.content, sought))];
-    case "fence": case "code_block": return [codeBox(token.content.replace(/\n$/, ""), language(token), sought)];
-    case "formula": return [sought ? h("code", {}, marked(token.content, sought)) : formula(token.content, token.block)];
-    case "image": return [h("span", { class: "dim" }, `[picture: ${pictured(token)}]`)];
-    default: return marked(token.content, sought);
+    case "softbreak":
+    case "hardbreak":
+      return [h("br")];
+    case "hr":
+      return [h("hr")];
+    case "code_inline":
+      return [h("code", {}, marked(token.content, sought))];
+    case "fence":
+    case "code_block":
+      return [codeBox(token.content.replace(/\n$/, ""), language(token), sought)];
+    case "formula":
+      return [sought ? h("code", {}, marked(token.content, sought)) : formula(token.content, token.block)];
+    case "image":
+      return [h("span", { class: "dim" }, `[picture: ${pictured(token)}]`)];
+    default:
+      return marked(token.content, sought);
   }
 }
 
 /** @param {any} token */
 const language = (token) => /^[\w+#-]{1,20}/.exec(token.info ?? "")?.[0].toLowerCase() ?? "";
 /** @param {any} token */
-const pictured = (token) => [token.content, visible(token.attrGet("src") ?? "").slice(0, 100)].filter(Boolean).join(", ");
+const pictured = (token) =>
+  [token.content, visible(token.attrGet("src") ?? "").slice(0, 100)].filter(Boolean).join(", ");

@@ -4,6 +4,7 @@ import { begun, drawn, overlaid, overlays } from "./curves.js";
 import { source } from "./data.js";
 import { fill, h } from "./dom.js";
 import { counted } from "./format.js";
+import { showHeat } from "./heat.js";
 import { showLanes } from "./lanes.js";
 import { rowsOf } from "./rows.js";
 import { rowsBySteps } from "./strip.js";
@@ -14,7 +15,7 @@ const CURVES = [
   ["duration", "duration", "spread", true], ["tools", "tool_s", "spread", true], ["waiting for the engine", "queue_s", "spread", true], ["decode", "decode_s", "spread", true],
   ["advantage", "advantage", "spread", false], ["mismatch, mean of a token", "mismatch_mean", "spread", false], ["entropy", "facts.entropy", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
 ];
-const READ = [...CURVES.map(([, column]) => column), "trained_in_step"];
+const READ = [...CURVES.map(([, column]) => column), "trained_in_step", "sample_index", "prompt", "data_source"];
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showSteps(present, run) {
@@ -22,7 +23,7 @@ export async function showSteps(present, run) {
   const others = source.exported ? [] : overlaid();
   const [rows, beside, { runs }] = await Promise.all([rowsOf(run, READ), Promise.all(others.map((other) => rowsOf(other, READ))), source.runs()]);
   const curves = new Curves(run, rows, beside, others);
-  present(h("section", { class: "steps-page" }, h("div", { class: "bar" }, h("h1", {}, "Steps"), source.exported ? null : overlays(run, runs, "steps"), curves.said), curves.found, curves.element, curves.lanes));
+  present(h("section", { class: "steps-page" }, h("div", { class: "bar" }, h("h1", {}, "Steps"), source.exported ? null : overlays(run, runs, "steps"), curves.said), curves.found, curves.element, curves.lanes, curves.heat));
   curves.draw();
   curves.step(query.get("step"));
   curves.look();
@@ -46,6 +47,7 @@ class Curves {
     this.said = h("span", { class: "dim", role: "status" });
     this.element = h("div", { class: "curves" });
     this.lanes = h("div", { class: "lanes" });
+    this.heat = h("section", { class: "heat-box" });
     /** @type {any[]} */
     this.charts = [];
   }
@@ -84,6 +86,7 @@ class Curves {
     });
     this.charts = drawn(this.element, curves.flatMap((each) => each ?? []));
     if (!this.steps.size) fill(this.element, h("p", { class: "empty" }, "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one)."));
+    showHeat(this.heat, this.run, this.rows, this.steps);
     this.said.textContent = `${counted(this.steps.size, "step")}; drag over steps to list their trajectories, click a step to see where its time went`;
   }
 
