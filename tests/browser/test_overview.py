@@ -171,7 +171,7 @@ def test_points_say_what_they_are(demo: Path, visit: Open) -> None:
     page.locator(".scatter-canvas").focus()
     page.keyboard.press("ArrowRight")
     before = described(page)
-    assert re.match(r"[0-9a-f]{8} · step \d · sample \d+ · n \d · reward [\d.]+ · written \d+ · How many", before)
+    assert re.match(r"[0-9a-f]{8} · step \d · sample \d+ · n \d · reward [\d.]+ · output \d+ · How many", before)
     page.keyboard.press("ArrowRight")
     expect(page.locator(".tip")).not_to_have_text(before)
     trace = described(page)[:8]
@@ -193,7 +193,7 @@ def test_a_click_on_a_point_opens_it(demo: Path, visit: Open) -> None:
         page.mouse.move(canvas["x"] + canvas["width"] - 8 - 0.03 / 1.06 * (canvas["width"] - 64), canvas["y"] + down)
         if page.locator(".tip").is_visible():
             break
-    assert f"written {longest.response_tokens}" in described(page)
+    assert f"output {longest.response_tokens}" in described(page)
     page.mouse.down()
     page.mouse.up()
     page.wait_for_selector(".item")
