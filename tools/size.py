@@ -46,7 +46,12 @@ def main(arguments: list[str]) -> int:
         room = parts[0] if len(parts) > 1 else "(root)"
         lines[room] += code_lines(path)
         files[room] += 1
-    script = sum(bool(line.strip()) for path in package.rglob("*.js") for line in path.read_text().splitlines())
+    script = sum(
+        bool(line.strip())
+        for path in package.rglob("*.js")
+        if "vendor" not in path.parts
+        for line in path.read_text().splitlines()
+    )
     print(f"{'room':<14}{'lines':>8}{'files':>8}")
     for room in sorted(lines):
         print(f"{room:<14}{lines[room]:>8,}{files[room]:>8}")

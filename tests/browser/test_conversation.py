@@ -195,8 +195,11 @@ def test_sub_agents_are_folded_where_they_were_called(tmp_path: Path, visit: Ope
     expect(blocks.first.locator("summary")).to_have_text("sub-agent 1 · towns researcher 2 turns Find towns.")
     expect(blocks.nth(1).locator(".item").first).to_be_hidden()
     blocks.nth(1).locator("summary").click()
-    written = blocks.nth(1).locator(".item.assistant").all_inner_texts()
-    assert len(written) == 2 and all("rivers" in text for text in written)
+    written = blocks.nth(1).locator(".item.assistant")
+    expect(written).to_have_count(2)
+    for number in range(2):
+        expect(written.nth(number)).to_be_visible()
+        expect(written.nth(number)).to_contain_text("rivers")
     assert page.locator(".conversation > .item.assistant").count() == 2, "the agent's own turns"
     page.locator(".branches button").nth(1).click()
     expect(blocks.first.locator(".item.assistant").first).to_be_in_viewport()

@@ -8,6 +8,8 @@ import { PARSED, markdown } from "./markdown.js";
 /** Characters and lines up to which a text is shown whole, by role. @type {Record<string, [number, number]>} */
 const FOLDED = { system: [500, 5], developer: [500, 5], tool: [1600, 24], user: [4000, 60], prompt: [4000, 60], cell: [900, 14] };
 const SCALAR = 100;
+/** Characters of a tool's name. */
+const TITLE = 300;
 /** Names of arguments -> what is usually in them. */
 const LANGUAGES = /** @type {[RegExp, string][]} */ ([
   [/^(?:code|python|script|program|source)$/i, "python"], [/^(?:cmd|command|bash|shell|keystrokes)$/i, "bash"],
@@ -219,8 +221,8 @@ class Writer {
     const given = item.asked?.arguments || item.arguments;
     const told = item.text === item.error ? "" : item.text;
     const card = h("article", { class: "item tool called-tool", "data-turn": item.turn, "data-span": item.span },
-      this.head(item, item.name, item.span ? null : h("span", { class: "dim" }, "asked for; no call of it was recorded")),
-      called(given ?? "", reading), item.error ? h("pre", { class: "error", tabindex: "0" }, marked(item.error, reading.sought)) : null,
+      this.head(item, item.name.slice(0, TITLE), item.span ? null : h("span", { class: "dim" }, "asked for; no call of it was recorded")),
+      called(given ?? "", reading), failure(item, reading),
       told ? h("div", { class: "result" }, readable(told, "tool", reading)) : null,
       item.read ? h("details", {}, h("summary", { class: "dim" }, "what the model read of it"), readable(item.read, "tool", reading)) : null);
     if (item.span) this.cards.set(item.span, card);
@@ -241,11 +243,16 @@ class Writer {
       this.head(item, isAnswer ? `turn ${item.turn}` : item.role, label,
         leaving.map((/** @type {any} */ each) => reading.toTurn(each.first_turn, `→ ${this.names[detail.chains.indexOf(each)]}`))),
       findings.map((/** @type {any} */ each) => h("p", { class: "finding" }, h("b", {}, each.code), " ", coded(each.what))),
-      item.error ? h("pre", { class: "error", tabindex: "0" }, marked(item.error, sought)) : null, thinks,
+      failure(item, reading), thinks,
       item.text && item.text !== item.error ? readable(item.text, item.role, reading) : null,
       item.ids ? h("p", { class: "dim" }, item.ids) : null,
       (item.pictures ?? []).map(picture));
   }
+}
+
+/** How an item failed. @param {any} item @param {Reading} reading */
+function failure({ error }, { sought }) {
+  return error ? h("pre", { class: "error", tabindex: "0" }, prose(error, { sought })) : null;
 }
 
 /** A picture that was kept, or in words which it was. @param {string} data */
