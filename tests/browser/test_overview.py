@@ -24,12 +24,14 @@ def test_a_run_opens_on_what_diagnose_says(tmp_path: Path, visit: Open) -> None:
     folder = recorded(tmp_path)
     command = [sys.executable, "-m", "autotrace", "diagnose", str(folder)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    codes = re.findall(r"^\d+\. (AT-\S+)", said, re.M)
+    codes = re.findall(r"^(?:\d+\.|   follows) +(AT-\S+)", said, re.M)
     page = visit(folder, at="").page
     expect(page.locator("nav a[aria-current]")).to_have_text("Overview")
     expect(page.locator("#page .big")).to_have_text(f"{len(codes)} findings in 8 trajectories, most costly first")
     assert [each.get_attribute("data-code") for each in page.locator(".found-list li").all()] == codes
-    for amount in re.findall(r"^   (?:much|try) +(.*)$", said, re.M):
+    amounts = re.findall(r"^   affects +(.*); costs", said, re.M)
+    assert amounts
+    for amount in amounts:
         expect(page.locator(".found-list")).to_contain_text(amount)
     assert all(1 <= box.locator(".place a").count() <= 3 for box in page.locator(".found-list li").all())
     expect(page.locator(".begins")).to_contain_text("step 1: ")
