@@ -53,8 +53,9 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     facts: dict[str, Any] = {name: rest.pop(name) for name in _FACTS if name in rest}
     facts["reward"] = next((value for name in _REWARDS if (value := _at(row, name)) is not None), None)
     attributes: dict[str, Any] = {"validate": validates(path)}
-    for name in sorted(rest.keys() - {"reward", "score"}, key=[*_SAME, *rest].index):
-        attributes.setdefault(_SAME.get(name, name), rest[name])
+    for name in dict.fromkeys([*_SAME, *rest]):
+        if name in rest and name not in ("reward", "score"):
+            attributes.setdefault(_SAME.get(name, name), rest[name])
     yield calls.trajectory(attributes, facts)
 
 

@@ -4,7 +4,7 @@ is switched off. No other module separates our failures from exceptions of the h
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, _count_elements  # type: ignore[attr-defined]
 from itertools import repeat
 
 from autotrace.config.originals import time
@@ -23,8 +23,9 @@ PERIOD = 60.0
 
 
 def count(reason: str, number: int = 1) -> None:
-    """Add to the counter of ``reason``, in one step in C: a finalizer or another thread may count in between."""
-    counts.update(repeat(reason, number))
+    """Add to the counter of ``reason``, in one step in C: a finalizer or another thread may count in between, and a
+    full stack has no room for ``Counter.update``."""
+    _count_elements(counts, repeat(reason, number))
 
 
 def failed(site: str, error: Exception) -> None:

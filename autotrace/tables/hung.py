@@ -31,7 +31,7 @@ _ENDED = ("profile", "reward_s", "duration_s")
 IS_OPEN = Condition("status = ? AND NOT complete", (OPEN,), frozenset({"status", "complete"}))
 
 
-class OpenCall(NamedTuple):
+class RolloutCall(NamedTuple):
     """Describe where an open trajectory is. Times are nanoseconds since the epoch."""
 
     since_ns: int
@@ -48,19 +48,19 @@ class OpenCall(NamedTuple):
         return tool_name(self.call) if self.call.role == "tool" else self.call.shown_name
 
 
-def open_call(trajectory: Trajectory) -> OpenCall | None:
+def open_call(trajectory: Trajectory) -> RolloutCall | None:
     """Return where a trajectory is; None for a trajectory that has ended."""
     if trajectory.status != OPEN:
         return None
     # the open call that began last
     inside = next((span for span in reversed(trajectory.spans) if span.status == OPEN), trajectory.root)
-    return OpenCall(trajectory.root.start_ns, trajectory.turns, inside.start_ns, _tool_around(trajectory, inside))
+    return RolloutCall(trajectory.root.start_ns, trajectory.turns, inside.start_ns, _tool_around(trajectory, inside))
 
 
-def open_calls(reader: Reader, wanted: Condition = EVERY) -> dict[str, OpenCall]:
+def open_calls(reader: Reader, wanted: Condition = EVERY) -> dict[str, RolloutCall]:
     """Return trace id -> where the trajectory is, for the open trajectories that satisfy ``wanted``, oldest first;
     empty for a run that has ended."""
-    found: dict[str, OpenCall] = {}
+    found: dict[str, RolloutCall] = {}
     for row in reader.select(IS_OPEN & wanted, ID, limit=MAX_OPEN) if reader.run.living else ():
         with contextlib.suppress(Gone, KeyError):
             one = open_call(reader.one(row, texts=False))

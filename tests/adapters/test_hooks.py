@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ def test_arguments_and_result_are_shown_whatever_they_are_called(original: Any) 
 
 @pytest.mark.parametrize("original", [plain, awaited])
 def test_what_fails_in_it_is_counted_and_the_call_goes_on(original: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "counts", {})
+    monkeypatch.setattr(faults, "counts", Counter())
 
     def fail(*_: Any) -> None:
         raise ValueError
