@@ -421,7 +421,8 @@ def test_windows_of_any_size(width: int, height: int, demo: Path, visit: Open) -
     page.set_viewport_size({"width": width, "height": height})
     page.wait_for_selector(ROWS)
     for cell in ('[data-column="error"]', f"{ROWS} .c-error:not(:empty)"):
-        page.locator(cell).first.scroll_into_view_if_needed()
+        # in one step: rows are written anew when findings arrive
+        page.locator(cell).first.evaluate("(element) => element.scrollIntoView({block: 'nearest', inline: 'center'})")
         expect(page.locator(cell).first).to_be_in_viewport()
     trace = first_of(page, "sort=reward")
     views = {"tokens": ".part-head.k1", "timeline": ".timeline-canvas", "conversation": ".item.assistant"}
