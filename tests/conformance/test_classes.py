@@ -337,9 +337,9 @@ class Box(typing.Generic[T]):
 
 def test_functools_wrappers_that_are_not_functions_stay_what_they_are(host: Host) -> None:
     names = ("cached", "generic", "Thing.dispatched", "Thing.custom")
-    host.watch("tools.**", *(f"tools.{name}" for name in names))
+    host.watch("odd_tools.**", *(f"odd_tools.{name}" for name in names))
     module = host.load(
-        "tools",
+        "odd_tools",
         """
 import functools
 @functools.lru_cache
