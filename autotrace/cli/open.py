@@ -44,9 +44,10 @@ RECORDED = {
 def open_path(context: click.Context, path: str, opens: bool) -> None:
     """Say what PATH holds and what is wrong with the rollouts. Nothing is written, and nothing in PATH is run.
 
-    PATH is a file or a folder that another project wrote: veRL's rollout_data_dir, ATIF, verifiers, prime-rl, slime,
-    Miles, uni-agent, Inspect, TRL's completions, or rows of OpenAI's messages. ls, show, view, diagnose, compare, sql
-    and export take PATH, too.
+    PATH is a file or a folder that another project wrote. Rollouts: veRL's rollout_data_dir, ATIF, verifiers, prime-rl,
+    slime, Miles, uni-agent, Inspect, TRL's completions, or any list of messages, as SWE-agent, OpenHands and tau-bench
+    write it. Metrics: W&B's offline folder, TensorBoard, trainer_state.json, veRL's loggers, trackio, MLflow's SQLite,
+    CSV. ls, show, view, diagnose, compare, sql and export take PATH, too.
     """
     out = terminal.console()
     with contextlib.closing(runs.reader_of_one([path])) as reader:

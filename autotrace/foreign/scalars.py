@@ -196,7 +196,7 @@ def _database(opened: Opened) -> Iterator[Scalar]:
         if os.path.exists(journal := f"{opened.path}-wal") and os.path.getsize(journal):
             raise ValueError("values are in its -wal file only; open it once with the program that wrote it")
         size = os.fstat(file.fileno()).st_size
-        db = sqlite3.connect(f"file:/proc/self/fd/{file.fileno()}?mode=ro&immutable=1", uri=True)
+        db = sqlite3.connect(f"file:/dev/fd/{file.fileno()}?mode=ro&immutable=1", uri=True)
         budget = iter(range(1000 + size // 1000))
         try:
             db.execute("PRAGMA trusted_schema=OFF")
@@ -205,7 +205,7 @@ def _database(opened: Opened) -> Iterator[Scalar]:
                 raise ValueError(f"it is damaged: {found}")
             kind = db.execute("SELECT type, sql FROM sqlite_master WHERE name = 'metrics'").fetchone()
             columns = db.execute("PRAGMA table_xinfo(metrics)").fetchall()
-            if not kind or kind[0] != "table" or "VIRTUAL" in kind[1].upper() or any(one[6] for one in columns):
+            if not kind or kind[0] != "table" or "VIRTUAL" in str(kind[1]).upper() or any(one[6] for one in columns):
                 return  # only stored columns: anything else could run code
             for row in db.execute(next(sql for name, sql in _DATABASES.items() if name in {one[1] for one in columns})):
                 if len(row) == 4:

@@ -128,7 +128,7 @@ def _exchanges(evidence: Evidence) -> Iterator[tuple[LLMCall, int, list[dict[str
 
 
 def not_executed(evidence: Evidence) -> Iterator[tuple[str, float]]:
-    """Yield calls that the next prompt does not answer, or of which only some ran, with their turn."""
+    """Yield a note and the turn, for each turn of whose calls only a part was executed."""
     for call, _, told in _exchanges(evidence):
         asked, ran = requested(evidence, call), sum(tool.turn == call.number for tool in evidence.tools)
         known = len(told) or (ran if call.number in evidence.parsed else 0)

@@ -297,7 +297,7 @@ def _replace(raw: Any, function: FunctionType | None, owner: Any, attribute: str
 
 def _replaced_for(raw: Any) -> str | None:
     """Return the key of the target for which ``raw`` stands at its name (``patch.replacement``)."""
-    return raw._self_key if type(raw).__module__ == "autotrace.patch.replacement" else None
+    return raw._self_key if module_of(type(raw)) == "autotrace.patch.replacement" else None
 
 
 def _not_replaceable(raw: Any, attribute: str, depth: int) -> str | None:

@@ -1,13 +1,12 @@
-"""The code that a function is given to have its calls recorded: the text of its kind
+"""Build the code that records the calls of a function: the text of the function's kind
 (``importlib_bootstrap/wrappers.py``) with the parameters and the free variables of the original.
 
-The function stays the object it was, and only its code is another one: whoever holds it calls the wrapper. Constants of
-that code hold the original (a function of its own, with the code that was there before), the target's key, the
-module ``sys`` and a few builtins. So it can be pickled by value, and passes calls through in a process without
-autotrace.
+The function stays the same object with another code, so every holder of the function calls the wrapper. Constants of
+the code hold the original (a function with the code that was there before), the target's key, the module ``sys`` and a
+few builtins. So the function can be pickled by value, and passes calls through in a process without autotrace.
 
-It has exactly the original's parameters. A wrong call fails where it always failed: at the call, in the caller's frame,
-with the same message. It also costs less than ``*args, **kwargs``.
+The code has exactly the original's parameters. A wrong call fails as before: at the call, in the caller's frame, with
+the same message. The same parameters also cost less than ``*args, **kwargs``.
 """
 
 from __future__ import annotations
@@ -26,37 +25,36 @@ from typing import Any
 
 PLAIN, COROUTINE, GENERATOR, ASYNC_GENERATOR = "plain", "coroutine", "generator", "async_generator"
 MANAGER, ASYNC_MANAGER = "manager", "async_manager"
-"""A generator, or an asynchronous one, that ``contextlib`` makes a context manager of. Each kind is the name of a
-function in the text."""
+"""Name a generator, and an asynchronous generator, that ``contextlib`` turns into a context manager. Each kind is the
+name of a function in the text."""
 
-# In the place of a target's key: the function has no record of its own, and only an exception of it is noted
-# (``record.swallowed``). After the first one it is armed, and says that it returned, too. The text has both functions.
+# Stand for a target's key: calls of the function are not recorded, and only an exception is noted
+# (``record.swallowed``). After the first exception the function is armed and also notes returns. The text has both.
 WATCHED, ARMED = "watched", "armed"
 
 MARK = "_autotrace"
 """The last constant of a wrapper's code is ``(MARK, key, original, managed)``; see ``code_for``."""
 
 COMPILING = "_autotrace_compiling"
-"""A builtin, there once ``torch._dynamo`` is imported: whether torch compiles the code that asks."""
+"""Name a builtin that exists once ``torch._dynamo`` is imported; tells whether torch compiles the calling code."""
 
 _TEXT = Path(__file__).parent / "importlib_bootstrap" / "wrappers.py"
 FILE = str(_TEXT)
 """``co_filename`` of the drivers of ``function_for``."""
 _UP = max(len(folder.parts) for folder in (_TEXT.parent, _TEXT.parent.resolve()))
 IN_PLACE = (str(_TEXT.parent) + "/.." * _UP, "<autotrace importlib._bootstrap of ")
-"""How ``co_filename`` begins of a function that was given another code; that of the original follows. ``warnings`` and
-``logging`` pass over a file with these two words in its name, as over the import system's own. The first leads to the
-original's file: a program that looks for what lies beside it (hydra's ``main``) finds that. The second is for what is
-no file, as ``<stdin>``."""
+"""Begin the ``co_filename`` of a placed code; the original's ``co_filename`` follows. ``warnings`` and ``logging`` pass
+over a file with these two words in the name, as over files of the import system. The first form leads to the original's
+file, so a program finds the files beside (hydra's ``main``). The second form is for names such as ``<stdin>``."""
 
 _FUNCTION, _KEY = "_autotrace_function", "_autotrace_key"
 _MADE, _CELL = "_autotrace_made", "_autotrace_cell"
 _BUILTINS = (BaseException, Exception, NameError, StopAsyncIteration, StopIteration)
-"""What the text uses of them. They are constants of the code: the function's globals may have other builtins, or none,
-or other things by these names."""
+"""List the builtins in the text. The builtins are constants of the code, because the function's globals may have other
+builtins, no builtins, or other values under these names."""
 _CONSTANTS: dict[Any, Any] = {"_autotrace_sys": sys, **{f"_autotrace_{kind.__name__}": kind for kind in _BUILTINS}}
 _NAMES = re.compile(rf"(?<![\w.'])({'|'.join(['key', 'sys', *(kind.__name__ for kind in _BUILTINS)])})\b")
-"""The constants as the text calls them. ``_body`` writes a string for each, and the code gets the value."""
+"""Find the constants in the text. ``_body`` writes a string for each constant, and the code gets the value."""
 _VARIABLE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 _CALL = re.compile(rf"\b{_FUNCTION}\(\*args, \*\*kwargs\)")
 _CALLED = {COROUTINE: "await {}", GENERATOR: "(yield from {})"}
@@ -69,24 +67,25 @@ _MINUS, _LOAD_FAST, _DELETE, _NOTHING, _LOAD_GLOBAL, _LOAD_DEREF, _POP = (
     for name in ("UNARY_NEGATIVE", "LOAD_FAST", "DELETE_FAST", "NOP", "LOAD_GLOBAL", "LOAD_DEREF", "POP_TOP")
 )
 _IS_HALVED = sys.version_info >= (3, 11)
-"""``LOAD_GLOBAL`` counts names in steps of two, and ``LOAD_DEREF`` counts free variables after the local ones."""
+"""Tell whether ``LOAD_GLOBAL`` counts names in steps of two, and ``LOAD_DEREF`` counts free variables after locals."""
 _CACHE = bytes(len((lambda: sys).__code__.co_code) - 4 - 2 * _IS_HALVED)
-"""Space behind ``LOAD_GLOBAL``: what a function has besides this, ``RETURN_VALUE`` and ``RESUME``."""
+"""Fill the space behind ``LOAD_GLOBAL``: the bytes of a function without ``LOAD_GLOBAL``, ``RETURN_VALUE`` and
+``RESUME``."""
 _KEEPS_OPENED = sys.version_info[:2] == (3, 11)
-"""Python keeps the tuple and the dict of a call with ``*args`` or ``**kwargs`` until the call is over. Python 3.12
-releases both first, and Python 3.10 keeps the arguments of every call."""
+"""Tell whether Python keeps the tuple and the dict of a call with ``*args`` or ``**kwargs`` until the call is over.
+Python 3.12 releases both first, and Python 3.10 keeps the arguments of every call."""
 _OWN_FRAME = frozenset({"_getframe", "currentframe", "getargvalues"})
-"""Names in functions that look at their own frames, which would see what ``_opened`` changes."""
+"""List names in functions that look at their own frames, and so would see the changes of ``_opened``."""
 
 Parameters = tuple[str, str, str, str]
-"""A function's parameters as source text: between the parentheses of ``def`` (defaults are not part of the code); what
-passes them on, each with the minus that ``_released`` looks for; the positional ones as a tuple; the others as a dict.
-Their names are ours here. The code has the original's names again."""
+"""Hold a function's parameters as four source texts: between the parentheses of ``def`` (defaults are not part of the
+code); the arguments of the call inside, each with the minus that ``_released`` finds; positional parameters as a tuple;
+other parameters as a dict. The texts have autotrace's names, and the code has the original's names again."""
 _ONE: Parameters = ("_autotrace_p0", "_autotrace_p0", "(_autotrace_p0,)", "{}")
 
 
 def kind_of(code: CodeType) -> str:
-    """Which of the four kinds of function ``code`` belongs to; that of a context manager is a generator."""
+    """Return which of the four kinds of function ``code`` belongs to; a context manager's code is a generator's."""
     if code.co_flags & inspect.CO_ASYNC_GENERATOR:
         return ASYNC_GENERATOR
     if code.co_flags & inspect.CO_COROUTINE:
@@ -95,10 +94,10 @@ def kind_of(code: CodeType) -> str:
 
 
 def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guarded: bool) -> CodeType:
-    """Code for whoever has the code of ``function``, whose calls are recorded for the target ``key``.
+    """Build the code for a function with the code of ``function``, whose calls are recorded for the target ``key``.
 
-    ``managed``: it is the generator of a context manager. ``apart``: the code makes the function that it calls anew
-    each time, and ``function`` only tells what it is like. ``guarded``: it asks first whether torch compiles it.
+    ``managed``: ``function`` is the generator of a context manager. ``apart``: each call builds the function to call
+    anew, in the likeness of ``function``. ``guarded``: each call first asks whether torch compiles the code.
     """
     original = function.__code__
     kind = kind_of(original)
@@ -134,8 +133,8 @@ def code_for(function: FunctionType, key: str, managed: bool, apart: bool, guard
 
 
 def function_for(kind: str, function: Callable[..., Any], name: str, key: str = "") -> Callable[..., Any]:
-    """A wrapper of ``function`` for no target but a use of our own, whose one parameter it passes on. It is an object
-    of its own, which the garbage collector sees through."""
+    """Build a wrapper of ``function``, which has one parameter, for a use of autotrace without a target. The garbage
+    collector sees through the wrapper."""
     code = _compiled(kind, _ONE, 0, _CELL, False)
     held = {**_CONSTANTS, _KEY: key}
     code = code.replace(co_name=name, co_consts=tuple(held.get(const, const) for const in code.co_consts))
@@ -143,26 +142,26 @@ def function_for(kind: str, function: Callable[..., Any], name: str, key: str = 
 
 
 def takes_one(code: CodeType) -> bool:
-    """Whether a function has one parameter and no more, as ``function_for`` wants it."""
+    """Return whether a function has exactly one parameter, as ``function_for`` needs."""
     return code.co_argcount == len(_names(code)) == 1
 
 
 def _names(code: CodeType) -> tuple[str, ...]:
-    """The names of its parameters, in the order of ``co_varnames``."""
+    """Return the names of the parameters, in the order of ``co_varnames``."""
     count = code.co_argcount + code.co_kwonlyargcount + (code.co_flags & _VARIABLE).bit_count()
     return code.co_varnames[:count]
 
 
 def _opened(code: CodeType, count: int) -> CodeType:
-    """``code`` that takes each of its ``count`` parameters by position: the tuple for ``*args``, the dict for
+    """Copy ``code`` with each of the ``count`` parameters by position: the tuple for ``*args``, the dict for
     ``**kwargs``."""
     return code.replace(co_argcount=count, co_kwonlyargcount=0, co_flags=code.co_flags & ~_VARIABLE)
 
 
 def _loads(original: CodeType, names: tuple[str, ...], variables: int) -> bytes:
-    """Instructions that are never reached. A reader of instructions finds there each global and each free variable of
-    ``original`` (LangGraph and cloudpickle look for both). ``names``, ``variables``: of the code with the instructions.
-    """
+    """Return instructions that never run. A reader of instructions finds each global and each free variable of
+    ``original`` there (LangGraph and cloudpickle look for both). ``names``, ``variables``: names and local variables of
+    the code that gets the instructions."""
     units, made, at = original.co_code, bytearray(), -1
     operations, found = units[::2], dict[str, None]()
     while (at := operations.find(_LOAD_GLOBAL, at + 1)) >= 0:
@@ -179,8 +178,8 @@ def _loads(original: CodeType, names: tuple[str, ...], variables: int) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _parameters(count: int, only: int, keywords: tuple[str, ...], flags: int, opens: bool = False) -> Parameters:
-    """``count`` parameters can be passed by position. The first ``only`` cannot be passed by name. ``opens``: what is
-    called is ``_opened``."""
+    """Return the texts for ``count`` parameters that can be passed by position. The first ``only`` parameters cannot be
+    passed by name. ``opens``: the call inside is of ``_opened`` code."""
     positional = [f"_autotrace_p{number}" for number in range(count)]
     named = {name: f"_autotrace_n{number}" for number, name in enumerate(keywords)}
     rest = ["*_autotrace_rest"] * bool(flags & inspect.CO_VARARGS)
@@ -204,7 +203,7 @@ def _parameters(count: int, only: int, keywords: tuple[str, ...], flags: int, op
 
 
 def _one_line(size: int) -> bytes:
-    """The line table of a code of ``size`` bytes, all of which stands in its first line."""
+    """Return the line table of a code of ``size`` bytes that is on a single line."""
     if sys.version_info < (3, 11):  # pairs: bytes of code, lines further
         return bytes([254, 0]) * (size // 254) + bytes([size % 254, 0])
     units = size // 2  # 13: a line and no columns, up to eight units an entry
@@ -219,14 +218,14 @@ _PARTS = {
     ARMED: ("watched", "armed"),
     ASYNC_MANAGER: ("generator", "asynchronous", "manager"),
 }
-"""The functions of the text that a wrapper is made of; of one for each other kind, the one of its name."""
+"""Map a kind to the functions of the text for a wrapper; any other kind has one function, with the kind's name."""
 _FUNCTION_TEXT = re.compile(r"^(?:async )?def (\w+)\(.*?\):\n(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
 _PART = re.compile(r"^( *)# part (\w+)\n(.*?)^ *# end\n", re.MULTILINE | re.DOTALL)
 
 
 @functools.lru_cache(maxsize=1)
 def _functions() -> tuple[dict[str, str], re.Pattern[str]]:
-    """The bodies of the text's functions, and what finds their own variables."""
+    """Return the bodies of the text's functions, and a pattern that finds variables of the bodies."""
     text = _TEXT.read_text(encoding="utf-8")
     codes = compile(text, FILE, "exec").co_consts
     names = {name for code in codes if isinstance(code, CodeType) for name in code.co_varnames} - {"args", "kwargs"}
@@ -236,7 +235,7 @@ def _functions() -> tuple[dict[str, str], re.Pattern[str]]:
 
 @functools.lru_cache(maxsize=16)
 def _body(kind: str) -> str:
-    """The body of the wrapper of this kind. Its variables have a prefix."""
+    """Return the body of a wrapper of this kind. Variables of the body have a prefix."""
     functions, own = _functions()
     bodies = [functions[name] for name in _PARTS.get(kind, (kind,))]
     others = {name: textwrap.dedent(part) for body in bodies[1:] for _, name, part in _PART.findall(body)}
@@ -248,7 +247,8 @@ def _body(kind: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(kind: str, parameters: Parameters, count: int, callee: str, guarded: bool, text: str = "") -> CodeType:
-    """``count``: of free variables. ``callee``: the name of what is called. ``text``: ``WATCHED`` or ``ARMED``."""
+    """Compile a wrapper. ``count``: number of free variables. ``callee``: name of the called function. ``text``:
+    ``WATCHED``, ``ARMED`` or empty."""
     declared, call, args, kwargs = parameters
     body = _body(text or kind)
     free = [f"_autotrace_f{number:03}" for number in range(count)]
@@ -265,10 +265,11 @@ def _compiled(kind: str, parameters: Parameters, count: int, callee: str, guarde
 
 
 def _released(code: CodeType) -> CodeType:
-    """``code`` with another instruction for each minus of the text.
+    """Copy ``code`` with another instruction for each minus of the text.
 
-    A parameter is deleted as soon as the parameter is loaded to be passed on. What is called is then the only holder of
-    its arguments. On Python 3.10, an error is raised again with the traceback that ``errors.without_frame`` returned.
+    A parameter is deleted as soon as the parameter is loaded to be passed on. The called function is then the only
+    holder of the arguments. On Python 3.10, an error is raised again with the traceback that ``errors.without_frame``
+    returned.
     """
     units = bytearray(code.co_code)
     for at in range(4, len(units), 2):
@@ -280,8 +281,8 @@ def _released(code: CodeType) -> CodeType:
 
 
 def _before(kind: str, call: str, free: list[str], callee: str, guarded: bool) -> str:
-    """The first statements. They name the free variables, which the code must have, and make the original where that is
-    wanted (of a code that ``code_for`` puts in the place of this one)."""
+    """Return the first statements. The statements name the free variables, so the code has these, and build the
+    original for a call that needs a new one (``code_for`` puts the original's code there)."""
     uses = "; ".join(free) or "pass"
     make = f"def {_MADE}(): {uses}"
     statements = []
@@ -294,6 +295,6 @@ def _before(kind: str, call: str, free: list[str], callee: str, guarded: bool) -
         statements.append(make)
     elif free:
         statements.append(f"if 0: {uses}")
-    # a name for what is called: the compiler warns of a call of a literal
+    # the called function has a name: the compiler warns about a call of a literal
     statements.append(f"{_FUNCTION} = {_CELL if callee == _CELL else repr(_FUNCTION)}")
     return "\n    ".join(statements)

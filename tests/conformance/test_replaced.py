@@ -16,13 +16,18 @@ import cloudpickle
 import pytest
 
 from autotrace.config.plan import BY_NAME, Target
-from autotrace.spool.records import Close
+from autotrace.spool.records import Close, Open
 
 from .conftest import Host
 
 BEFORE = "import collections, functools, math, operator, _bisect, _heapq\nimport numpy\n"
 CALLABLES = {
     "function in C": ("f = math.hypot", "f(3.0, 4.0)", "builtin_function_or_method"),
+    "function in C without a signature": (
+        "import torch\nf = torch.add",
+        "f(torch.tensor(1), 2).item()",
+        "builtin_function_or_method",
+    ),
     "ufunc": ("f = numpy.add", "f(1, 2)", "ufunc"),
     "ufunc's own methods": ("f = numpy.add", "f.reduce([1, 2, 3])", None),
     "partial of C": ("f = functools.partial(math.pow, 2.0)", "f(3.0)", "partial"),
@@ -66,7 +71,7 @@ def test_arguments_have_the_names_that_c_code_tells(host: Host) -> None:
     host.watch("same_c.f")
     module = host.load("same_c", "import _bisect\nf = _bisect.bisect_left")
     assert module.f([1, 2, 3], 2, lo=1) == 1
-    (opened,) = host.records(type(next(record for record in host.records() if hasattr(record, "inputs"))))
+    (opened,) = host.records(Open)
     assert opened.inputs == {"a": [1, 2, 3], "x": 2, "lo": 1}
 
 

@@ -1,17 +1,19 @@
-"""The wrappers of functions: read as text by ``template``, which gives each wrapper its original's parameters, and
-never imported. That of a coroutine is ``plain`` with ``await`` before each call. Those of the other kinds are
-``generator``, with parts of ``manager`` and ``asynchronous`` in the place of parts of the same name. A function that is
-only watched has ``watched``, with a part of ``armed``.
+"""Give the text of every wrapper. ``template`` reads the text and gives each wrapper the original's parameters; nothing
+imports this module.
 
-The drivers of what a plain function returns to be run later (``drivers``) are compiled from the same text: there
-``function`` hands out the coroutine or generator, and ``begin`` makes its open call current again.
+The wrapper of a coroutine is ``plain`` with ``await`` before each call. Wrappers of the other kinds are ``generator``,
+with parts of ``manager`` and ``asynchronous`` in the place of parts of the same name. The wrapper of a watched function
+is ``watched``, with a part of ``armed``.
 
-A wrapper may hold nothing of autotrace but while it runs. Whatever the host raises while code of ours runs (a signal
-handler, another thread) has to close the open call and to reach the host: all that follows ``begin`` is inside ``try``,
-and what closes the call, which raises nothing of ours, is called again if it was interrupted. What passes through loses
-the wrapper's entry of its traceback. A bare ``raise`` adds the entry again on Python 3.10, so ``template`` writes
-another instruction there.
-``template`` puts ``_autotrace_`` before each name, and its own first statements in the place of the comment ``before``.
+The drivers of coroutines and generators that a plain function returns (``drivers``) are compiled from the same text:
+there ``function`` hands out the coroutine or generator, and ``begin`` makes the open call current again.
+
+A wrapper holds nothing of autotrace between two runs. An exception of the host that arrives in autotrace's code (of a
+signal handler, of another thread) must close the open call and reach the host. So everything after ``begin`` is inside
+``try``. The code that closes the call raises nothing of autotrace's, and is called again after an interruption. An
+exception that passes through loses the wrapper's entry in the traceback. A bare ``raise`` adds the entry again on
+Python 3.10, so ``template`` writes another instruction there.
+``template`` puts ``_autotrace_`` before each name, and replaces the comment ``before`` with the first statements.
 """
 
 # mypy: ignore-errors
@@ -73,14 +75,14 @@ def armed(*args, **kwargs):
     # end
 
 
-# What is yielded is popped from a list and what is sent is dropped at once, so a suspended wrapper keeps neither alive.
-# What is thrown in is passed on outside of the ``except``, or it would become the ``__context__`` of whatever the
-# original raises later; GeneratorExit too: the original may answer it with a value or an error. What the host raises
-# while an item passes through here is thrown in as well.
-# The call is current while the generator runs, never across a ``yield``, where it would leak into the caller.
-# ``final`` tells whether an item is the final one: then the call is one of an engine's, with many chunks, and is not
-# made current again for each. False: items are only counted. None: ``calls.item`` looks at them, but for the next
-# ``left`` short texts (or numbers; of type ``kind``), which are kept here: a call for each costs as much as the rest.
+# A suspended wrapper keeps no item alive: a yielded item is popped from a list, and a sent item is dropped at once.
+# An exception that is thrown in is passed on outside the ``except``: inside, the exception would become the
+# ``__context__`` of later exceptions of the original. The same holds for GeneratorExit, which the original may answer
+# with a value or an error, and for an exception that the host raises while an item passes through the wrapper.
+# The call is current while the generator runs, never across a ``yield``: a current call would leak into the caller.
+# ``final`` tells whether an item is the final item: then the call belongs to an engine, has many chunks, and is not
+# made current again for each chunk. False: items are only counted. None: ``calls.item`` looks at items. The wrapper
+# keeps the next ``left`` short texts or numbers (of type ``kind``), because ``calls.item`` costs as much as the rest.
 def generator(*args, **kwargs):
     # before
     calls = sys.modules.get("autotrace.record.calls")
