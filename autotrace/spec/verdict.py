@@ -142,7 +142,8 @@ def _tried(target: Target, name: str, resolver: Resolver, own: bool, most: int |
     reason = names.refusal(bare) or refusal(symbol, bare, resolver, depth)
     description = describe(symbol) if isinstance(symbol, Function) else None
     if isinstance(symbol, Native):
-        description = Description("", symbol.name, "", "C function", "", ("*args", "**kwargs"))
+        module, _, word = symbol.name.rpartition(".")
+        description = Description(module or "builtins", word, "", "C function", "", ("*args", "**kwargs"))
     if reason is not None:
         return Verdict(target, REFUSED, name, reason, description)
     # a shipped spec names the arguments of several releases; each release has only some of the arguments

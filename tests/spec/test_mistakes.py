@@ -414,6 +414,13 @@ def verdict_of(entry: str) -> Verdict:
     return verdict
 
 
+@pytest.mark.parametrize("name", ["math.sqrt", "builtins.len"])
+def test_a_function_in_c_resolves_under_its_own_name(name: str, project: Path) -> None:
+    verdict = verdict_of(f"- {name}\n")
+    assert verdict.description is not None and not verdict.reason
+    assert (verdict.description.kind, verdict.description.dotted) == ("C function", name)
+
+
 @pytest.mark.parametrize("name", UNRESOLVED)
 def test_a_name_that_leads_nowhere_is_explained(name: str, project: Path) -> None:
     verdict = verdict_of(f"- {name}\n")
