@@ -55,7 +55,8 @@ def test_a_phrase_of_2500_among_50_000(tmp_path: Path, serve: Callable[[Path], S
     page = visit(folder).page
     examined = page.locator("#page .big")
     expect(examined).to_contain_text(re.compile(r"[\d,]+ of 50,000 trajectories examined"))
-    expect(examined).to_have_text("50,000 trajectories: no problems found", timeout=600_000)
+    # a copy has the group of its original, and numbers tell the prompts apart
+    expect(examined).to_have_text(re.compile("findings? in 50,000 trajectories, most costly first"), timeout=600_000)
     page.keyboard.press("t")
     expect(page.locator(".count")).to_contain_text("50,000 trajectories")
     before = processor_time(serve(folder).process.pid)

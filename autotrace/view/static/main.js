@@ -121,10 +121,11 @@ function keys() {
   help.showModal();
 }
 
+/** Go to a page of the run that the address names, also before the run's state is known. @param {string} name */
+const to = (name) => () => { const [first, run] = address().path; if (first === "run" && run) location.hash = link(["run", run, name]); };
+
 /** @type {Record<string, () => void>} */
-const EVERYWHERE = {
-  "?": keys, d: theme, r: () => { location.hash = "#/runs"; }, o: () => { if (current) location.hash = link(["run", current, "overview"]); }, t: () => { if (current) location.hash = link(["run", current, "table"]); }, s: () => { if (current) location.hash = link(["run", current, "steps"]); },
-};
+const EVERYWHERE = { "?": keys, d: theme, r: () => { location.hash = "#/runs"; }, o: to("overview"), t: to("table"), s: to("steps") };
 
 addEventListener("keydown", (event) => {
   const target = /** @type {HTMLElement} */ (event.target);
