@@ -86,14 +86,10 @@ def _digest(text: str) -> str:
 def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tuple[str, str]]:
     info, names, living = reader.run.info, columns.names(reader), reader.run.living
     run, created, command = info.run_id, info.created, " ".join(info.command)
-    about: dict[str, Any] = {
-        "run": run,
-        "created": created,
-        "command": command,
-        "state": "exported",
-        "trajectories": len(rows),
-    }
-    about["trace"] = rows[0].trace_id if len(rows) == 1 else ""
+    about = {
+        "run": run, "created": created, "command": command, "state": "exported", "trajectories": len(rows),
+        "trace": rows[0].trace_id if len(rows) == 1 else "",
+    }  # fmt: skip
     notes = [f"{len(rows):,} trajectories, exported to this file; the server shows the whole run and its texts' search"]
     state = {**about, "version": 1, "live": False, "open": 0, "losses": [], "warnings": [], "notes": notes}
     yield "runs", _json({"version": "", "runs": [about]})
