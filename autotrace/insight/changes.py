@@ -146,8 +146,8 @@ def _splits(series: _Series, large: float, begin: int, end: int) -> Iterator[tup
     """Find places where the mean changes, and the probability of each by chance. All steps on both sides are compared,
     and a few steps on each side: a drop that ends would be a part of its own side."""
     windows = [end - begin, *(width for width in WINDOWS if width < end - begin)]
-    best: tuple[float, int] | None = None
-    best_gap = 0.0
+    best, chance, place = 0.0, 1.0, 0
+    tests = (end - begin - 1) * len(windows)
     for at in range(begin + 1, end):
         for width in windows:
             sides = series.between(max(begin, at - width), at), series.between(at, min(end, at + width))
@@ -157,15 +157,17 @@ def _splits(series: _Series, large: float, begin: int, end: int) -> Iterator[tup
             errors = [side.error for side in sides]
             error = sum(one for one, _ in errors)
             freedom = error**2 / sum(one**2 / of for one, of in errors) if error else 1.0  # Welch and Satterthwaite
-            chance = two_sided(gap / math.sqrt(error), int(freedom)) if error else 0.0
-            if best is None or (chance, -gap) < (best[0], -best_gap):
-                best, best_gap = (chance, at), gap
-    if best is None or best[0] * (end - begin - 1) * len(windows) >= CHANCE:
+            own = tests * (two_sided(gap / math.sqrt(error), int(freedom)) if error else 0.0)
+            # the most likely place has the largest sum of squares between its sides
+            sizes = [side.rollouts.size for side in sides]
+            between = gap * gap * sizes[0] * sizes[1] / sum(sizes)
+            if own < CHANCE and between > best:
+                best, chance, place = between, own, at
+    if not best:
         return
-    chance, at = best
-    yield at, chance * (end - begin - 1) * len(windows)
-    yield from _splits(series, large, begin, at)
-    yield from _splits(series, large, at, end)
+    yield place, chance
+    yield from _splits(series, large, begin, place)
+    yield from _splits(series, large, place, end)
 
 
 def _is_abrupt(series: _Series, at: int) -> bool:

@@ -88,6 +88,23 @@ def test_a_reward_that_rises_slowly_is_learning_and_one_that_rises_at_once_is_no
     assert run([0.5] * 20) == [] and run([0.9, 0.1]) == ["fell at 1"]
 
 
+def test_a_change_is_placed_at_its_step_also_if_the_step_before_it_is_low_by_chance() -> None:
+    def placed(seed: int) -> list[int]:
+        table, luck, by_step = Rollouts(), random.Random(seed), {}
+        for number in range(20):
+            hard = [luck.gauss(0, 0.15) for _ in range(6)]
+            records = [
+                record(n, f"{number}/{n // 4}", step=number,
+                       reward=float(luck.random() < (0.78 if number < 12 else 0.35) + hard[n // 4]))
+                for n in range(24)
+            ]  # fmt: skip
+            by_step[number] = table.rows_of(step(records, number), records, 100)
+        return [one.step for one in changes(by_step)]
+
+    at = [placed(seed) for seed in range(60)]
+    assert sum(one == [12] for one in at) >= 53, at
+
+
 def test_few_prompts_say_nothing() -> None:
     table = Rollouts()
     by_step = {}
