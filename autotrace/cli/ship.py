@@ -16,6 +16,7 @@ from autotrace.config import exit_codes
 from autotrace.launch import option_types, run_setup
 from autotrace.launch.options import Options
 from autotrace.redact.masking import masked_uri
+from autotrace.run import files
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.sinks.registry import TABLES, BackendError
@@ -40,6 +41,8 @@ def ship(
     if is_url(run):
         raise terminal.fail(f"{run} is in a bucket; copy it into a folder here and deliver from that")
     folder = runs.locate(run)
+    if strange := files.strange(folder):
+        raise terminal.fail(f"nothing is written into {folder}: {strange}; remove it")
     os.environ[env.AUTOTRACE] = "0"  # processes that delivery starts are not part of any run
     os.environ[env.OWN_RUN] = ""
     try:

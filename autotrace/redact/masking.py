@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
 from autotrace.redact.credentials import in_command, without_credentials, without_userinfo
 from autotrace.redact.secret_names import secret_kind
@@ -16,12 +16,21 @@ from autotrace.redact.secret_names import secret_kind
 MASK = "***"
 
 _OPTION = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)\Z")
+_PASSWORD = re.compile(r"\A([\w.+-]+://[^/?@\s:]*:)[^/?@]*(?=@)")
 _ASSIGNMENT = re.compile(r"[^\s?&:\"'{=]+=")
 
 
 def masked_uri(uri: str) -> str:
-    """Return ``uri`` without the password in front of the host."""
-    return without_userinfo(uri, MASK)
+    """Return ``uri`` without the password in front of the host (which may have blanks here), and without credentials of
+    the query: ``?password=X``, also inside a quoted value."""
+    address, mark, query = without_userinfo(_PASSWORD.sub(rf"\1{MASK}", uri), MASK).partition("?")
+    return address + mark + "&".join(map(_masked_parameter, query.split("&")))
+
+
+def _masked_parameter(text: str) -> str:
+    plain = unquote_plus(text)
+    shown = without_credentials(f"?{_masked(plain)}", MASK, any_value=True)[1:]
+    return text if shown == plain else shown
 
 
 def without_password(uri: str) -> str:

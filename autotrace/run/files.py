@@ -155,6 +155,21 @@ def is_ours(info: os.stat_result) -> bool:
     return stat.S_ISREG(info.st_mode) and info.st_size <= max(_HOLES, 64 * 512 * info.st_blocks)
 
 
+def strange(folder: AnyPath) -> str | None:
+    """Explain why nothing may be written into the run folder ``folder``: a link, a pipe, a device or a file of holes is
+    somewhere below.
+
+    None for every run folder that autotrace makes.
+    """
+    for top, folders, names in os.walk(folder):
+        for path in (os.path.join(top, name) for name in (*folders, *names)):
+            with contextlib.suppress(FileNotFoundError):  # the run's own shipper removes segments
+                info = os.lstat(path)
+                if not stat.S_ISDIR(info.st_mode) and not is_ours(info):
+                    return f"{path} is a link, or no file of a run"
+    return None
+
+
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """Ending of a rollback journal that names another file. SQLite removes that file."""
 

@@ -68,9 +68,11 @@ def usable(name: str) -> Backend:
 
 def trusted(address: str, own: bool, *given: str | None) -> str:
     """Return ``address`` from a run folder if a person agrees: the run is the reader's ``own``, or ``address`` is one
-    of ``given``. Credentials never go to an address that only data names. Raises ``BackendError``."""
-    if own or masked_uri(address) in {masked_uri(uri) for uri in given if uri}:
-        return address
+    of ``given``, which is then returned. Credentials never go to an address that only data names. Raises
+    ``BackendError``."""
+    agreed = [address] if own else [uri for uri in given if uri and masked_uri(uri) == masked_uri(address)]
+    if agreed:
+        return agreed[0]
     raise BackendError(f"the run folder names {masked_uri(address)}, which nobody has chosen here")
 
 

@@ -118,7 +118,8 @@ class LocalStorage:
     def read(self, path: str) -> bytes | None:
         """See ``Storage``."""
         with _errors(self.root), contextlib.suppress(FileNotFoundError):
-            return self._at(path).read_bytes()
+            self._at(path)
+            return files.read(self.root, *path.split("/"))
         return None
 
     def put(self, path: str, source: Path) -> None:

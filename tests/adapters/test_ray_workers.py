@@ -39,6 +39,18 @@ def test_one_worker_of_a_node_says_it(tmp_path: Path) -> None:
     assert worker(tmp_path, AUTOTRACE="1", AUTOTRACE_RUN_ID="run2") != ""
 
 
+@pytest.mark.parametrize("kind", ["hard link", *(("file", "folder", "link") if not os.getuid() else ())])
+def test_a_mark_that_a_neighbour_made_silences_nobody(kind: str, tmp_path: Path) -> None:
+    mark = tmp_path / f"autotrace-absent-{os.getuid()}-run1"
+    (other := tmp_path / "other").write_text("")
+    {"file": mark.touch, "folder": mark.mkdir, "link": lambda: mark.symlink_to(other),
+     "hard link": lambda: mark.hardlink_to(other)}[kind]()  # fmt: skip
+    if kind != "hard link":
+        os.chown(mark, 4321, 4321, follow_symlinks=False)
+    for _ in range(2):
+        assert "are not traced" in worker(tmp_path, AUTOTRACE="1", AUTOTRACE_RUN_ID="run1")
+
+
 def test_a_worker_that_is_not_to_trace_says_nothing(tmp_path: Path) -> None:
     assert worker(tmp_path, AUTOTRACE="0", AUTOTRACE_RUN_ID="run1") == worker(tmp_path) == ""
 

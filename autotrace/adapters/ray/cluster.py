@@ -58,6 +58,7 @@ def notice() -> Callable[[], None]:
     needs nothing of autotrace."""
 
     def autotrace_notice() -> None:
+        import contextlib
         import os
         import sys
         import tempfile
@@ -71,7 +72,13 @@ def notice() -> Callable[[], None]:
                 return
             run = os.path.basename(os.environ.get("AUTOTRACE_RUN_ID", ""))
             mark = os.path.join(tempfile.gettempdir(), f"autotrace-absent-{os.getuid()}-{run}")
-            os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # one worker of this node reports it
+            try:
+                os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # one worker of this node reports
+            except OSError:
+                with contextlib.suppress(OSError):
+                    made = os.lstat(mark)
+                    if made.st_uid == os.getuid() and made.st_nlink == 1:
+                        return  # a neighbour's mark, or a link of a neighbour's, silences nobody
             try:
                 state = "installed, but not active," if find_spec("autotrace") else "not installed"
             except ImportError:

@@ -41,7 +41,7 @@ class ServerStore:
     """Sees ``Store``."""
 
     def __init__(self, uri: str, client: httpx.Client | None = None) -> None:
-        self.url = without_password(uri).rstrip("/")
+        self.url = without_password(uri).partition("?")[0].rstrip("/")
         self._client = client or httpx.Client(timeout=TIMEOUT, verify=_verify(), auth=_auth(uri), headers=_headers())
         self._here = urlsplit(self.url).hostname in _HERE
         self._experiments: dict[str, str] = {}
