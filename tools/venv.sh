@@ -28,5 +28,5 @@ echo "installing into $venv (once; about 1.5 GB, some minutes); uv reports each 
 # another name or another worktree's editable install would share its files with this one
 "$venv/bin/python" -m uv pip uninstall --quiet --python "$venv/bin/python" autotrace autotrace-rl
 "$venv/bin/python" -m uv pip install --python "$venv/bin/python" ${links[@]+"${links[@]}"} \
-    --requirements "$pins" --override "$root/tests/e2e/overrides.txt" --editable "$root[mlflow,weave,otlp,parquet,view,dev]"
+    --requirements "$pins" --override "$root/tests/e2e/overrides.txt" --editable "$root[mlflow,weave,otlp,parquet,view,mcp]" --group "$root/pyproject.toml:dev"
 printf '%s' "$wanted" >"$stamp"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.server.mcpserver.exceptions import ToolError
 
 from autotrace.cli import mcp as server
@@ -97,7 +98,7 @@ def asked(folder: Path, *calls: Call) -> list[tuple[bool, str]]:
     )
 
     async def talk() -> list[tuple[bool, str]]:
-        async with Client(parameters) as client:
+        async with Client(stdio_client(parameters)) as client:
             results = [await client.call_tool(name, arguments) for name, arguments in calls]
         return [(bool(one.is_error), one.content[0].text) for one in results]  # type: ignore[union-attr]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.spec.compiler import COMPILED
+from hatch_build import index_page
 from tests.waiting import DEADLINE, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,6 +77,24 @@ def test_the_lists_are_compiled_before_they_are_installed(environment: Path) -> 
     )
     done = subprocess.run([environment / "python", "-I", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True False\n"
+
+
+def test_an_index_would_take_the_wheel_and_has_no_dead_link(wheel: Path) -> None:
+    """The project has no public address yet, which pyroma asks for twice."""
+    uv("run", "--no-project", "--isolated", "--with", "twine", "twine", "check", "--strict", wheel)
+    needed = [word for name in ("pyroma", "hatchling", "msgspec", "pyyaml") for word in ("--with", name)]
+    pyroma = ["pyroma", "--directory", "--min", "10", "--skip-tests", "AuthorEmail,Url", ROOT]
+    uv("run", "--no-project", "--isolated", *needed, *pyroma)
+
+    held = zipfile.ZipFile(wheel)
+    (metadata,) = (held.read(name).decode() for name in held.namelist() if name.endswith("/METADATA"))
+    assert "\n# autotrace\n" in metadata and "](" not in metadata
+    readme = "![tokens](docs/a.png) [view](docs/view.md), [here](#install), [their](https://example.org/x.md)"
+    source = "https://example.org/own"
+    assert index_page(readme, source) == (
+        f"![tokens]({source}/raw/HEAD/docs/a.png) [view]({source}/blob/HEAD/docs/view.md), "
+        "[here](#install), [their](https://example.org/x.md)"
+    )
 
 
 def test_nothing_else_lands_in_site_packages(wheel: Path) -> None:

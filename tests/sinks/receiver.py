@@ -23,6 +23,7 @@ class Receiver(QuietServer):
         super().__init__(_Handler, port)
         self.spans: dict[tuple[str, str], Span] = {}
         self.resources: list[dict[str, Any]] = []
+        self.scopes: list[dict[str, Any]] = []
         self.requests: list[tuple[str, int, dict[str, str]]] = []
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
         """Statuses to answer with, first come first served; an empty list is 200. 0: drop the connection."""
@@ -37,6 +38,7 @@ class Receiver(QuietServer):
         for of_resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             self.resources.append(attributes_of(of_resource.resource))
             for of_scope in of_resource.scope_spans:
+                self.scopes.append(attributes_of(of_scope.scope))
                 for span in of_scope.spans:
                     self.spans[span.trace_id.hex(), span.span_id.hex()] = span
 

@@ -22,10 +22,13 @@ from rollouts import START, group, info, trajectory
 
 from autotrace.insight.profile import Mark, Profile, encode
 from autotrace.sinks.otlp.sink import OtlpSink
+from autotrace.sinks.otlp.spans import CONVENTIONS
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
 from tests import ports
 from tests.waiting import DEADLINE
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -62,6 +65,18 @@ def test_a_trajectory_speaks_the_genai_conventions(receiver: Receiver) -> None:
     assert any(result["gen_ai.evaluation.name"] == "reward_extra_info.acc" for result in results)
     assert receiver.resources[0]["service.name"] == "rl"
     assert receiver.resources[0]["autotrace.experiment_name"] == "exp-a"
+
+
+def test_the_release_of_the_conventions_is_named_and_kept(receiver: Receiver) -> None:
+    """In v0.1.0 ``top_k`` became an integer; what fits no number of the protocol is left out."""
+    for given, told in ((40.0, 40), (-1, -1), (math.inf, None), (math.nan, None), (2**63, None)):
+        one = trajectory()
+        one.spans[2].inputs["sampling_params"]["top_k"] = given
+        OtlpSink(info()).deliver([one])
+        sent = attributes_of(receiver.spans[one.trace_id, one.spans[2].span_id]).get("gen_ai.request.top_k")
+        assert (sent, type(sent)) == (told, type(told))
+    assert receiver.scopes[-1] == {"autotrace.genai_conventions": CONVENTIONS}
+    assert CONVENTIONS in (ROOT / "docs/backends.md").read_text().partition("## OTLP")[2].partition("##")[0]
 
 
 def test_a_turn_has_messages_in_parts_usage_and_tokens(receiver: Receiver) -> None:

@@ -1,9 +1,9 @@
 """Convert a trajectory to OpenTelemetry spans: GenAI conventions where a word exists, ``autotrace.*`` for the rest.
 
-Source: open-telemetry/semantic-conventions-genai (status Development), spans and events of late 2026. Only ``chat``
-spans have usage, so that a receiver that sums up a trace counts each usage once. Rewards are
+Source: open-telemetry/semantic-conventions-genai (status Development), the release that ``CONVENTIONS`` names. Only
+``chat`` spans have usage, so that a receiver that sums up a trace counts each usage once. Rewards are
 ``gen_ai.evaluation.result``, as events of the root span: receivers of traces take events, and few take the log records
-that the newest edition prefers.
+that this release prefers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from autotrace.trajectory.jsonable import text
 from autotrace.trajectory.model import Span, Trajectory
 from autotrace.trajectory.tool_calls import tool_name
 
+CONVENTIONS = "v0.1.0"
+"""Names the release of the GenAI semantic conventions; each scope has it as ``autotrace.genai_conventions``."""
 OPERATIONS = {"trajectory": "invoke_agent", "agent": "invoke_agent", "llm": "chat", "tool": "execute_tool"}
 KINDS = {"llm": SpanKind.CLIENT, "engine": SpanKind.SERVER}
 ENGINES = ("vllm", "sglang", "trtllm")
 REQUEST = {
     "temperature": float,
     "top_p": float,
-    "top_k": float,
+    "top_k": int,
     "max_tokens": int,
     "frequency_penalty": float,
     "presence_penalty": float,
@@ -43,7 +45,7 @@ MAX_TEXT = 1_000_000
 """Limits the characters of an attribute; a longer text loses its middle, and ``autotrace.cut`` names the attribute."""
 LEFT_OUT = frozenset({"items"})
 """Measured fields that are not sent: receivers never got the fields, and the conventions have no word."""
-_SCOPE = InstrumentationScope("autotrace", __version__)
+_SCOPE = InstrumentationScope("autotrace", __version__, attributes={"autotrace.genai_conventions": CONVENTIONS})
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
@@ -182,7 +184,7 @@ def _chat(trajectory: Trajectory, span: Span) -> dict[str, Any]:
     sampling = span.inputs.get("sampling_params", span.inputs)
     for name, kind in REQUEST.items():
         value = sampling.get(name) if isinstance(sampling, dict) else None
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**63:
             attributes[f"gen_ai.request.{name}"] = kind(value)
     if turn.messages:
         attributes["gen_ai.input.messages"] = _json(input_messages(turn.messages))

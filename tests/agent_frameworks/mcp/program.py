@@ -32,7 +32,7 @@ async def main() -> None:
         await session.call_tool("add", {"a": 0, "b": 0})
         agent = Agent(session)
         print(*await asyncio.gather(*(agent.solve(question) for question in range(3))))
-    async with Client(SERVER) as client:
+    async with Client(stdio_client(SERVER)) as client:
         print(await Agent(client).solve(3))
 
 
