@@ -32,7 +32,7 @@ from autotrace.tables.search import ROLES, candidates, search
 from autotrace.tables.storage import is_url
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.view import columns, detail, one_file, timelines, tokens
+from autotrace.view import columns, detail, one_file, timelines, tokens, tools
 from autotrace.view.one_file import STATIC, bundle, text
 from autotrace.view.open_runs import FIRST, OpenRun, OpenRuns
 
@@ -178,6 +178,7 @@ _QUESTIONS: dict[str, Question] = {
     "/group": rollouts,
     "/findings": lambda _, run: run.findings(),
     "/steps/{step}": one_step,
+    "/tools": lambda _, run: run.read(tools.by_step),
     "/traces/{trace}": of_trajectory(lambda reader, one: detail.detail(one, reader.run.living)),
     "/traces/{trace}/tokens": of_trajectory(lambda reader, one: tokens.packed(one, reader.run.decode)),
     "/traces/{trace}/label": label,

@@ -20,6 +20,7 @@ from autotrace.tables.conditions import EVERY, Condition
 from autotrace.tables.errors import NotFound
 from autotrace.tables.hung import open_calls
 from autotrace.tables.reader import Reader
+from autotrace.tables.steps import settings_of
 from autotrace.tables.words import ANY, FLAG, JSON, NUMBER, WORDS, Word, lookup
 from autotrace.trajectory.jsonable import jsonable
 
@@ -61,9 +62,10 @@ OPEN_IN = "open_in"
 _ID = Word('"trace_id"', "text", "", frozenset({"trace_id"}))
 
 
-def names(reader: Reader) -> dict[str, list[str]]:
-    """Return the names of all columns: ``numbers`` and ``texts``."""
-    found: dict[str, list[str]] = {"numbers": [], "texts": []}
+def names(reader: Reader) -> dict[str, Any]:
+    """Return the names of all columns, ``numbers`` and ``texts``, and the trainer's ``limit`` of tokens of a response,
+    tools included; None: not known."""
+    found: dict[str, Any] = {"numbers": [], "texts": [], "limit": settings_of(reader).response_length}
     known = [(name, word.kind in (NUMBER, FLAG)) for name, word in WORDS.items()]
     own = [each for column in JSON for each in _within(column, reader.structure(column), 0)]
     for name, is_number in [*known, *own[:MOST]]:

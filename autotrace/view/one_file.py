@@ -23,7 +23,7 @@ import msgspec
 from autotrace.tables.conditions import Condition
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.jsonable import integer, jsonable
-from autotrace.view import columns, detail, timelines, tokens
+from autotrace.view import columns, detail, timelines, tokens, tools
 from autotrace.view.open_runs import findings
 
 STATIC = Path(__file__).parent / "static"
@@ -97,6 +97,7 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
     yield "names", _json(names)
     yield "columns", _encoded(columns.packed(reader, ["group", *names["numbers"], *names["texts"]], wanted))
     yield "findings", _json(findings(reader, rows))
+    yield "tools", _json(tools.by_step(reader, wanted))
     by_group: dict[str, list[Any]] = defaultdict(list)
     by_step: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:

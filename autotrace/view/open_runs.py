@@ -218,11 +218,13 @@ def _finding(finding: Finding, named: Collection[str] | None) -> dict[str, Any]:
     places = [place for place in finding.places if named is None or place.trace_id in named]
     return {
         "code": finding.code, "title": finding.title, "share": finding.share, "unit": finding.unit,
-        "since": finding.since_step, "amount": words.amount(finding),
+        "since": finding.since_step, "amount": words.amount(finding), "under": finding.under,
+        "change": finding.answer.title if finding.answer and finding.answer.step is not None else None,
         "lines": [line for line in (*words.facts(finding), *words.prose(finding)) if line[0] != words.AFFECTS
                   and not (finding.answer and line[0] == words.CAUSES)],
         "causes": [
-            {"said": headline(cause, answer.other), "more": "; ".join(details(cause)), "where": cause.condition}
+            {"said": headline(cause, answer.other), "more": "; ".join(details(cause)), "where": cause.condition,
+             "words": cause.words, "share": cause.share, "before": cause.share_before, "explains": cause.explains}
             for answer in filter(None, [finding.answer]) for cause in answer.causes
         ],
         "unexplained": unexplained(finding.answer) if finding.answer and not finding.answer.causes else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from playwright.sync_api import Page, expect
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import ship
 from tests.browser.conftest import Visit
+from tests.browser.drop import CHANGED, dropped
 from tests.run_folder import recorded, rollout
 from tests.ship.spools import Process, new_run, trajectory
 
@@ -199,3 +201,46 @@ def test_a_click_on_a_point_opens_it(demo: Path, visit: Open) -> None:
     page.mouse.down()
     page.mouse.up()
     page.wait_for_selector(".item")
+
+
+def test_what_carries_a_drop_stands_beside_the_curve_and_causes_above_consequences(tmp_path: Path, visit: Open) -> None:
+    folder = dropped(tmp_path)
+    command = [sys.executable, "-m", "autotrace", "why", str(folder), "--json"]
+    why = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0])
+    (cause,) = why["causes"]
+    page = visit(folder, at="overview").page
+    panel = page.locator(".curves .curve").nth(1)
+    expect(panel.locator("figcaption")).to_contain_text(f"mean reward fell from 1 to 0.1875 at step {CHANGED}")
+    assert why["step"] == CHANGED
+    expect(panel.locator("li")).to_have_count(1)
+    expect(panel.locator("li")).to_contain_text(f"{cause['words']} · explains ")
+    expect(panel.locator(".before")).to_contain_text("0 %")
+    after = float(panel.locator(".after").inner_text().removeprefix("after").removesuffix("%"))
+    assert abs(after / 100 - cause["share"]) < 0.1
+    listed = page.locator(".found-list li[data-code]")
+    codes = [each.get_attribute("data-code") for each in listed.all()]
+    assert codes.index("AT-TOOL-ONE-ANSWER") + 1 == codes.index("AT-REWARD-DROPPED")
+    below = page.locator('.found-list li[data-code="AT-REWARD-DROPPED"]')
+    expect(below.locator("summary")).to_contain_text("follows from AT-TOOL-ONE-ANSWER")
+    expect(below).to_have_class("follows")
+    assert page.locator("details[open] > summary b").all_inner_texts() == ["AT-TOOL-ONE-ANSWER"]
+
+
+def test_the_run_at_a_glance(tmp_path: Path, visit: Open) -> None:
+    page = visit(dropped(tmp_path), at="overview").page
+    tiles = page.locator(".tile")
+    expect(tiles).to_have_count(6)
+    names = ["reward", "solved", "groups", "with a tool error", "output tokens", "truncated"]
+    assert tiles.locator("figcaption").all_inner_texts() == names
+    means = reward_by_step(tmp_path / "dropped")
+    expect(tiles.first.locator("b")).to_have_text(f"{means[-1]:.3g}")
+    sign = "+" if means[-1] > means[-2] else "\u2212"
+    expect(tiles.first).to_contain_text(f"{sign}{abs(means[-1] - means[-2]):.3g} since the step before")
+    expect(tiles.nth(2)).to_contain_text("all wrong 75 %")
+
+
+def reward_by_step(folder: Path) -> list[float]:
+    by_step: dict[int, list[float]] = {}
+    for row in of_run(folder).select():
+        by_step.setdefault(row.step, []).append(row.reward)
+    return [sum(values) / len(values) for _, values in sorted(by_step.items())]

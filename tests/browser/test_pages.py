@@ -245,6 +245,7 @@ def test_what_is_chosen_is_in_the_address(demo: Path, visit: Open) -> None:
     expect(page.locator(".count")).to_contain_text(" of ")
     page.locator(".axes select").nth(1).select_option("tool_s")
     page.click('[data-column="reward"]')
+    expect(page.locator('[data-column="reward"]')).to_have_attribute("aria-sort", "descending")
     order = page.locator(f"{ROWS} .c-trace_id").all_inner_texts()
     chosen = {page.url: (".count", page.locator(".count").inner_text())}
     trace = first_of(page, "where=step+%3D+1&sort=reward")

@@ -19,13 +19,10 @@ export function link(path, query = {}) {
 }
 
 /** Go to another page. @param {string[]} path @param {Record<string, any>} [query] */
-export function go(path, query) {
-  location.hash = link(path, query);
-}
+export function go(path, query) { location.hash = link(path, query); }
 
 /** Note a change of this page's state in its address, without going anywhere. @param {Record<string, any>} changes */
 export function note(changes) {
-  const { path, query } = address();
-  const next = link(path, { ...Object.fromEntries(query), ...changes });
+  const { path, query } = address(), next = link(path, { ...Object.fromEntries(query), ...changes });
   if (next !== location.hash) history.replaceState(null, "", next);
 }

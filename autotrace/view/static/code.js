@@ -16,15 +16,12 @@ const near = new IntersectionObserver((seen) => {
 }, /** @type {any} */ ({ rootMargin: "600px 0px", scrollMargin: "600px 0px" }));
 
 /** @param {Element} element @param {() => void} work */
-function whenNear(element, work) {
-  waiting.set(element, work);
-  near.observe(element);
-}
+function whenNear(element, work) { waiting.set(element, work); near.observe(element); }
 
 /** A block of code. @param {string} text @param {string} language @param {string} [sought] */
 export function codeBox(text, language, sought) {
   const inner = h("code", {}, text.length > COLOURED ? prose(text, { sought }) : marked(text, sought));
-  const box = h("pre", { class: "code", "data-language": language || null, dir: "ltr", tabindex: "0" }, inner);
+  const box = h("pre.code", { "data-language": language || null, dir: "ltr", tabindex: "0" }, inner);
   if (language && !sought && text.length <= COLOURED) whenNear(box, () => colourCode(inner, text, language));
   return box;
 }

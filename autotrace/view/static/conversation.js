@@ -35,11 +35,10 @@ export function readable(text, role, { sought, raw }) {
 
 /** A long text begins folded. @param {HTMLElement} shown @param {string} text @param {string} role @param {string} sought */
 export function folded(shown, text, role, sought) {
-  const [characters, lines] = FOLDED[role] ?? [12_000, 200];
-  const count = text.split("\n", lines + 1).length;
+  const [characters, lines] = FOLDED[role] ?? [12_000, 200], count = text.split("\n", lines + 1).length;
   if (sought || (text.length <= characters && count <= lines)) return shown;
-  const button = h("button", { class: "quiet unfold", "aria-expanded": "false", onclick: () => unfold(box.classList.contains("folded")) });
-  const box = h("div", { class: "folding" }, h("div", { class: "fold", style: { maxHeight: `${Math.min(lines, 24) * 1.5}em` } }, shown), button);
+  const button = h("button.quiet.unfold", { "aria-expanded": "false", onclick: () => unfold(box.classList.contains("folded")) });
+  const box = h("div.folding", {}, h("div.fold", { style: { maxHeight: `${Math.min(lines, 24) * 1.5}em` } }, shown), button);
   const unfold = (/** @type {boolean} */ whole) => {
     box.classList.toggle("folded", !whole);
     button.textContent = whole ? "fold" : `show all ${counted(text.length, "character")}`;
@@ -62,8 +61,7 @@ export function fieldsOf(text) {
   while (rest) {
     const name = /^([\p{L}_][\w.-]*)=/u.exec(rest)?.[1];
     if (!name) return null;
-    const end = ended(rest, name.length + 1);
-    const value = rest.slice(name.length + 1, end);
+    const end = ended(rest, name.length + 1), value = rest.slice(name.length + 1, end);
     try { const read = JSON.parse(value); found.push([name, typeof read === "string" ? read : value]); } catch { return null; }
     if (end < rest.length && !rest.startsWith(", ", end)) return null;
     rest = rest.slice(end + 2);
@@ -88,7 +86,7 @@ function ended(text, at) {
 function called(text, reading) {
   const fields = reading.raw || !text || text.length > PARSED ? null : fieldsOf(text);
   if (!fields) return text && text !== "{}" ? prose(text, { sought: reading.sought, class: "arguments" }) : null;
-  return h("dl", { class: "fields" }, fields.map(([name, value]) => {
+  return h("dl.fields", {}, fields.map(([name, value]) => {
     const json = value.length > SCALAR ? indented(value) : null;
     const language = LANGUAGES.find(([names]) => names.test(name))?.[1] ?? (isDiff(value) ? "diff" : json ? "json" : "");
     const isLong = value.includes("\n") || value.length > SCALAR;
@@ -99,9 +97,8 @@ function called(text, reading) {
 
 /** The whole conversation. @param {any} detail @param {Reading} reading */
 export function conversation(detail, reading) {
-  const root = h("div", { class: "conversation" });
-  const writer = new Writer(detail, reading, root);
-  detail.conversation.forEach((/** @type {any} */ item, /** @type {number} */ at) => writer.add(item, at));
+  const root = h("div.conversation"), writer = new Writer(detail, reading, root);
+  detail.conversation.forEach((item, /** @type {number} */ at) => writer.add(item, at));
   return root;
 }
 
@@ -109,7 +106,7 @@ export function conversation(detail, reading) {
 export function chainNames(detail) {
   const [{ chains, spans }, outers] = [detail, chainCalls(detail)];
   let number = 0;
-  return chains.map((/** @type {any} */ chain, /** @type {number} */ place) => {
+  return chains.map((chain, /** @type {number} */ place) => {
     if (chain.kind === null) return "main conversation";
     if (chain.kind !== "sub-agent") return `${chain.kind} after turn ${chain.after}`;
     number += 1;
@@ -119,8 +116,8 @@ export function chainNames(detail) {
 
 /** In which call of a tool or an agent each chain begins; -1: in none. @param {any} detail @returns {number[]} */
 function chainCalls({ chains, conversation: items, spans }) {
-  return chains.map((/** @type {any} */ chain) => {
-    const first = items.find((/** @type {any} */ item) => item.turn === chain.first_turn && item.role === "assistant");
+  return chains.map((chain) => {
+    const first = items.find((item) => item.turn === chain.first_turn && item.role === "assistant");
     return first ? above(spans, spans.id.indexOf(first.span)) : -1;
   });
 }
@@ -151,9 +148,8 @@ class Writer {
   /** @param {any} item @param {number} at its place in the conversation */
   add(item, at) {
     const { chains, conversation: items } = this.detail;
-    const place = chains.findIndex((/** @type {any} */ each) => each.own.includes(item.turn));
-    const chain = chains[place];
-    const box = chain?.kind === "sub-agent" ? this.within(place, item) : this.root;
+    const place = chains.findIndex((each) => each.own.includes(item.turn));
+    const chain = chains[place], box = chain?.kind === "sub-agent" ? this.within(place, item) : this.root;
     if (item.role === "assistant" && item.calls) this.pair(item, items, at);
     const article = item.role === "tool" && item.name ? this.tool(item) : this.message(item, chain, place);
     if (chain?.kind && chain.kind !== "sub-agent") article.classList.add("branch");
@@ -179,14 +175,14 @@ class Writer {
     const there = this.inside.get(place);
     if (there) return there;
     const { chains, spans, conversation: items } = this.detail, chain = chains[place];
-    const first = items.find((/** @type {any} */ each) => each.turn === chain.first_turn && each.role === "assistant") ?? item;
+    const first = items.find((each) => each.turn === chain.first_turn && each.role === "assistant") ?? item;
     let outer = spans.parent[spans.id.indexOf(first.span)] ?? -1;
     while (outer >= 0 && !this.cards.has(spans.id[outer])) outer = spans.parent[outer];
     const facts = [counted(chain.turns, "turn"), chain.tokens === null ? "" : counted(chain.tokens, "token"), chain.row === null ? "" : `row ${chain.row}`];
-    const asked = items.find((/** @type {any} */ each) => each.turn === chain.first_turn && ["user", "prompt"].includes(each.role));
-    const box = h("div", { class: "inner" });
-    const block = h("details", { class: "sub-agent", "data-chain": chain.chain, open: Boolean(this.reading.sought) },
-      h("summary", {}, h("b", {}, this.names[place]), h("span", { class: "dim" }, ` ${facts.filter(Boolean).join(" · ")} `), h("span", { class: "dim", dir: "auto" }, asked?.text.slice(0, 120) ?? "")), box);
+    const asked = items.find((each) => each.turn === chain.first_turn && ["user", "prompt"].includes(each.role));
+    const box = h("div.inner");
+    const block = h("details.sub-agent", { "data-chain": chain.chain, open: Boolean(this.reading.sought) },
+      h("summary", {}, h("b", {}, this.names[place]), h("span.dim", {}, ` ${facts.filter(Boolean).join(" · ")} `), h("span.dim", { dir: "auto" }, asked?.text.slice(0, 120) ?? "")), box);
     (this.cards.get(spans.id[outer]) ?? this.around(chain, spans.id.indexOf(first.span)) ?? this.root).append(block);
     this.inside.set(place, box);
     return box;
@@ -208,55 +204,52 @@ class Writer {
     const { reading } = this;
     const tokens = item.tokens !== undefined && item.tokens !== null ? counted(item.tokens, "token") : "";
     const facts = [tokens, item.finish ?? "", seconds(item.duration)].filter(Boolean).join(" · ");
-    return h("div", { class: "item-head" }, h("b", {}, title),
-      item.status && item.status !== "OK" ? h("span", { class: "badge", "data-status": item.status }, item.status) : null,
-      h("span", { class: "dim" }, facts), more,
-      item.role === "assistant" && item.tokens ? h("button", { class: "quiet", onclick: () => reading.toTokens(item.turn) }, "tokens") : null,
-      item.span ? h("button", { class: "quiet", onclick: () => reading.toCall(item.span) }, "timeline") : null);
+    return h("div.item-head", {}, h("b", {}, title),
+      item.status && item.status !== "OK" ? h("span.badge", { "data-status": item.status }, item.status) : null,
+      h("span.dim", {}, facts), more,
+      item.role === "assistant" && item.tokens ? h("button.quiet", { onclick: () => reading.toTokens(item.turn) }, "tokens") : null,
+      item.span ? h("button.quiet", { onclick: () => reading.toCall(item.span) }, "timeline") : null);
   }
 
   /** A call of a tool: name, arguments, result. @param {any} item */
   tool(item) {
-    const { reading } = this;
-    const given = item.asked?.arguments || item.arguments;
+    const { reading } = this, given = item.asked?.arguments || item.arguments;
     const told = item.text === item.error ? "" : item.text;
-    const card = h("article", { class: "item tool called-tool", "data-turn": item.turn, "data-span": item.span },
-      this.head(item, item.name.slice(0, TITLE), item.span ? null : h("span", { class: "dim" }, "asked for; no call of it was recorded")),
+    const card = h("article.item.tool.called-tool", { "data-turn": item.turn, "data-span": item.span },
+      this.head(item, item.name.slice(0, TITLE), item.span ? null : h("span.dim", {}, "asked for; no call of it was recorded")),
       called(given ?? "", reading), failure(item, reading),
-      told ? h("div", { class: "result" }, readable(told, "tool", reading)) : null,
-      item.read ? h("details", {}, h("summary", { class: "dim" }, "what the model read of it"), readable(item.read, "tool", reading)) : null);
+      told ? h("div.result", {}, readable(told, "tool", reading)) : null,
+      item.read ? h("details", {}, h("summary.dim", {}, "what the model read of it"), readable(item.read, "tool", reading)) : null);
     if (item.span) this.cards.set(item.span, card);
     return card;
   }
 
   /** @param {any} item @param {any} chain @param {number} place */
   message(item, chain, place) {
-    const { reading, detail } = this;
-    const { sought } = reading;
-    const isAnswer = item.role === "assistant";
-    const findings = detail.findings.filter((/** @type {any} */ each) => each.turn === item.turn && isAnswer);
-    const leaving = isAnswer && chain ? detail.chains.filter((/** @type {any} */ each) => each.kind !== null && each.after === item.turn && each.parent === chain.chain) : [];
-    const label = chain?.kind && item.turn === chain.first_turn && chain.kind !== "sub-agent" ? h("span", { class: "badge" }, this.names[place]) : null;
-    const thinks = item.thought ? h("details", { class: "thought", open: Boolean(sought) && item.thought.toLowerCase().includes(sought.toLowerCase()) },
+    const { reading, detail } = this, { sought } = reading, isAnswer = item.role === "assistant";
+    const findings = detail.findings.filter((each) => each.turn === item.turn && isAnswer);
+    const leaving = isAnswer && chain ? detail.chains.filter((each) => each.kind !== null && each.after === item.turn && each.parent === chain.chain) : [];
+    const label = chain?.kind && item.turn === chain.first_turn && chain.kind !== "sub-agent" ? h("span.badge", {}, this.names[place]) : null;
+    const thinks = item.thought ? h("details.thought", { open: Boolean(sought) && item.thought.toLowerCase().includes(sought.toLowerCase()) },
       h("summary", {}, `thinking (${counted(item.thought.length, "character")})`), readable(item.thought, "thought", reading)) : null;
     return h("article", { class: `item ${item.role}`, "data-turn": item.turn, "data-span": item.span },
       this.head(item, isAnswer ? `turn ${item.turn}` : item.role, label,
-        leaving.map((/** @type {any} */ each) => reading.toTurn(each.first_turn, `→ ${this.names[detail.chains.indexOf(each)]}`))),
-      findings.map((/** @type {any} */ each) => h("p", { class: "finding" }, h("b", {}, each.code), " ", coded(each.what))),
+        leaving.map((each) => reading.toTurn(each.first_turn, `→ ${this.names[detail.chains.indexOf(each)]}`))),
+      findings.map((each) => h("p.finding", {}, h("b", {}, each.code), " ", coded(each.what))),
       failure(item, reading), thinks,
       item.text && item.text !== item.error ? readable(item.text, item.role, reading) : null,
-      item.ids ? h("p", { class: "dim" }, item.ids) : null,
+      item.ids ? h("p.dim", {}, item.ids) : null,
       (item.pictures ?? []).map(picture));
   }
 }
 
 /** How an item failed. @param {any} item @param {Reading} reading */
 function failure({ error }, { sought }) {
-  return error ? h("pre", { class: "error", tabindex: "0" }, prose(error, { sought })) : null;
+  return error ? h("pre.error", { tabindex: "0" }, prose(error, { sought })) : null;
 }
 
 /** A picture that was kept, or in words which it was. @param {string} data */
 function picture(data) {
   if (data.startsWith("data:")) return h("img", { src: data, alt: "a picture of the conversation" });
-  return h("p", { class: "dim" }, data ? `[a picture: ${data}]` : "[a picture, not in the records]");
+  return h("p.dim", {}, data ? `[a picture: ${data}]` : "[a picture, not in the records]");
 }

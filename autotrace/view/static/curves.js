@@ -14,7 +14,7 @@ const OVER = [["--second", [6, 4]], ["--role-reward", [2, 3]], ["--role-tool", [
 export function curve(box, lines, how) {
   const xs = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
   const on = (/** @type {Line} */ line, /** @type {any[] | undefined} */ values) => { const by = new Map(line.steps.map((step, place) => [step, values?.[place]])); return xs.map((x) => by.get(x) ?? null); };
-  const shown = (/** @type {any} */ value) => (how.isTime ? seconds(value) : number(value, 4));
+  const shown = (value) => (how.isTime ? seconds(value) : number(value, 4));
   const [[own, ...others], unseen] = [lines, { stroke: "transparent", points: { show: false } }];
   const series = [{ label: "step" }, { label: "high", ...unseen }, { label: "low", ...unseen }, { label: own.label, stroke: ink("--accent"), width: 2, points: { show: xs.length < 40 } },
     ...others.map((line, place) => ({ label: line.label, stroke: ink(OVER[place][0]), width: 2, dash: OVER[place][1] }))];
@@ -22,18 +22,18 @@ export function curve(box, lines, how) {
   const title = box.querySelector("figcaption").textContent;
   const options = {
     width: box.clientWidth || 380, height: 160, series, legend: { show: false }, bands: [{ series: [1, 2], fill: ink("--band") }],
-    scales: { x: { time: false, range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...(how.isShare ? { y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ high) => [0, Math.max(0.1, high)] } } : {}) },
-    axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS, values: (/** @type {any} */ _, /** @type {number[]} */ values) => values.map((value) => (value >= xs[0] && value <= xs[xs.length - 1] ? number(value) : "")) }, { ...axis, size: 58, values: (/** @type {any} */ _, /** @type {number[]} */ values, /** @type {number} */ __, /** @type {number} */ ___, /** @type {number} */ step) => values.map((value) => (how.isTime ? seconds(value) : ticked(value, step))) }],
+    scales: { x: { time: false, range: (_, /** @type {number} */ low, /** @type {number} */ high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...(how.isShare ? { y: { range: (_, /** @type {number} */ __, /** @type {number} */ high) => [0, Math.max(0.1, high)] } } : {}) },
+    axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS, values: (_, /** @type {number[]} */ values) => values.map((value) => (value >= xs[0] && value <= xs[xs.length - 1] ? number(value) : "")) }, { ...axis, size: 58, values: (_, /** @type {number[]} */ values, /** @type {number} */ __, /** @type {number} */ ___, /** @type {number} */ step) => values.map((value) => (how.isTime ? seconds(value) : ticked(value, step))) }],
     cursor: { y: false, sync: { key: "steps" }, drag: { x: how.selected !== undefined, y: false, setScale: false } },
     hooks: {
-      draw: [(/** @type {any} */ chart) => mark(chart, xs, how.marks())],
-      setSelect: [(/** @type {any} */ chart) => selected(chart, how)],
-      setCursor: [(/** @type {any} */ chart) => {
+      draw: [(chart) => mark(chart, xs, how.marks())],
+      setSelect: [(chart) => selected(chart, how)],
+      setCursor: [(chart) => {
         const at = chart.cursor.idx;
-        const values = at === null || at === undefined ? "" : chart.data.slice(3).map((/** @type {any} */ each) => each[at]).filter((/** @type {any} */ value) => value !== null && value !== undefined).map(shown).join(" / ");
+        const values = at === null || at === undefined ? "" : chart.data.slice(3).map((each) => each[at]).filter((value) => value !== null && value !== undefined).map(shown).join(" / ");
         box.querySelector("figcaption").textContent = values ? [`${title}  step ${xs[at]}: ${values}`, how.marks().get(xs[at])].filter(Boolean).join("  ▲ ") : title;
       }],
-      ready: [(/** @type {any} */ chart) => chart.over.addEventListener("click", () => how.chosen(xs[chart.cursor.idx ?? 0]))],
+      ready: [(chart) => chart.over.addEventListener("click", () => how.chosen(xs[chart.cursor.idx ?? 0]))],
     },
   };
   return new uPlot(options, [xs, on(own, own.high), on(own, own.low), ...lines.map((line) => on(line, line.middle))], box);
@@ -88,23 +88,22 @@ export const written = (names) => names.map(encodeURIComponent).join(",");
 export function overlays(run, runs, page) {
   const [chosen, others] = [overlaid(), runs.filter((each) => each.run !== run)];
   if (!others.length) return null;
-  const box = h("details", { class: "with", open: chosen.length > 0 }, h("summary", {}, "lay other runs over it"));
+  const box = h("details.with", { open: chosen.length > 0 }, h("summary", {}, "lay other runs over it"));
   const change = () => {
-    const now = [...box.querySelectorAll("input:checked")].map((/** @type {any} */ each) => each.value);
+    const now = [...box.querySelectorAll("input:checked")].map((each) => each.value);
     go(["run", run, page], { with: written([...chosen.filter((name) => now.includes(name)), ...now.filter((name) => !chosen.includes(name))]) }); // colours stay
   };
   for (const { run: name, trajectories } of others) {
-    const place = chosen.indexOf(name);
-    const free = place >= 0 || chosen.length < OVER.length;
+    const place = chosen.indexOf(name), free = place >= 0 || chosen.length < OVER.length;
     box.append(h("label", {}, h("input", { type: "checkbox", value: name, checked: place >= 0, disabled: !free, onchange: change }), name, trajectories === null ? "" : ` (${trajectories.toLocaleString("en")})`,
-      place < 0 ? null : h("i", { class: "line", style: { background: `var(${OVER[place][0]})` } })));
+      place < 0 ? null : h("i.line", { style: { background: `var(${OVER[place][0]})` } })));
   }
   return box;
 }
 
 /** Put figures for curves into an element, and draw them there. @param {any} element @param {{title: string, lines: Line[], how: How}[]} curves @returns {any[]} */
 export function drawn(element, curves) {
-  const boxes = curves.map(({ title }) => h("figure", { class: "curve" }, h("figcaption", {}, title)));
+  const boxes = curves.map(({ title }) => h("figure.curve", {}, h("figcaption", {}, title)));
   fill(element, boxes);
   return curves.map(({ lines, how }, place) => curve(boxes[place], lines, how));
 }

@@ -10,8 +10,7 @@ export const table = () => Object.create(null);
 /** What the server packed (`pack.py` says how). @param {ArrayBuffer} buffer @returns {Packed} */
 export function unpack(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size)));
-  const arrays = table();
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size))), arrays = table();
   for (const [name, [type, at, length]] of Object.entries(/** @type {Record<string, [string, number, number]>} */ (header.arrays))) {
     arrays[name] = new ARRAYS[type](buffer, 4 + size + at, length);
   }
@@ -64,7 +63,10 @@ export class Server {
   /** @param {string} run @param {number} step */
   async lanes(run, step) { return this.json(`step ${step}`, run, "steps", String(step)); }
 
-  /** The columns that there are. @param {string} run @returns {Promise<{numbers: string[], texts: string[]}>} */
+  /** @param {string} run */
+  async tools(run) { return this.json("tools", run, "tools"); }
+
+  /** The columns that there are. @param {string} run @returns {Promise<import("./rows.js").Names>} */
   async names(run) { return this.json("names", run, "names"); }
   /** @param {string} path @param {Record<string, string>} query @returns {Promise<Packed>} */
   async packed(path, query) { return unpack(await (await this.ask(`${path}?${new URLSearchParams(query)}`)).arrayBuffer()); }
@@ -97,8 +99,7 @@ export class Server {
     const reader = /** @type {ReadableStream} */ (answer.body).pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     for (;;) {
-      const { done, value } = await reader.read();
-      const lines = (rest + (value ?? "")).split("\n");
+      const { done, value } = await reader.read(), lines = (rest + (value ?? "")).split("\n");
       rest = lines.pop() ?? "";
       for (const line of lines) if (line) yield JSON.parse(line);
       if (done) return;

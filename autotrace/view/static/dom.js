@@ -19,17 +19,14 @@ const spelled = (letter) => {
 };
 
 /** `text` with its hidden characters spelled. @param {unknown} text @returns {string} */
-export function visible(text) {
-  return String(text ?? "").replace(HIDDEN, spelled);
-}
+export function visible(text) { return String(text ?? "").replace(HIDDEN, spelled); }
 
-/**
- * An element. `props`: `class`, `on…` listeners, `style` (an object), anything else is an attribute; children are
- * elements, or values that become text.
- * @param {string} tag @param {Record<string, any>} [props] @param {...any} children @returns {any}
- */
-export function h(tag, props = {}, ...children) {
-  const element = document.createElement(tag);
+/** An element. `kind`: its tag, and classes behind dots; `props`: `class`, `on…` listeners, `style` (an object), anything
+ * else is an attribute; children are elements, or values that become text.
+ * @param {string} kind @param {Record<string, any>} [props] @param {...any} children @returns {any} */
+export function h(kind, props = {}, ...children) {
+  const [tag, ...names] = kind.split("."), element = document.createElement(tag);
+  if (names.length) element.className = names.join(" ");
   for (const [name, value] of Object.entries(props)) {
     if (value === undefined || value === null || value === false) continue;
     if (name === "class") element.className = value;
@@ -50,10 +47,7 @@ export function put(element, ...children) {
 }
 
 /** Replace all children. @param {Element} element @param {...any} children */
-export function fill(element, ...children) {
-  element.replaceChildren();
-  put(element, ...children);
-}
+export function fill(element, ...children) { element.replaceChildren(); put(element, ...children); }
 
 const FIRST = 20_000;
 const MORE = 500_000;
@@ -71,7 +65,7 @@ export function prose(text, options = {}) {
     put(box, marked(part, options.sought));
     if (shown < text.length) {
       const left = (text.length - shown).toLocaleString("en");
-      const button = h("button", { class: "quiet", onclick: () => { button.remove(); grow(MORE); } }, `… ${left} characters more`);
+      const button = h("button.quiet", { onclick: () => { button.remove(); grow(MORE); } }, `… ${left} characters more`);
       box.append(button);
     }
   };
@@ -88,7 +82,7 @@ export function marked(text, sought) {
     let from = 0;
     for (const match of part.matchAll(HIDDEN)) {
       if (match.index > from) nodes.push(document.createTextNode(part.slice(from, match.index)));
-      nodes.push(h("span", { class: "hidden-mark", title: "a character that is not shown" }, spelled(match[0])));
+      nodes.push(h("span.hidden-mark", { title: "a character that is not shown" }, spelled(match[0])));
       from = match.index + match[0].length;
     }
     if (from < part.length) nodes.push(document.createTextNode(part.slice(from)));
@@ -112,11 +106,7 @@ export function coded(text) {
 /** At most once a frame. @param {() => void} work */
 export function eachFrame(work) {
   let asked = false;
-  return () => {
-    if (asked) return;
-    asked = true;
-    requestAnimationFrame(() => { asked = false; work(); });
-  };
+  return () => { if (asked) return; asked = true; requestAnimationFrame(() => { asked = false; work(); }); };
 }
 
 /** Follow the pointer until it is let go. @param {(event: PointerEvent) => void} move @param {(event: PointerEvent) => void} end */
@@ -158,9 +148,7 @@ export class Surface {
 }
 
 /** A colour of the page's style. @param {string} name */
-export function ink(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
+export function ink(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
 /** A bar over time; hatched where it is still open. @param {CanvasRenderingContext2D} context @param {number} x @param {number} y
  * @param {number} width @param {number} height @param {string} colour @param {boolean} open */

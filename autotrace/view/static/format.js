@@ -2,7 +2,7 @@
 import { visible } from "./dom.js";
 
 const WHOLE = new Intl.NumberFormat("en"); // made once: that is what takes time
-const absent = (/** @type {any} */ value) => value === null || value === undefined || Number.isNaN(value);
+const absent = (value) => value === null || value === undefined || Number.isNaN(value);
 
 /** @param {any} value @param {number} [digits] significant digits */
 export function number(value, digits = 4) {
@@ -25,6 +25,9 @@ export function seconds(value) {
   return minutes < 120 ? `${minutes} min ${Math.round(value % 60)} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
+/** @param {number} share */
+export const percent = (share) => `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))} %`;
+
 /** "open for 41 s in search". @param {{seconds: number, in: string} | null} open */
 export const openFor = (open) => (open ? `open for ${seconds(open.seconds)} in ${visible(open.in)}` : "");
 
@@ -34,17 +37,14 @@ export function counted(one, what, many) {
 }
 
 /** @param {string} iso */
-export function clock(iso) {
-  return iso.slice(0, 19).replace("T", " ");
-}
+export function clock(iso) { return iso.slice(0, 19).replace("T", " "); }
 
 /** Round numbers that divide `low`..`high` into about `count` parts. @param {number} low @param {number} high @param {number} count
  * @param {boolean} [whole] only whole numbers */
 export function ticks(low, high, count, whole = false) {
   const span = high - low;
   if (!(span > 0)) return [low];
-  const rough = whole ? Math.max(1, span / count) : span / count;
-  const power = 10 ** Math.floor(Math.log10(rough));
+  const rough = whole ? Math.max(1, span / count) : span / count, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? power * 10;
   const found = [];
   for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found.push(Number(at.toPrecision(12)));

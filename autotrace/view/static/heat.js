@@ -1,4 +1,5 @@
-// How often each prompt was solved in each step; the rewards of each data source; and how many rollouts had which reward.
+// Pictures of cells over the steps: how often each prompt was solved, how long the outputs are; the rewards of each data
+// source; and how many rollouts had which reward.
 import { go } from "./address.js";
 import { Surface, fill, h, ink, visible } from "./dom.js";
 import { counted, number } from "./format.js";
@@ -7,105 +8,162 @@ import { solving } from "./strip.js";
 const [HEAT_ROW, HEAT_LABELS, HEAT_TOP, HEAT_MOST] = [16, 170, 18, 60];
 /** Different rewards up to which they are counted one by one. */
 const DISCRETE = 12;
+/** Parts into which the tokens up to the limit are divided, and all of them at most. */
+const [BANDS, BANDS_MOST] = [10, 15];
+/** Colours from nobody to everybody, and from few to many. */
+const SOLVED = ["--d0", "--d1", "--d2", "--d3", "--s1", "--d5", "--d6", "--d7", "--d8"];
+const MANY = ["--k0", "--k1", "--d6", "--d7", "--d8"];
 
-/** @typedef {import("./rows.js").Rows} Rows */
+/** @typedef {import("./rows.js").Rows} Rows @typedef {Map<number, number[]>} Steps */
+/** `names`: of the rows, from the top; `cell`: the share 0..1 of a row in a step, null: none; `told`: what the cell is;
+ * `chosen`: what a click on it lists; `line`: the row above which a line is drawn.
+ * @typedef {{label: string, names: string[], colours: string[], cell: (row: number, step: number) => number | null,
+ * told: (row: number, step: number) => string, chosen: (row: number, step: number) => string, line?: number}} Cells */
 
-/** The name of each row's prompt: one that comes again in other steps. @param {Rows} rows */
-function prompts(rows) {
-  const texts = rows.texts.sample_index ?? rows.texts.prompt;
-  const words = rows.texts.prompt;
-  return (/** @type {number} */ row) => {
-    const code = texts?.codes[row] ?? -1;
-    return code < 0 ? null : { key: texts.words[code], text: words && words.codes[row] >= 0 ? words.words[words.codes[row]] : "" };
+/** A picture of cells, a column for each step, and the words that it says. @param {string} run @param {number[]} order
+ * @param {string} words at first @param {Cells} cells */
+function grid(run, order, words, { label, names, colours, cell, told, chosen, line }) {
+  const said = h("p.dim", { role: "status" }, words);
+  const canvas = h("canvas.heat", { role: "img", "aria-label": label,
+    style: { height: `${names.length * HEAT_ROW + HEAT_TOP + 4}px`, maxWidth: `${HEAT_LABELS + order.length * 90}px` } });
+  const surface = new Surface(canvas, ({ context, width }) => {
+    const wide = (width - HEAT_LABELS) / order.length, every = Math.ceil(34 / wide);
+    const [text, empty, inks] = [ink("--dim"), ink("--line"), colours.map(ink)];
+    context.font = "11px system-ui, sans-serif";
+    [context.textBaseline, context.fillStyle] = ["middle", text];
+    order.forEach((step, at) => {
+      if (at % every === 0) context.fillText(String(step), HEAT_LABELS + at * wide + 1, HEAT_TOP / 2);
+    });
+    names.forEach((name, row) => {
+      const y = HEAT_TOP + row * HEAT_ROW;
+      context.fillStyle = text;
+      context.fillText(visible(name).slice(0, 26), 2, y + HEAT_ROW / 2, HEAT_LABELS - 8);
+      order.forEach((step, at) => {
+        const share = cell(row, step), inset = share === null ? HEAT_ROW / 2 - 1 : 0;
+        context.fillStyle = share === null ? empty : inks[Math.round((inks.length - 1) * share)];
+        context.fillRect(HEAT_LABELS + at * wide, y + inset, Math.max(1, wide - 1), HEAT_ROW - 1 - 2 * inset);
+      });
+    });
+    context.fillStyle = ink("--bad");
+    if (line !== undefined) context.fillRect(0, HEAT_TOP + line * HEAT_ROW - 1, width, 2);
+  });
+  const under = (/** @type {MouseEvent} */ event) => {
+    const row = Math.floor((event.offsetY - HEAT_TOP) / HEAT_ROW);
+    const step = order[Math.floor((event.offsetX - HEAT_LABELS) / ((surface.width - HEAT_LABELS) / order.length))];
+    return names[row] !== undefined && step !== undefined && cell(row, step) !== null ? { row, step } : null;
   };
+  canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => {
+    const at = under(event);
+    if (at) said.textContent = visible(`step ${at.step} · ${told(at.row, at.step)}`);
+  });
+  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
+    const at = under(event);
+    if (at) go(["run", run, "table"], { where: `step = ${at.step} and ${chosen(at.row, at.step)}` });
+  });
+  surface.draw();
+  return [said, canvas];
 }
 
-/** @param {any} box @param {string} run @param {Rows} rows @param {Map<number, number[]>} steps */
+/** @param {any} box @param {string} run @param {Rows} rows @param {Steps} steps */
 export async function showHeat(box, run, rows, steps) {
-  const [solved, named, order] = [await solving(rows), prompts(rows), [...steps.keys()]];
+  const prompts = await byPrompt(run, rows, steps);
+  fill(box, prompts, lengths(run, rows, steps), bySource(rows, steps), strips(rows, steps));
+}
+
+/** How often each prompt was solved in each step. @param {string} run @param {Rows} rows @param {Steps} steps */
+async function byPrompt(run, rows, steps) {
+  const solved = await solving(rows), order = [...steps.keys()];
+  const by = rows.texts.sample_index ? "sample_index" : "prompt", [keys, texts] = [rows.texts[by], rows.texts.prompt];
   /** Prompt -> step -> solved, judged. @type {Map<string, {text: string, cells: Map<number, [number, number]>}>} */
   const found = new Map();
   for (const [step, members] of steps) {
     for (const row of members) {
-      const [prompt, value] = [named(row), solved.of(row)];
-      if (!prompt || value !== value) continue;
-      const one = found.get(prompt.key) ?? { text: prompt.text, cells: new Map() };
-      const cell = one.cells.get(step) ?? [0, 0];
-      one.cells.set(step, [cell[0] + value, cell[1] + 1]);
-      found.set(prompt.key, one);
+      const code = keys?.codes[row] ?? -1, value = solved.of(row);
+      if (code < 0 || value !== value) continue;
+      const key = keys.words[code], one = found.get(key) ?? { text: texts?.words[texts.codes[row]] ?? "", cells: new Map() };
+      const [a, b] = one.cells.get(step) ?? [0, 0];
+      one.cells.set(step, [a + value, b + 1]);
+      found.set(key, one);
     }
   }
-  const rate = (/** @type {Map<number, [number, number]>} */ cells) => [...cells.values()].reduce((sum, [a, b]) => sum + a / b, 0) / cells.size;
+  const rate = (/** @type {Map<number, [number, number]>} */ cells) =>
+    [...cells.values()].reduce((sum, [a, b]) => sum + a / b, 0) / cells.size;
   const listed = [...found].sort(([, a], [, b]) => rate(a.cells) - rate(b.cells)).slice(0, HEAT_MOST);
-  if (!listed.length) { box.replaceChildren(); return; }
-  const canvas = h("canvas", { class: "heat", role: "img", style: { height: `${listed.length * HEAT_ROW + HEAT_TOP + 4}px` },
-    "aria-label": `share solved of ${counted(listed.length, "prompt")} in ${counted(order.length, "step")}` });
-  const said = h("p", { class: "dim", role: "status" }, `Solved: ${solved.words}. The hardest prompts first; a click lists the rollouts.`);
-  const surface = new Surface(canvas, ({ context, width }) => {
-    const wide = (width - HEAT_LABELS) / order.length;
-    const [text, line] = [ink("--dim"), ink("--line")];
-    context.font = "11px system-ui, sans-serif";
-    context.textBaseline = "middle";
-    const every = Math.ceil(34 / wide);
-    context.fillStyle = text;
-    order.forEach((step, at) => { if (at % every === 0) context.fillText(String(step), HEAT_LABELS + at * wide + 1, HEAT_TOP / 2); });
-    listed.forEach(([key, { text: words, cells }], place) => {
-      const y = HEAT_TOP + place * HEAT_ROW;
-      context.fillStyle = text;
-      context.fillText(visible(`${key}  ${words}`).slice(0, 26), 2, y + HEAT_ROW / 2, HEAT_LABELS - 8);
-      order.forEach((step, at) => {
-        const cell = cells.get(step);
-        context.fillStyle = cell ? ink(["--d0", "--d1", "--d2", "--d3", "--s1", "--d5", "--d6", "--d7", "--d8"][Math.round(8 * cell[0] / cell[1])]) : line;
-        const inset = cell ? 0 : HEAT_ROW / 2 - 1;
-        context.fillRect(HEAT_LABELS + at * wide, y + inset, Math.max(1, wide - 1), HEAT_ROW - 1 - 2 * inset);
-      });
-    });
+  if (!listed.length) return null;
+  const of = (/** @type {number} */ row, /** @type {number} */ step) => listed[row][1].cells.get(step);
+  const words = `Solved: ${solved.words}. The hardest prompts first; a click lists the rollouts.`;
+  const [said, canvas] = grid(run, order, words, {
+    label: `share solved of ${counted(listed.length, "prompt")} in ${counted(order.length, "step")}`,
+    names: listed.map(([key, { text }]) => `${key}  ${text}`), colours: SOLVED,
+    cell: (row, step) => { const cell = of(row, step); return cell ? cell[0] / cell[1] : null; },
+    told: (row, step) => `prompt ${listed[row][0].slice(0, 80)} · ${of(row, step)?.join(" of ")} solved`
+      + ` · ${listed[row][1].text.slice(0, 120)}`,
+    chosen: (row) => `${by} = '${listed[row][0].replaceAll("'", "''")}'`,
   });
-  const under = (/** @type {MouseEvent} */ event) => {
-    const one = listed[Math.floor((event.offsetY - HEAT_TOP) / HEAT_ROW)];
-    const step = order[Math.floor((event.offsetX - HEAT_LABELS) / ((surface.width - HEAT_LABELS) / order.length))];
-    const cell = one?.[1].cells.get(step);
-    return cell ? { key: one[0], text: one[1].text, step, cell } : null;
-  };
-  canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => {
-    const at = under(event);
-    if (at) said.textContent = visible(`step ${at.step} · prompt ${at.key.slice(0, 80)} · ${at.cell[0]} of ${at.cell[1]} solved · ${at.text.slice(0, 120)}`);
-  });
-  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
-    const at = under(event);
-    const name = rows.texts.sample_index ? "sample_index" : "prompt";
-    if (at) go(["run", run, "table"], { where: `step = ${at.step} and ${name} = '${at.key.replaceAll("'", "''")}'` });
-  });
-  const rewards = [bySource(rows, steps), strips(rows, steps)];
-  fill(box, h("h2", {}, "Prompts by step"), said, h("div", { class: "legend" }, [["d0", "nobody"], ["s1", "half"], ["d8", "all"]].map(([name, word]) =>
-    h("span", { class: "key" }, h("i", { class: name }), word))), canvas, rewards);
-  surface.draw();
+  const key = [["d0", "nobody"], ["s1", "half"], ["d8", "all"]];
+  return [h("h2", {}, "Prompts by step"), said,
+    h("div.legend", {}, key.map(([name, word]) => h("span.key", {}, h("i", { class: name }), word))), canvas];
 }
 
-/** The mean reward of each source of data, by step: the last and the first. @param {Rows} rows @param {Map<number, number[]>} steps */
+/** How long the outputs of each step are, with the limit. @param {string} run @param {Rows} rows @param {Steps} steps */
+function lengths(run, rows, steps) {
+  const { response_tokens: tokens } = rows.numbers, { limit } = rows.names;
+  const longest = (tokens ?? []).reduce((a, b) => (b > a ? b : a), 0);
+  if (!longest) return null;
+  const whole = limit ?? Math.max(BANDS, longest), part = (/** @type {number} */ value) => Math.ceil((value * BANDS) / whole);
+  const bands = Math.max(BANDS, Math.min(BANDS_MOST, part(longest))), band = (/** @type {number} */ row) => bands - 1 - row;
+  const edge = (/** @type {number} */ at) => (at === BANDS_MOST ? longest : Math.floor((at * whole) / BANDS));
+  const ends = (/** @type {number} */ row) => [edge(band(row)) + 1, edge(band(row) + 1)];
+  /** Step -> rollouts of each row, and all. @type {Map<number, number[]>} */
+  const counts = new Map();
+  for (const [step, members] of steps) {
+    const of = new Array(bands + 1).fill(0);
+    for (const row of members) {
+      if (!(tokens[row] >= 0)) continue;
+      of[band(Math.max(0, Math.min(bands, part(tokens[row])) - 1))] += 1;
+      of[bands] += 1;
+    }
+    counts.set(step, of);
+  }
+  const at = (/** @type {number} */ step, /** @type {number} */ row) => counts.get(step)?.[row] ?? 0;
+  const named = (/** @type {number} */ row) => ends(row).map((end) => number(end)).join(" to ");
+  const words = limit ? `The line is the limit of a response, ${number(limit)} tokens with those of tools.` : "";
+  return [h("h2", {}, "Output tokens by step"), ...grid(run, [...steps.keys()], `${words} A click lists the rollouts.`, {
+    label: `output tokens of the rollouts of ${counted(steps.size, "step")}${limit ? `, limit ${number(limit)}` : ""}`,
+    names: Array.from({ length: bands }, (_, row) => named(row)), colours: MANY, line: limit ? bands - BANDS : undefined,
+    cell: (row, step) => (at(step, row) ? at(step, row) / at(step, bands) : null),
+    told: (row, step) => `${named(row)} tokens · ${at(step, row)} of ${counted(at(step, bands), "rollout")}`,
+    chosen: (row) => `response_tokens >= ${band(row) ? ends(row)[0] : 0} and response_tokens <= ${ends(row)[1]}`,
+  })];
+}
+
+/** Some steps, for the columns of a table: the first and the last are among them. @param {Steps} steps */
+function fewSteps(steps) {
+  const order = [...steps.keys()];
+  return order.filter((_, at) => at === 0 || at === order.length - 1 || at % Math.ceil(order.length / 8) === 0);
+}
+
+/** A table with a column for some steps. @param {string} caption @param {string} first @param {Steps} steps
+ * @param {[string, (step: number) => string][]} lines */
+const byStep = (caption, first, steps, lines) => h("div.wide", {}, h("table.plain", {}, h("caption", {}, caption),
+  h("tr", {}, h("th", {}, first), fewSteps(steps).map((step) => h("th.n", {}, `${step}`))),
+  lines.map(([name, value]) => h("tr", {}, h("td", {}, name), fewSteps(steps).map((step) => h("td.n", {}, value(step)))))));
+
+/** The mean reward of each source of data, by step. @param {Rows} rows @param {Steps} steps */
 function bySource(rows, steps) {
   const { data_source: sources } = rows.texts, { reward } = rows.numbers;
   if (!sources || sources.words.length < 2) return null;
-  const order = [...steps.keys()];
-  const mean = (/** @type {number} */ code, /** @type {number} */ step) => {
-    const values = (steps.get(step) ?? []).filter((row) => sources.codes[row] === code && reward[row] === reward[row]).map((row) => reward[row]);
-    return values.length ? values.reduce((a, b) => a + b, 0) / values.length : null;
-  };
-  const shown = order.filter((_, at) => at === 0 || at === order.length - 1 || at % Math.ceil(order.length / 8) === 0);
-  return h("div", { class: "wide" }, h("table", { class: "plain" }, h("caption", {}, "reward by data source and step"),
-    h("tr", {}, h("th", {}, "data source"), shown.map((step) => h("th", { class: "n" }, `${step}`))),
-    sources.words.slice(0, 20).map((word, code) => h("tr", {}, h("td", {}, word), shown.map((step) => h("td", { class: "n" }, number(mean(code, step), 3)))))));
+  return byStep("reward by data source and step", "data source", steps, sources.words.slice(0, 20).map((word, code) => [word, (step) => {
+    const values = (steps.get(step) ?? []).filter((row) => sources.codes[row] === code && reward[row] === reward[row]);
+    return values.length ? number(values.reduce((sum, row) => sum + reward[row], 0) / values.length, 3) : "";
+  }]));
 }
 
-/** Of rewards that have few values: how many rollouts of each step had which. @param {Rows} rows @param {Map<number, number[]>} steps */
+/** How many rollouts of each step had which reward, if rewards have few values. @param {Rows} rows @param {Steps} steps */
 function strips(rows, steps) {
   const { reward } = rows.numbers;
   const values = [...new Set([...reward].filter((value) => value === value))].sort((a, b) => b - a);
   if (values.length < 2 || values.length > DISCRETE) return null;
-  const order = [...steps.keys()];
-  const shown = order.filter((_, at) => at === 0 || at === order.length - 1 || at % Math.ceil(order.length / 8) === 0);
-  const count = (/** @type {number} */ value, /** @type {number} */ step) => (steps.get(step) ?? []).filter((row) => reward[row] === value).length;
-  return h("div", { class: "wide" }, h("table", { class: "plain" }, h("caption", {}, "rollouts by reward and step"),
-    h("tr", {}, h("th", {}, "reward"), shown.map((step) => h("th", { class: "n" }, `${step}`))),
-    values.map((value) => h("tr", {}, h("td", {}, number(value)), shown.map((step) => h("td", { class: "n" }, String(count(value, step) || "")))))));
+  return byStep("rollouts by reward and step", "reward", steps, values.map((value) => [number(value),
+    (step) => String((steps.get(step) ?? []).filter((row) => reward[row] === value).length || "")]));
 }

@@ -9,8 +9,8 @@ export class Histogram {
   constructor(chosen) {
     this.chosen = chosen;
     this.title = h("figcaption");
-    this.bars = h("div", { class: "histogram-bars" });
-    this.element = h("figure", { class: "histogram" }, this.title, this.bars);
+    this.bars = h("div.histogram-bars");
+    this.element = h("figure.histogram", {}, this.title, this.bars);
   }
 
   /** @param {Float64Array} values @param {Uint32Array} rows */
@@ -30,7 +30,7 @@ export class Histogram {
     fill(this.bars, counts.map((count, place) => {
       const [from, to] = [Number((low + place * width).toPrecision(9)), place === BARS - 1 ? high : Number((low + (place + 1) * width).toPrecision(9))];
       const said = `${number(from, 3)} to ${number(to, 3)}: ${counted(count, "trajectory", "trajectories")}`;
-      return h("button", { class: "histogram-bar", title: said, "aria-label": said, disabled: !count || !this.chosen, onclick: () => this.chosen?.(from, to) }, h("i", { style: { height: `${(100 * count) / most}%` } }));
+      return h("button.histogram-bar", { title: said, "aria-label": said, disabled: !count || !this.chosen, onclick: () => this.chosen?.(from, to) }, h("i", { style: { height: `${(100 * count) / most}%` } }));
     }));
   }
 }

@@ -29,32 +29,32 @@ const grouped = (items, of) => items.reduce((groups, item) => groups.set(of(item
 
 /** @param {any} box @param {string} run @param {number} step */
 export async function showLanes(box, run, step) {
-  fill(box, h("p", { class: "waiting" }, `Reading the rollouts of step ${step}…`));
+  fill(box, h("p.waiting", {}, `Reading the rollouts of step ${step}…`));
   const { kinds, rollouts, left_out: left } = await source.lanes(run, step);
-  const total = Math.max(1e-3, ...rollouts.map((/** @type {any} */ one) => one.start + (one.duration ?? one.open?.seconds ?? 0)));
-  const bars = rollouts.map((/** @type {any} */ one) => ({ one, start: one.start, end: one.start + (one.duration ?? total - one.start), parts: one.parts }));
-  const requests = rollouts.flatMap((/** @type {any} */ one) => one.requests.map((/** @type {any} */ [replica, parts]) => {
+  const total = Math.max(1e-3, ...rollouts.map((one) => one.start + (one.duration ?? one.open?.seconds ?? 0)));
+  const bars = rollouts.map((one) => ({ one, start: one.start, end: one.start + (one.duration ?? total - one.start), parts: one.parts }));
+  const requests = rollouts.flatMap((one) => one.requests.map((/** @type {any} */ [replica, parts]) => {
     const [, begin, length] = parts[parts.length - 1];
     return { one, replica, start: one.start + parts[0][1], end: one.start + begin + length, parts };
   }));
   const blocks = [...grouped(bars, (bar) => bar.one.worker)].map(([name, each]) => block(`worker ${name}: ${counted(each.length, "rollout")}`, each))
     .concat([...grouped(requests, (request) => request.replica)].map(([name, each]) => block(`replica ${name}: ${counted(each.length, "request")}`, each)));
-  const sums = kinds.map((/** @type {string} */ _, /** @type {number} */ kind) => rollouts.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.spent[kind], 0));
-  const all = bars.reduce((/** @type {number} */ sum, /** @type {any} */ bar) => sum + bar.end - bar.start, 0) || 1;
-  const ended = bars.filter((/** @type {any} */ bar) => bar.one.status !== "OPEN");
-  const last = ended.reduce((/** @type {any} */ a, /** @type {any} */ b) => (a && a.end >= b.end ? a : b), null);
-  const open = rollouts.filter((/** @type {any} */ one) => one.status === "OPEN");
-  const timeline = (/** @type {any} */ one) =>
+  const sums = kinds.map((/** @type {string} */ _, /** @type {number} */ kind) => rollouts.reduce((/** @type {number} */ sum, one) => sum + one.spent[kind], 0));
+  const all = bars.reduce((/** @type {number} */ sum, bar) => sum + bar.end - bar.start, 0) || 1;
+  const ended = bars.filter((bar) => bar.one.status !== "OPEN");
+  const last = ended.reduce((a, b) => (a && a.end >= b.end ? a : b), null);
+  const open = rollouts.filter((one) => one.status === "OPEN");
+  const timeline = (one) =>
     h("a", { href: link(["run", run, "trace", one.id], { view: "timeline" }) }, one.id.slice(0, 8));
   const rows = blocks.flatMap(({ text, lanes }) => [text, ...lanes]);
-  const canvas = h("canvas", { class: "lanes-canvas", role: "img", "aria-label": `rollouts of step ${step} over time, by worker and replica`, style: { height: `${Math.min(rows.length * LANE + TOP + 6, LONGEST)}px` } });
-  const tip = h("div", { class: "pointed", role: "status" }, "A bar is a rollout, or a request of one; pointing at it says where its time went, a click opens it.");
-  fill(box, h("div", { class: "bar" }, h("h2", {}, `Step ${step}: ${counted(rollouts.length, "rollout")}, ${seconds(total)}`),
-    last ? h("span", { class: "last" }, "the last to end, ", timeline(last.one), `, took ${seconds(last.end - last.start)}: ${told(last.one, kinds)}`) : null,
-    open.length ? h("span", { class: "open" }, `${open.length} still open; the oldest, `, timeline(open[0]),
+  const canvas = h("canvas.lanes-canvas", { role: "img", "aria-label": `rollouts of step ${step} over time, by worker and replica`, style: { height: `${Math.min(rows.length * LANE + TOP + 6, LONGEST)}px` } });
+  const tip = h("div.pointed", { role: "status" }, "A bar is a rollout, or a request of one; pointing at it says where its time went, a click opens it.");
+  fill(box, h("div.bar", {}, h("h2", {}, `Step ${step}: ${counted(rollouts.length, "rollout")}, ${seconds(total)}`),
+    last ? h("span.last", {}, "the last to end, ", timeline(last.one), `, took ${seconds(last.end - last.start)}: ${told(last.one, kinds)}`) : null,
+    open.length ? h("span.open", {}, `${open.length} still open; the oldest, `, timeline(open[0]),
       `: ${openFor(open[0].open) || "open"}`) : null,
-    left ? h("span", { class: "dim" }, `${left.toLocaleString("en")} shorter ones are not drawn`) : null, h("a", { class: "button quiet", href: link(["run", run, "table"], { where: `step = ${step}` }) }, "list them")),
-  h("div", { class: "legend" }, kinds.map((/** @type {string} */ kind, /** @type {number} */ place) => (sums[place] ? h("span", { class: "key" }, h("i", { style: { background: `var(${KIND[kind][0]})` } }), `${KIND[kind][1]} ${Math.round((100 * sums[place]) / all)} %`) : null))), tip, canvas);
+    left ? h("span.dim", {}, `${left.toLocaleString("en")} shorter ones are not drawn`) : null, h("a.button.quiet", { href: link(["run", run, "table"], { where: `step = ${step}` }) }, "list them")),
+  h("div.legend", {}, kinds.map((/** @type {string} */ kind, /** @type {number} */ place) => (sums[place] ? h("span.key", {}, h("i", { style: { background: `var(${KIND[kind][0]})` } }), `${KIND[kind][1]} ${Math.round((100 * sums[place]) / all)} %`) : null))), tip, canvas);
   const surface = new Surface(canvas, ({ context, width, height }) => {
     const colours = kinds.map((/** @type {string} */ kind) => ink(KIND[kind][0]));
     const [dim, line, bad] = [ink("--dim"), ink("--line"), ink("--bad")];

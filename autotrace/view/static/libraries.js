@@ -20,10 +20,7 @@ export function library(name) {
       const script = document.createElement("script");
       script.src = `/static/vendor/${LIBRARIES[name]}`;
       script.onload = () => done(/** @type {any} */ (globalThis)[name]);
-      script.onerror = () => {
-        asked.delete(name);
-        failed(new Error(`${LIBRARIES[name]} could not be read`));
-      };
+      script.onerror = () => { asked.delete(name); failed(new Error(`${LIBRARIES[name]} could not be read`)); };
       document.head.append(script);
     });
     asked.set(name, coming);

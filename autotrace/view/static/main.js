@@ -7,16 +7,13 @@ import { showOverview } from "./page_overview.js";
 import { showRuns } from "./page_runs.js";
 import { showSteps } from "./page_steps.js";
 import { showTable } from "./page_table.js";
+import { showTools } from "./page_tools.js";
 import { showTrace } from "./page_trace.js";
 import { forget } from "./rows.js";
 
 /** @typedef {{title: string, keys?: Record<string, () => any>, again?: () => Promise<any> | any, close?: () => void, restyle?: () => void}} Page */
 
 const [top_, wrong, said, page, help] = ["top", "wrong", "said", "page", "help"].map((id) => /** @type {any} */ (document.getElementById(id)));
-const KEYS = [
-  ["j k", "next and previous: row, trajectory, rollout, step"], ["Enter", "open it"], ["g", "the group of this trajectory"], ["b w", "in a group: compare with the best, the worst"],
-  ["1 2 3", "conversation, tokens, timeline"], ["m", "texts as written, or as Markdown"], ["n p", "next and previous finding; among tokens without one, the least likely"], ["← →", "among tokens: the next"], ["l", "label this trajectory; Enter saves it and goes on"], ["4 … 9", "one of the labels used last, and go on"], ["/", "filter or search"], ["o", "overview"], ["t", "trajectories"], ["s", "steps"], ["r", "runs"], ["d", "dark or light"], ["?", "this"],
-];
 /** Seconds between two looks at a run that is being written; longer for many rows. */
 const LOOK = 2;
 
@@ -33,15 +30,13 @@ let [acting, routed] = [false, ""];
 
 /** Show the page that the address names. */
 async function route() {
-  const mine = (turn += 1);
-  const { path, query } = address();
-  const [first, run, what, trace] = path;
+  const mine = (turn += 1), { path, query } = address(), [first, run, what, trace] = path;
   routed = path.join("/");
   clearTimeout(timer);
   shown?.close?.();
   shown = null;
   fill(wrong);
-  const slow = setTimeout(() => { if (mine === turn) fill(page, h("p", { class: "waiting" }, "Reading…")); }, 150);
+  const slow = setTimeout(() => { if (mine === turn) fill(page, h("p.waiting", {}, "Reading…")); }, 150);
   try {
     if (first !== "run" || !run) {
       current = "";
@@ -55,7 +50,7 @@ async function route() {
     }
     /** @type {Present} */
     const present = (...children) => { if (mine === turn) fill(page, ...children); else throw new Problem("The reader went elsewhere while this was read."); };
-    const next = await (first !== "run" || !run ? showRuns(present) : what === "steps" ? showSteps(present, run) : what === "trace" && trace ? showTrace(present, run, trace) : what === "group" && trace ? showGroup(present, run, trace) : what === "table" ? showTable(present, run) : showOverview(present, run));
+    const next = await (first !== "run" || !run ? showRuns(present) : what === "steps" ? showSteps(present, run) : what === "trace" && trace ? showTrace(present, run, trace) : what === "group" && trace ? showGroup(present, run, trace) : what === "table" ? showTable(present, run) : what === "tools" ? showTools(present, run) : showOverview(present, run));
     clearTimeout(slow);
     if (mine !== turn) { next.close?.(); return; }
     shown = next;
@@ -67,20 +62,20 @@ async function route() {
     clearTimeout(slow);
     if (mine !== turn) return;
     bar(run, what);
-    fill(page, h("div", { class: "big", role: "alert" }, sentence(error)), h("p", {}, h("a", { href: "#/runs" }, "the runs")));
+    fill(page, h("div.big", { role: "alert" }, sentence(error)), h("p", {}, h("a", { href: "#/runs" }, "the runs")));
   }
 }
 
 /** @param {string | undefined} run @param {string | undefined} what */
 function bar(run, what) {
   const tab = (/** @type {string} */ name, /** @type {string} */ label) => h("a", { href: link(["run", run ?? "", name]), "aria-current": name === (what ?? "overview") ? "page" : null }, label);
-  fill(top_, h("a", { class: "brand", href: "#/runs" }, "autotrace"), run ? h("span", { class: "run" }, run) : null,
-    run ? h("nav", { "aria-label": "pages of the run" }, tab("overview", "Overview"), tab("table", "Trajectories"), tab("steps", "Steps")) : null, h("span", { class: "live", id: "live" }),
-    h("button", { class: "quiet", onclick: theme, title: "key d" }, "light / dark"), h("button", { class: "quiet", onclick: keys, title: "key ?" }, "keys"));
+  fill(top_, h("a.brand", { href: "#/runs" }, "autotrace"), run ? h("span.run", {}, run) : null,
+    run ? h("nav", { "aria-label": "pages of the run" }, tab("overview", "Overview"), tab("table", "Trajectories"), tab("steps", "Steps"), tab("tools", "Tools")) : null, h("span.live", { id: "live" }),
+    h("button.quiet", { onclick: theme, title: "key d" }, "light / dark"), h("button.quiet", { onclick: () => help.showModal(), title: "key ?" }, "keys"));
 }
 
 /** @param {any} error */
-const sentence = (error) => h("p", { class: "problem" }, error instanceof Error ? error.message : String(error));
+const sentence = (error) => h("p.problem", {}, error instanceof Error ? error.message : String(error));
 
 /** Ask how the run is, say what is odd about it, and show anew what has grown. @param {string} run */
 async function look(run) {
@@ -104,7 +99,7 @@ async function look(run) {
 function tell(state) {
   const live = document.getElementById("live");
   if (live) { live.textContent = state.live ? `${state.state}, being written` : state.state; live.classList.toggle("on", state.live); }
-  fill(said, [...state.losses, state.error].filter(Boolean).map((each) => h("p", { class: "loss" }, `! ${each}`)), state.warnings.map((/** @type {string} */ each) => h("p", { class: "warning" }, each)), state.notes.map((/** @type {string} */ each) => h("p", { class: "note" }, each)));
+  fill(said, [...state.losses, state.error].filter(Boolean).map((each) => h("p.loss", {}, `! ${each}`)), state.warnings.map((/** @type {string} */ each) => h("p.warning", {}, each)), state.notes.map((/** @type {string} */ each) => h("p.note", {}, each)));
 }
 
 function theme() {
@@ -116,16 +111,11 @@ function theme() {
   dispatchEvent(new Event("restyle"));
 }
 
-function keys() {
-  fill(help, h("h2", {}, "Keys"), h("dl", {}, KEYS.map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])), h("button", { onclick: () => help.close() }, "close"));
-  help.showModal();
-}
-
 /** Go to a page of the run that the address names, also before the run's state is known. @param {string} name */
 const to = (name) => () => { const [first, run] = address().path; if (first === "run" && run) location.hash = link(["run", run, name]); };
 
 /** @type {Record<string, () => void>} */
-const EVERYWHERE = { "?": keys, d: theme, r: () => { location.hash = "#/runs"; }, o: to("overview"), t: to("table"), s: to("steps") };
+const EVERYWHERE = { "?": () => help.showModal(), d: theme, r: () => { location.hash = "#/runs"; }, o: to("overview"), t: to("table"), s: to("steps"), x: to("tools") };
 
 addEventListener("keydown", (event) => {
   const target = /** @type {HTMLElement} */ (event.target);

@@ -64,8 +64,7 @@ function blockFormula(state, first, last, silent) {
   const line = (/** @type {number} */ at) => state.src.slice(state.bMarks[at] + state.tShift[at], state.eMarks[at]);
   const opening = /^(?:\$\$|\\\[)/.exec(line(first))?.[0];
   if (!opening) return false;
-  const closing = opening === "$$" ? "$$" : "\\]";
-  const lines = [line(first).slice(2)];
+  const closing = opening === "$$" ? "$$" : "\\]", lines = [line(first).slice(2)];
   let at = first;
   while (!lines[lines.length - 1].trimEnd().endsWith(closing)) {
     at += 1;
@@ -83,7 +82,7 @@ function blockFormula(state, first, last, silent) {
 
 /** A text in Markdown. @param {string} text @param {string} [sought] @returns {HTMLElement} */
 export function markdown(text, sought) {
-  const box = h("div", { class: "markdown", dir: "auto" });
+  const box = h("div.markdown", { dir: "auto" });
   build(box, markdownParser().parse(text, {}), sought);
   return box;
 }
@@ -96,7 +95,7 @@ function build(box, tokens, sought) {
     if (token.nesting < 0) { if (open.length > 1) open.pop(); }
     else if (token.nesting > 0) {
       const made = token.hidden ? inner : opened(token);
-      if (made !== inner) inner.append(made.tagName === "TABLE" ? h("div", { class: "wide" }, made) : made);
+      if (made !== inner) inner.append(made.tagName === "TABLE" ? h("div.wide", {}, made) : made);
       open.push(made);
     } else if (token.type === "inline") build(inner, token.children ?? [], sought);
     else inner.append(...leaf(token, sought));
@@ -109,8 +108,7 @@ function opened(token) {
   if (type === "table") return h("table");
   if (type === "heading") return h("div", { class: `title ${token.tag}`, dir: "auto" });
   if (type === "link") return anchor(token.attrGet("href") ?? "");
-  const tag = ELEMENTS[type] ?? "span";
-  const align = /text-align:(right|center)/.exec(token.attrGet("style") ?? "")?.[1];
+  const tag = ELEMENTS[type] ?? "span", align = /text-align:(right|center)/.exec(token.attrGet("style") ?? "")?.[1];
   const start = type === "ordered_list" ? token.attrGet("start") : null;
   return h(tag, { dir: BLOCKS.has(tag) ? "auto" : null, class: align ? `at-${align}` : null, start });
 }
@@ -120,7 +118,7 @@ function anchor(address) {
   const isWeb = /^https?:\/\/\S+$/i.test(address);
   return isWeb
     ? h("a", { href: address, rel: "noopener noreferrer nofollow", target: "_blank", title: address })
-    : h("span", { class: "no-link", title: address });
+    : h("span.no-link", { title: address });
 }
 
 /** @param {any} token @param {string} [sought] @returns {Node[]} */
@@ -139,7 +137,7 @@ function leaf(token, sought) {
     case "formula":
       return [sought ? h("code", {}, marked(token.content, sought)) : formula(token.content, token.block)];
     case "image":
-      return [h("span", { class: "dim" }, `[picture: ${pictured(token)}]`)];
+      return [h("span.dim", {}, `[picture: ${pictured(token)}]`)];
     default:
       return marked(token.content, sought);
   }

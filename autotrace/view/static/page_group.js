@@ -13,8 +13,7 @@ const MOST_EDITS = 1500;
 
 /** @param {import("./main.js").Present} present @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
 export async function showGroup(present, run, trace) {
-  const rows = await rowsOf(run);
-  const row = rows.find(trace);
+  const rows = await rowsOf(run), row = rows.find(trace);
   const ids = row < 0 ? [trace] : rows.group(row).map((each) => rows.id(each));
   const [data] = await Promise.all([source.group(run, ids, address().query.get("base") ?? undefined), library("Diff")]);
   const group = new Group(run, trace, ids, data);
@@ -31,7 +30,7 @@ class Group {
     this.run = run;
     this.trace = trace;
     this.ids = ids;
-    this.element = h("section", { class: "group-page" });
+    this.element = h("section.group-page");
     this.data = data;
     this.current = 0;
     /** @type {any} */
@@ -57,56 +56,54 @@ class Group {
     const turns = Math.max(0, ...this.rollouts.map((one) => one.turns.length));
     const rewards = this.rollouts.map((one) => one.reward).filter((value) => typeof value === "number");
     const mean = rewards.reduce((a, b) => a + b, 0) / rewards.length;
-    const grid = h("div", { class: "beside", style: { gridTemplateColumns: `3.5em repeat(${this.rollouts.length}, minmax(16em, 1fr))` } });
-    grid.append(h("div", { class: "corner" }), ...this.rollouts.map((one, place) => this.card(one, place)));
+    const grid = h("div.beside", { style: { gridTemplateColumns: `3.5em repeat(${this.rollouts.length}, minmax(16em, 1fr))` } });
+    grid.append(h("div.corner"), ...this.rollouts.map((one, place) => this.card(one, place)));
     for (let turn = 0; turn < turns; turn += 1) {
       const parts = this.rollouts.some((one) => this.fork(one).fork?.turn === turn + 1 && this.fork(one).fork.known);
       grid.append(h("div", { class: `turn-name ${parts ? "parts" : ""}` }, parts ? "≠ " : "", `${turn + 1}`), ...this.rollouts.map((one) => this.turn(one, turn)));
     }
-    fill(this.element, h("div", { class: "bar" }, h("h1", {}, `${this.rollouts.length} rollouts of one prompt`), this.data.asked ? h("span", { class: "dim", title: this.data.asked }, short(this.data.asked)) : null,
-      rewards.length ? h("span", { class: "dim" }, `reward ${number(Math.min(...rewards))} to ${number(Math.max(...rewards))}, mean ${number(mean, 3)}`) : null,
+    fill(this.element, h("div.bar", {}, h("h1", {}, `${this.rollouts.length} rollouts of one prompt`), this.data.asked ? h("span.dim", { title: this.data.asked }, short(this.data.asked)) : null,
+      rewards.length ? h("span.dim", {}, `reward ${number(Math.min(...rewards))} to ${number(Math.max(...rewards))}, mean ${number(mean, 3)}`) : null,
       h("button", { title: "key b", onclick: () => this.compare("best") }, "compare with best"), h("button", { title: "key w", onclick: () => this.compare("worst") }, "compare with worst"),
-      this.data.left_out ? h("span", { class: "dim" }, `${this.data.left_out} more are not shown`) : null), grid);
+      this.data.left_out ? h("span.dim", {}, `${this.data.left_out} more are not shown`) : null), grid);
   }
 
   /** @param {any} one @param {number} place */
   card(one, place) {
-    const base = one === this.base;
-    const { fork, call_fork: called } = this.fork(one);
+    const base = one === this.base, { fork, call_fork: called } = this.fork(one);
     const where = fork ? `diverges at turn ${fork.turn}${fork.token === null ? "" : `, token ${fork.token}`} ${PARTS[fork.part] ?? fork.part}` : base ? "the others are compared with this one" : one.tokens ? "the same tokens" : "the same texts";
-    const sides = fork?.known && (fork.here || fork.there) ? h("p", { class: "sides" }, h("span", { class: "here", title: "the one compared with" }, short(fork.here)), " | ", h("span", { class: "there", title: "this one" }, short(fork.there))) : null;
+    const sides = fork?.known && (fork.here || fork.there) ? h("p.sides", {}, h("span.here", { title: "the one compared with" }, short(fork.here)), " | ", h("span.there", { title: "this one" }, short(fork.there))) : null;
     return h("div", { class: `card ${base ? "base" : ""} ${place === this.current ? "now" : ""}`, "data-place": place },
       h("div", {}, h("a", { href: link(["run", this.run, "trace", one.trace_id]) }, h("code", {}, one.trace_id.slice(0, 8))), one.rollout_n === null ? "" : ` n ${one.rollout_n}`,
-        one.status === "OK" ? null : h("span", { class: "badge", "data-status": one.status }, one.status)),
-      h("div", { class: "big" }, one.reward === undefined || one.reward === null ? "no reward" : `reward ${number(one.reward)}`, this.rollouts.filter((other) => typeof one.reward === "number" && other.reward === one.reward).length > 1 ? h("span", { class: "badge", title: "another rollout of this prompt has the same reward" }, "tie") : null),
-      h("div", { class: "dim" }, [one.advantage === null || one.advantage === undefined ? "" : `advantage ${number(one.advantage)}`, one.tokens ? `${one.tokens} tokens` : "", seconds(one.duration)].filter(Boolean).join(" · ")),
+        one.status === "OK" ? null : h("span.badge", { "data-status": one.status }, one.status)),
+      h("div.big", {}, one.reward === undefined || one.reward === null ? "no reward" : `reward ${number(one.reward)}`, this.rollouts.filter((other) => typeof one.reward === "number" && other.reward === one.reward).length > 1 ? h("span.badge", { title: "another rollout of this prompt has the same reward" }, "tie") : null),
+      h("div.dim", {}, [one.advantage === null || one.advantage === undefined ? "" : `advantage ${number(one.advantage)}`, one.tokens ? `${one.tokens} tokens` : "", seconds(one.duration)].filter(Boolean).join(" · ")),
       h("p", { class: fork ? "fork" : "dim" }, where), sides,
-      called ? h("p", { class: "fork" }, `tool call ${called.number}: ${called.part === "end" ? "run for only one of them" : PARTS[called.part] ?? called.part}`) : null,
-      base ? null : h("button", { class: "chip", onclick: () => this.compareWith(one.trace_id) }, "compare with this"));
+      called ? h("p.fork", {}, `tool call ${called.number}: ${called.part === "end" ? "run for only one of them" : PARTS[called.part] ?? called.part}`) : null,
+      base ? null : h("button.chip", { onclick: () => this.compareWith(one.trace_id) }, "compare with this"));
   }
 
   /** @param {any} one @param {number} number */
   turn(one, number) {
     const turn = one.turns[number];
-    if (!turn) return h("div", { class: "cell none" }, "—");
-    const other = one === this.base ? null : this.base.turns[number];
-    const { fork } = this.fork(one);
+    if (!turn) return h("div.cell.none", {}, "—");
+    const other = one === this.base ? null : this.base.turns[number], { fork } = this.fork(one);
     const parts = fork?.known && fork.turn === number + 1;
-    const calls = turn.calls.map((/** @type {any} */ call, /** @type {number} */ place) => {
+    const calls = turn.calls.map((call, /** @type {number} */ place) => {
       const its = one === this.base ? call : other?.calls[place];
       const differs = !its || its.name !== call.name || its.arguments !== call.arguments || its.text !== call.text;
       return h("div", { class: `called ${differs ? "differs" : ""} ${call.status === "OK" ? "" : "failed"}` },
         h("b", {}, `→ ${call.name}`),
-        folded(h("span", { class: "arguments" }, "(", compared(call.arguments, its?.arguments), ")"), call.arguments, "cell", ""),
-        call.status === "OK" ? null : h("span", { class: "badge", "data-status": call.status }, call.status),
+        folded(h("span.arguments", {}, "(", compared(call.arguments, its?.arguments), ")"), call.arguments, "cell", ""),
+        call.status === "OK" ? null : h("span.badge", { "data-status": call.status }, call.status),
         folded(h("div", {}, compared(call.text, its?.text)), call.text, "cell", ""));
     });
     return h("div", { class: `cell ${parts ? "parts" : ""}` },
-      turn.thought ? h("details", {}, h("summary", { class: "dim" }, "thinking"),
-        h("div", { class: "prose", dir: "auto" }, compared(turn.thought, other?.thought))) : null,
-      folded(h("div", { class: "prose", dir: "auto" }, compared(turn.text, other?.text)), turn.text, "cell", ""),
-      turn.status === "OK" ? null : h("span", { class: "badge", "data-status": turn.status }, turn.status),
-      calls, h("div", { class: "dim count" }, turn.tokens === null ? "" : `${turn.tokens} tokens`));
+      turn.thought ? h("details", {}, h("summary.dim", {}, "thinking"),
+        h("div.prose", { dir: "auto" }, compared(turn.thought, other?.thought))) : null,
+      folded(h("div.prose", { dir: "auto" }, compared(turn.text, other?.text)), turn.text, "cell", ""),
+      turn.status === "OK" ? null : h("span.badge", { "data-status": turn.status }, turn.status),
+      calls, h("div.dim.count", {}, turn.tokens === null ? "" : `${turn.tokens} tokens`));
   }
 
   /** @param {"best" | "worst"} which */
@@ -127,7 +124,7 @@ class Group {
   move(by) {
     this.current = Math.max(0, Math.min(this.rollouts.length - 1, this.current + by));
     this.trace = this.rollouts[this.current].trace_id;
-    this.element.querySelectorAll(".card").forEach((/** @type {any} */ card, /** @type {number} */ place) => card.classList.toggle("now", place === this.current));
+    this.element.querySelectorAll(".card").forEach((card, /** @type {number} */ place) => card.classList.toggle("now", place === this.current));
     this.element.querySelectorAll(".card")[this.current]?.scrollIntoView({ inline: "nearest", block: "nearest" });
   }
 

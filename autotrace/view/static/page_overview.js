@@ -3,7 +3,7 @@ import { go, link } from "./address.js";
 import { begun, drawn, overlaid, overlays } from "./curves.js";
 import { source } from "./data.js";
 import { coded, fill, h } from "./dom.js";
-import { clock, counted } from "./format.js";
+import { clock, counted, percent } from "./format.js";
 import { rowsOf } from "./rows.js";
 import { STRIP, showStrip } from "./strip.js";
 
@@ -27,18 +27,18 @@ class Overview {
     this.charts = /** @type {any[]} */ ([]);
     this.next = 0; // when a run that grows is diagnosed again
     this.closed = false; // nobody reads this any more
-    this.strip = h("div", { class: "tiles", hidden: true });
-    this.facts = h("dl", { class: "run-facts" });
-    this.found = h("ol", { class: "found-list" });
-    this.only = h("div", { class: "dim" });
-    this.curves = h("div", { class: "curves" });
-    this.begins = h("p", { class: "dim begins" });
-    this.said = h("p", { class: "big", role: "status" }, "Looking for findings…");
-    const to = (/** @type {string} */ label, /** @type {string} */ page, /** @type {Record<string, any>} */ query = {}) => h("a", { class: "button", href: link(["run", run, page], query) }, label);
-    this.element = h("section", { class: "overview-page" }, h("h1", { class: "unseen" }, "Overview"), this.strip, this.said, this.found, this.only,
-      h("div", { class: "bar" }, h("h2", {}, "Reward"), source.exported ? null : overlays(run, runs, "overview")), this.curves, this.begins,
+    this.strip = h("div.tiles", { hidden: true });
+    this.facts = h("dl.run-facts");
+    this.found = h("ol.found-list");
+    this.only = h("div.dim");
+    this.curves = h("div.curves");
+    this.begins = h("p.dim.begins");
+    this.said = h("p.big", { role: "status" }, "Looking for findings…");
+    const to = (/** @type {string} */ label, /** @type {string} */ page, /** @type {Record<string, any>} */ query = {}) => h("a.button", { href: link(["run", run, page], query) }, label);
+    this.element = h("section.overview-page", {}, h("h1.unseen", {}, "Overview"), this.strip, this.said, this.found, this.only,
+      h("div.bar", {}, h("h2", {}, "Reward"), source.exported ? null : overlays(run, runs, "overview")), this.curves, this.begins,
       h("h2", {}, "This run"), this.facts,
-      h("nav", { class: "bar", "aria-label": "tables of the run" }, to("All trajectories", "table"), to("Lowest rewards first", "table", { sort: "reward" }), to("Longest first", "table", { sort: "duration", desc: "1" }), to("Step by step", "steps"), h("a", { class: "button", href: "#/runs" }, "All runs")));
+      h("nav.bar", { "aria-label": "tables of the run" }, to("All trajectories", "table"), to("Lowest rewards first", "table", { sort: "reward" }), to("Longest first", "table", { sort: "duration", desc: "1" }), to("Step by step", "steps"), h("a.button", { href: "#/runs" }, "All runs")));
     this.tell(state);
   }
 
@@ -62,7 +62,7 @@ class Overview {
       if (this.closed) return;
       this.all = all;
       this.show();
-    } catch (error) { fill(this.said, h("span", { class: "problem" }, error instanceof Error ? error.message : String(error))); }
+    } catch (error) { fill(this.said, h("span.problem", {}, error instanceof Error ? error.message : String(error))); }
     this.next = performance.now() + 10 * (performance.now() - begun);
   }
 
@@ -73,31 +73,30 @@ class Overview {
   }
 
   show() {
-    const [{ found, trajectories }] = this.all;
-    const many = counted(trajectories, "trajectory", "trajectories");
+    const [{ found, trajectories }] = this.all, many = counted(trajectories, "trajectory", "trajectories");
     fill(this.said, found.length ? `${counted(found.length, "finding")} in ${many}, most costly first` : trajectories ? `${many}: no problems found` : "This run has no trajectory yet; autotrace status says what was bound, called and dropped.");
-    fill(this.found, found.map((/** @type {any} */ finding) => this.finding(finding)));
-    const known = new Set(found.map((/** @type {any} */ finding) => finding.code));
+    fill(this.found, found.map((finding) => this.finding(finding)));
+    const known = new Set(found.map((finding) => finding.code));
     fill(this.only, this.others.map((name, place) => {
-      const rest = this.all[place + 1].found.filter((/** @type {any} */ finding) => !known.has(finding.code));
-      return rest.length ? h("p", {}, "only in ", h("a", { href: link(["run", name, "overview"]) }, name), ": ", rest.map((/** @type {any} */ each) => `${each.code} (${percent(each.share)})`).join(", ")) : null;
+      const rest = this.all[place + 1].found.filter((finding) => !known.has(finding.code));
+      return rest.length ? h("p", {}, "only in ", h("a", { href: link(["run", name, "overview"]) }, name), ": ", rest.map((each) => `${each.code} (${percent(each.share)})`).join(", ")) : null;
     }));
     this.draw();
   }
 
   /** @param {any} finding */
-  finding({ code, title, share, since, amount, lines, places, causes, unexplained }) {
-    const [of, link_] = [link(["run", this.run, "table"], { where: `finding = '${code}'` }), (/** @type {any} */ place) => link(["run", this.run, "trace", place.trace], { view: place.token === null ? null : "tokens", turn: place.turn })];
+  finding({ code, title, share, since, amount, lines, places, causes, unexplained, under }) {
+    const [of, link_] = [link(["run", this.run, "table"], { where: `finding = '${code}'` }), (place) => link(["run", this.run, "trace", place.trace], { view: place.token === null ? null : "tokens", turn: place.turn })];
     const rows = (/** @type {string} */ where) => link(["run", this.run, "table"], { where });
-    const beside = this.others.map((name, at) => `${name}: ${percent(this.all[at + 1].found.find((/** @type {any} */ each) => each.code === code)?.share ?? 0)}`);
-    const first = since === null ? "" : ` · since step ${since}`;
-    return h("li", { "data-code": code }, h("details", { open: this.all[0].found[0]?.code === code },
-      h("summary", {}, h("i", { class: "share", role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })),
-        h("span", { class: "amount-short" }, percent(share)), h("b", { class: "loss" }, code), " ", coded(title), h("span", { class: "dim" }, first)),
-      h("p", { class: "amount" }, amount, beside.length ? h("span", { class: "dim" }, ` · ${beside.join(", ")}`) : null),
-      h("dl", {}, causes.length || unexplained ? h("dt", {}, "likely causes") : null, unexplained ? h("dd", {}, coded(unexplained)) : null, causes.map((/** @type {any} */ cause) => h("dd", { class: "cause" }, coded(cause.said), cause.where && !source.exported ? [" ", h("a", { href: rows(cause.where) }, "with it"), " · ", h("a", { href: rows(`not ${cause.where}`) }, "without it")] : null, h("div", { class: "dim" }, coded(cause.more)))),
+    const beside = this.others.map((name, at) => `${name}: ${percent(this.all[at + 1].found.find((each) => each.code === code)?.share ?? 0)}`);
+    const first = `${since === null ? "" : ` · since step ${since}`}${under ? ` · follows from ${under}` : ""}`;
+    return h("li", { "data-code": code, class: under ? "follows" : null }, h("details", { open: this.all[0].found[0]?.code === code },
+      h("summary", {}, h("i.share", { role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })),
+        h("span.amount-short", {}, percent(share)), h("b.loss", {}, code), " ", coded(title), h("span.dim", {}, first)),
+      h("p.amount", {}, amount, beside.length ? h("span.dim", {}, ` · ${beside.join(", ")}`) : null),
+      h("dl", {}, causes.length || unexplained ? h("dt", {}, "likely causes") : null, unexplained ? h("dd", {}, coded(unexplained)) : null, causes.map((cause) => h("dd.cause", {}, coded(cause.said), cause.where && !source.exported ? [" ", h("a", { href: rows(cause.where) }, "with it"), " · ", h("a", { href: rows(`not ${cause.where}`) }, "without it")] : null, h("div.dim", {}, coded(cause.more)))),
         lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", {}, name), h("dd", {}, coded(words))]),
-        h("dt", {}, "e.g."), h("dd", {}, places.map((/** @type {any} */ place) => h("div", { class: "place" }, h("a", { href: link_(place) }, h("code", {}, place.trace.slice(0, 8)), " ", coded(place.where)), place.note ? h("span", { class: "dim" }, "  ", coded(place.note)) : null)), source.exported ? null : h("a", { href: of }, "all of them")))));
+        h("dt", {}, "e.g."), h("dd", {}, places.map((place) => h("div.place", {}, h("a", { href: link_(place) }, h("code", {}, place.trace.slice(0, 8)), " ", coded(place.where)), place.note ? h("span.dim", {}, "  ", coded(place.note)) : null)), source.exported ? null : h("a", { href: of }, "all of them")))));
   }
 
   /** The reward and its parts over steps, with marks where findings begin. */
@@ -106,15 +105,25 @@ class Overview {
     if (!this.all.length) return;
     const marks = begun(this.all[0]);
     const how = { marks: () => marks, chosen: (/** @type {number} */ step) => go(["run", this.run, "steps"], { step }) };
-    const parts = [...new Set(this.all.flatMap(({ rewards }) => rewards.flatMap((/** @type {any} */ each) => Object.keys(each.parts))))].slice(0, 7); // curves enough
-    const line = (/** @type {(each: any) => any} */ value) => this.all.map(({ rewards }, place) => ({ label: [this.run, ...this.others][place], steps: rewards.map((/** @type {any} */ each) => each.step), middle: rewards.map((/** @type {any} */ each) => value(each) ?? null) }));
+    const parts = [...new Set(this.all.flatMap(({ rewards }) => rewards.flatMap((each) => Object.keys(each.parts))))].slice(0, 7); // curves enough
+    const line = (/** @type {(each: any) => any} */ value) => this.all.map(({ rewards }, place) => ({ label: [this.run, ...this.others][place], steps: rewards.map((each) => each.step), middle: rewards.map((each) => value(each) ?? null) }));
     const curves = [{ title: "reward, mean", lines: line((each) => each.reward), how }, ...parts.map((part) => ({ title: part, lines: line((each) => each.parts[part]), how }))];
-    this.charts = drawn(this.curves, curves.filter(({ lines }) => lines[0].middle.some((/** @type {any} */ value) => value !== null)));
-    if (!this.charts.length) fill(this.curves, h("p", { class: "empty" }, "No step of this run has a reward."));
-    fill(this.begins, [...marks].map(([step, words]) => h("span", {}, h("b", { class: "loss" }, "▲"), ` step ${step}: ${words}  `)));
+    this.charts = drawn(this.curves, curves.filter(({ lines }) => lines[0].middle.some((value) => value !== null)));
+    const change = this.all[0].found.find((each) => each.change);
+    if (change) this.curves.firstElementChild?.after(carried(change));
+    if (!this.charts.length) fill(this.curves, h("p.empty", {}, "No step of this run has a reward."));
+    fill(this.begins, [...marks].map(([step, words]) => h("span", {}, h("b.loss", {}, "▲"), ` step ${step}: ${words}  `)));
   }
 
   close() { this.closed = true; this.charts.forEach((chart) => chart.destroy()); this.charts = []; }
 }
 
-const percent = (/** @type {number} */ share) => `${Number((100 * share).toPrecision(share < 0.1 ? 2 : 3))} %`;
+/** What carries a change of the reward: how many rollouts have each cause, and had it before. @param {any} finding */
+function carried({ change, causes, unexplained }) {
+  const bar = (/** @type {string} */ when, /** @type {number} */ share) => h("div", { class: `bar-line ${when}` },
+    h("span.dim", {}, when), h("i.share", {}, h("i", { style: { width: `${100 * share}%` } })), percent(share));
+  return h("figure.curve.carried", {}, h("figcaption", {}, `what carries it: ${change}`),
+    causes.length ? h("ol", {}, causes.slice(0, 4).map((cause) => h("li", {}, coded(cause.words),
+      cause.explains === null ? null : h("span.dim", {}, ` · explains ${percent(Math.min(1, cause.explains))}`),
+      bar("before", cause.before), bar("after", cause.share)))) : h("p", {}, coded(unexplained)));
+}

@@ -19,11 +19,10 @@ const READ = [...CURVES.map(([, column]) => column), "trained_in_step", "sample_
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showSteps(present, run) {
-  const { query } = address();
-  const others = source.exported ? [] : overlaid();
+  const { query } = address(), others = source.exported ? [] : overlaid();
   const [rows, beside, { runs }] = await Promise.all([rowsOf(run, READ), Promise.all(others.map((other) => rowsOf(other, READ))), source.runs()]);
   const curves = new Curves(run, rows, beside, others);
-  present(h("section", { class: "steps-page" }, h("div", { class: "bar" }, h("h1", {}, "Steps"), source.exported ? null : overlays(run, runs, "steps"), curves.said), curves.found, curves.element, curves.lanes, curves.heat));
+  present(h("section.steps-page", {}, h("div.bar", {}, h("h1", {}, "Steps"), source.exported ? null : overlays(run, runs, "steps"), curves.said), curves.found, curves.element, curves.lanes, curves.heat));
   curves.draw();
   curves.step(query.get("step"));
   curves.look();
@@ -39,15 +38,15 @@ class Curves {
     this.others = others;
     /** What diagnose finds: step -> code -> how many trajectories; what the codes mean. @type {any} */
     this.findings = { steps: {}, titles: {}, found: [] };
-    this.found = h("div", { class: "found bar", role: "status" });
+    this.found = h("div.found.bar", { role: "status" });
     /** Rows of each step. @type {Map<number, number[]>} */
     this.steps = new Map();
     /** @type {number | undefined} */
     this.chosen = undefined;
-    this.said = h("span", { class: "dim", role: "status" });
-    this.element = h("div", { class: "curves" });
-    this.lanes = h("div", { class: "lanes" });
-    this.heat = h("section", { class: "heat-box" });
+    this.said = h("span.dim", { role: "status" });
+    this.element = h("div.curves");
+    this.lanes = h("div.lanes");
+    this.heat = h("section.heat-box");
     /** @type {any[]} */
     this.charts = [];
   }
@@ -56,12 +55,12 @@ class Curves {
 
   /** Ask what is wrong with the steps, which may take the server a while, and mark it on the curves. */
   look() {
-    fill(this.found, h("span", { class: "dim" }, "Looking for findings…"));
-    source.findings(this.run, (words) => fill(this.found, h("span", { class: "dim" }, words))).then((found) => {
+    fill(this.found, h("span.dim", {}, "Looking for findings…"));
+    source.findings(this.run, (words) => fill(this.found, h("span.dim", {}, words))).then((found) => {
       this.findings = found;
       this.charts.forEach((chart) => chart.redraw());
       this.tellFindings(this.chosen);
-    }, (error) => fill(this.found, h("span", { class: "problem" }, error.message)));
+    }, (error) => fill(this.found, h("span.problem", {}, error.message)));
   }
 
   /** The findings of a step, or of all, as links to their trajectories. @param {number | undefined} step */
@@ -69,8 +68,8 @@ class Curves {
     /** @type {Map<string, number>} */
     const counts = new Map();
     for (const [number, codes] of Object.entries(this.findings.steps)) if (step === undefined || Number(number) === step) for (const [code, count] of Object.entries(/** @type {Record<string, number>} */ (codes))) counts.set(code, (counts.get(code) ?? 0) + count);
-    const chips = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([code, count]) => h("a", { class: "chip button", title: this.findings.titles[code], href: link(["run", this.run, "table"], { where: `finding = '${code}'${step === undefined ? "" : ` and step = ${step}`}` }) }, `${code} ×${count}`));
-    fill(this.found, h("b", {}, `▲ ${step === undefined ? "findings" : `findings of step ${step}`}`), chips.length ? chips : h("span", { class: "dim" }, "none"));
+    const chips = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([code, count]) => h("a.chip.button", { title: this.findings.titles[code], href: link(["run", this.run, "table"], { where: `finding = '${code}'${step === undefined ? "" : ` and step = ${step}`}` }) }, `${code} ×${count}`));
+    fill(this.found, h("b", {}, `▲ ${step === undefined ? "findings" : `findings of step ${step}`}`), chips.length ? chips : h("span.dim", {}, "none"));
   }
 
   draw() {
@@ -85,7 +84,7 @@ class Curves {
       return isThere ? { title, lines, how: { isTime, isShare: how === "failed", marks, selected, chosen: (/** @type {number} */ step) => this.step(step) } } : null;
     });
     this.charts = drawn(this.element, curves.flatMap((each) => each ?? []));
-    if (!this.steps.size) fill(this.element, h("p", { class: "empty" }, "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one)."));
+    if (!this.steps.size) fill(this.element, h("p.empty", {}, "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one)."));
     showHeat(this.heat, this.run, this.rows, this.steps);
     this.said.textContent = `${counted(this.steps.size, "step")}; drag over steps to list their trajectories, click a step to see where its time went`;
   }
@@ -103,7 +102,7 @@ class Curves {
     this.chosen = Number(step);
     note({ step });
     this.tellFindings(this.chosen);
-    showLanes(this.lanes, this.run, this.chosen).catch((error) => fill(this.lanes, h("p", { class: "problem" }, error.message)));
+    showLanes(this.lanes, this.run, this.chosen).catch((error) => fill(this.lanes, h("p.problem", {}, error.message)));
   }
 }
 

@@ -8,8 +8,8 @@ import { rowsOf } from "./rows.js";
 import { Scatter } from "./scatter.js";
 import { Scroller } from "./scroller.js";
 
-const asText = (/** @type {any} */ value) => value ?? "";
-const asFigures = (/** @type {any} */ value) => value ?? "";
+const asText = (value) => value ?? "";
+const asFigures = (value) => value ?? "";
 /** The columns of the table: name, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
   ["trace_id", "trace", "5em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "4em", asFigures],
@@ -77,18 +77,18 @@ class Table {
     this.names = h("datalist", { id: "where-names" });
     this.words = h("input", { type: "search", class: "words", placeholder: "search in texts", "aria-label": "search in the texts of all trajectories",
       onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.search(); }, oninput: () => { if (!this.words.value) this.search(); } });
-    this.count = h("span", { class: "count", role: "status" });
-    this.further = h("button", { class: "quiet more", hidden: true }, "more");
-    this.problem = h("span", { class: "problem", role: "alert" });
+    this.count = h("span.count", { role: "status" });
+    this.further = h("button.quiet.more", { hidden: true }, "more");
+    this.problem = h("span.problem", { role: "alert" });
     this.histogram = new Histogram(source.exported ? null : (low, high) => { this.filter.value = [this.filter.value && `(${this.filter.value})`, `reward >= ${low} and reward <= ${high}`].filter(Boolean).join(" and "); note({ where: this.filter.value }); this.apply(); });
     this.scatter = new Scatter((row) => this.described(row), (row) => this.openRow(row), (brush) => { note({ brush: brush ? [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") : null }); this.apply(); });
     this.axes = Object.fromEntries([["x", "step"], ["y", "reward"], ["c", ""]].map(([name]) => [name, h("select", { "aria-label": `${name} of the scatter`, onchange: () => { note({ [name]: this.axes[name].value, brush: null }); this.apply(); } })]));
-    this.head = h("div", { class: "row head", role: "row" });
+    this.head = h("div.row.head", { role: "row" });
     /** The columns that are shown. @type {typeof SHOWN} */
     this.shown = [];
-    this.nothing = h("p", { class: "empty", role: "status", hidden: true }, "No trajectory matches. ",
+    this.nothing = h("p.empty", { role: "status", hidden: true }, "No trajectory matches. ",
       h("button", { onclick: () => this.clear() }, "clear filter"));
-    this.chooser = h("details", { class: "chooser" }, h("summary", { class: "button" }, "columns"));
+    this.chooser = h("details.chooser", {}, h("summary.button", {}, "columns"));
     this.scroller = new Scroller(HEIGHT, () => this.emptyRow(), (element, position) => this.fillRow(element, position));
     this.scroller.element.setAttribute("role", "rowgroup");
     this.scroller.element.setAttribute("aria-label", "trajectories");
@@ -96,18 +96,17 @@ class Table {
     const { query } = address();
     this.filter.value = query.get("where") ?? "";
     this.words.value = query.get("q") ?? "";
-    this.element = h("section", { class: "table-page" }, h("h1", { class: "unseen" }, "Trajectories"),
-      h("div", { class: "bar" }, source.exported ? null : [this.filter, this.names, this.words], this.chooser, this.count, this.further, this.problem),
-      h("details", { class: "scatter-box", open: query.get("plot") !== "no", ontoggle: (/** @type {any} */ event) => note({ plot: event.target.open ? null : "no" }) },
-        h("summary", {}, "rewards and scatter"), h("div", { class: "plots" }, this.histogram.element, h("div", { class: "plot" }, h("div", { class: "axes dim" }, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select; a point opens its trajectory"), this.scatter.element))),
-      h("div", { class: "grid", role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.nothing, this.scroller.element));
+    this.element = h("section.table-page", {}, h("h1.unseen", {}, "Trajectories"),
+      h("div.bar", {}, source.exported ? null : [this.filter, this.names, this.words], this.chooser, this.count, this.further, this.problem),
+      h("details.scatter-box", { open: query.get("plot") !== "no", ontoggle: (event) => note({ plot: event.target.open ? null : "no" }) },
+        h("summary", {}, "rewards and scatter"), h("div.plots", {}, this.histogram.element, h("div.plot", {}, h("div.axes.dim", {}, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select; a point opens its trajectory"), this.scatter.element))),
+      h("div.grid", { role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.nothing, this.scroller.element));
     if (this.words.value) this.search();
   }
 
   /** Offer what there is as axes. */
   choices() {
-    const { query } = address();
-    const axes = this.rows.axes();
+    const { query } = address(), axes = this.rows.axes();
     const first = (/** @type {string[]} */ names) => names.find((name) => axes.includes(name)) ?? axes[0] ?? "start";
     const chosen = { x: query.get("x") ?? first(["response_tokens", "step", "turns"]), y: query.get("y") ?? first(["reward", "duration"]), c: query.get("c") ?? (axes.includes("step") ? "step" : "") };
     for (const [name, select] of Object.entries(this.axes)) {
@@ -120,9 +119,7 @@ class Table {
 
   /** Filter, sort and show what the address says. */
   async apply() {
-    const { query } = address();
-    const { rows } = this;
-    const mine = (this.turn += 1);
+    const { query } = address(), { rows } = this, mine = (this.turn += 1);
     const where = source.exported ? "" : this.filter.value.trim();
     try {
       await rows.need([query.get("sort") ?? "", ...(query.get("cols")?.split(",") ?? []), ...Object.values(this.axes).map((axis) => axis.value)]);
@@ -142,13 +139,11 @@ class Table {
     this.filter.removeAttribute("aria-invalid");
     const wanted = where ? this.passing?.rows : null;
     const [sort, descending] = [query.get("sort") ?? "start", query.get("desc") === "1"];
-    const sorted = rows.order(sort, descending);
-    const hits = this.hits && new Set(rows.rowsOf([...this.hits.keys()]));
+    const sorted = rows.order(sort, descending), hits = this.hits && new Set(rows.rowsOf([...this.hits.keys()]));
     const passes = (/** @type {number} */ row) => (!wanted || wanted.has(row)) && (!hits || hits.has(row));
     const passed = wanted || hits ? sorted.filter(passes) : sorted;
     const [x, y, third] = [this.axes.x.value, this.axes.y.value, this.axes.c.value];
-    const brush = this.brushed(query.get("brush"));
-    const [xs, ys] = [this.rows.keys(x), this.rows.keys(y)];
+    const brush = this.brushed(query.get("brush")), [xs, ys] = [this.rows.keys(x), this.rows.keys(y)];
     this.order = brush ? passed.filter((row) => within(xs[row], brush.x) && within(ys[row], brush.y)) : passed;
     this.scatter.show(xs, ys, third ? rows.keys(third) : null, passed, [x, y, third], brush);
     this.histogram.show(rows.numbers.reward, this.order);
@@ -164,8 +159,7 @@ class Table {
   /** How many are shown, and what else is to be said until something else is. @param {string} [more] */
   say(more = this.more) {
     this.more = more;
-    const all = this.rows.count;
-    const shown = this.order.length;
+    const all = this.rows.count, shown = this.order.length;
     const said = shown === all ? counted(all, "trajectory", "trajectories") : `${shown.toLocaleString("en")} of ${counted(all, "trajectory", "trajectories")}`;
     const empty = all ? "" : " — this run has none yet; autotrace status says what was bound, called and dropped";
     this.count.textContent = [said + empty, more].filter(Boolean).join(" · ");
@@ -179,8 +173,7 @@ class Table {
 
   /** @param {string} name */
   sortBy(name) {
-    const { query } = address();
-    const again = query.get("sort") === name;
+    const { query } = address(), again = query.get("sort") === name;
     const descending = again ? query.get("desc") !== "1" : RIGHT.has(name);
     note({ sort: name, desc: descending ? "1" : null });
     this.apply();
@@ -188,8 +181,7 @@ class Table {
 
   /** Show the columns that the address names, else those that have values. */
   columns() {
-    const { rows } = this;
-    const chosen = address().query.get("cols")?.split(",");
+    const { rows } = this, chosen = address().query.get("cols")?.split(",");
     const others = (chosen ?? []).filter((name) => rows.knows(name) && !ALL.includes(name));
     const shown = /** @type {typeof SHOWN} */ ([
       ...SHOWN.filter(([name]) => (chosen ? chosen.includes(name) : name === "trace_id" || rows.has(name))),
@@ -217,7 +209,7 @@ class Table {
   offer() {
     const names = new Set(this.shown.map(([name]) => name));
     const choose = () => {
-      const wanted = [...this.chooser.querySelectorAll("input:checked")].map((/** @type {any} */ each) => each.value);
+      const wanted = [...this.chooser.querySelectorAll("input:checked")].map((each) => each.value);
       note({ cols: wanted.join(",") });
       this.rows.need(wanted).then(() => this.apply());
     };
@@ -226,7 +218,7 @@ class Table {
       h("input", { type: "checkbox", value: name, checked: names.has(name), onchange: choose }), label);
     this.chooser.querySelector("div")?.remove();
     this.chooser.append(h("div", {},
-      h("button", { class: "quiet", onclick: () => { note({ cols: null }); this.apply(); } }, "those with values"),
+      h("button.quiet", { onclick: () => { note({ cols: null }); this.apply(); } }, "those with values"),
       SHOWN.map(([name, label]) => box(name, label === name ? name : `${label} (${name})`)), own.map((name) => box(name, name))));
   }
 
@@ -234,16 +226,15 @@ class Table {
     const open = () => { this.current = row.position; this.remember(); };
     const cells = this.shown.map(([name, , , value]) => h("span", {
       class: `cell c-${name} ${RIGHT.has(name) || value === number ? "n" : ""}`, role: "cell" }, ""));
-    const row = h("a", { class: "row", role: "row", style: { gridTemplateColumns: this.head.style.gridTemplateColumns }, onclick: open }, cells);
+    const row = h("a.row", { role: "row", style: { gridTemplateColumns: this.head.style.gridTemplateColumns }, onclick: open }, cells);
     row.texts = cells.map((cell) => cell.firstChild);
-    row.append(row.hit = h("span", { class: "cell hit-line", role: "cell", hidden: true }));
+    row.append(row.hit = h("span.cell.hit-line", { role: "cell", hidden: true }));
     return row;
   }
 
   /** @param {any} element @param {number} position */
   fillRow(element, position) {
-    const row = this.order[position];
-    const id = this.rows.id(row);
+    const row = this.order[position], id = this.rows.id(row);
     element.position = position;
     const hit = this.hits?.get(id);
     element.href = this.link + id + (hit ? `?${new URLSearchParams({ q: hit.hit })}` : "");
@@ -262,11 +253,7 @@ class Table {
   }
 
   /** List all again. */
-  clear() {
-    this.filter.value = this.words.value = "";
-    note({ where: null, brush: null, q: null });
-    this.search();
-  }
+  clear() { this.filter.value = this.words.value = ""; note({ where: null, brush: null, q: null }); this.search(); }
 
   /** Remember the list for the pages of trajectories. */
   remember() {
@@ -313,8 +300,7 @@ class Table {
 
   /** Read hits until the server stops; the reader may ask for more. @param {string} words @param {number} from */
   async searchOn(words, from) {
-    const abort = this.searching = new AbortController();
-    const hits = this.hits ??= new Map();
+    const abort = this.searching = new AbortController(), hits = this.hits ??= new Map();
     const many = (/** @type {number} */ count) => count.toLocaleString("en");
     this.further.hidden = true;
     try {

@@ -62,47 +62,46 @@ class TrajectoryPage {
     this.words = [];
     /** @type {Promise<void> | undefined} */
     this.offered = undefined;
-    this.body = h("div", { class: "body" });
+    this.body = h("div.body");
     this.aside = h("aside", { "aria-label": "what is known" });
     this.tabs = VIEWS.map((name, place) => h("button", { role: "tab", "data-view": name, title: `key ${place + 1}`, onclick: () => this.show(name) }, name));
     this.sought = h("input", { type: "search", class: "words", placeholder: "search here", "aria-label": "search in this trajectory", value: address().query.get("q"),
       oninput: () => { note({ q: this.sought.value }); if (this.view === "conversation") this.conversation(); } });
     const { label, label_why: why } = detail.facts;
-    this.called = source.exported ? null : h("input", { class: "words", placeholder: "label: why (l)", "aria-label": "label of this trajectory", title: "a label, such as good, and why after a colon", value: [label, why].filter(Boolean).join(": "),
+    this.called = source.exported ? null : h("input.words", { placeholder: "label: why (l)", "aria-label": "label of this trajectory", title: "a label, such as good, and why after a colon", value: [label, why].filter(Boolean).join(": "),
       onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.labelled(this.called.value, true); },
       onchange: () => this.label(this.called.value) });
-    this.recent = h("span", { class: "recent" });
+    this.recent = h("span.recent");
     this.raw = address().query.get("raw") === "1";
-    this.rawButton = h("button", { class: "quiet", title: "texts as they were written (key m)", "aria-pressed": String(this.raw), onclick: () => this.plainly() }, "raw text");
+    this.rawButton = h("button.quiet", { title: "texts as they were written (key m)", "aria-pressed": String(this.raw), onclick: () => this.plainly() }, "raw text");
     this.head = this.heading();
-    this.element = h("section", { class: "trace-page" }, this.head, h("div", { class: "bar tabs" }, h("div", { role: "tablist" }, this.tabs), this.rawButton, this.sought, this.recent, this.called),
-      h("div", { class: "columns" }, this.body, this.aside));
+    this.element = h("section.trace-page", {}, this.head, h("div.bar.tabs", {}, h("div", { role: "tablist" }, this.tabs), this.rawButton, this.sought, this.recent, this.called),
+      h("div.columns", {}, this.body, this.aside));
     this.known();
   }
 
   heading() {
-    const { detail } = this;
-    const { step } = detail.attributes;
+    const { detail } = this, { step } = detail.attributes;
     const part = (/** @type {string} */ name) => { const value = detail.attributes[name]; return value === undefined || value === null ? "" : String(value).slice(0, 80); };
     const named = (/** @type {string} */ word, /** @type {string} */ name) => (part(name) ? [h("b", {}, word), ` ${part(name)}`] : null);
-    const crumbs = h("nav", { class: "crumbs", "aria-label": "where this trajectory belongs" },
-      h("button", { class: "quiet", title: "previous in the list (key k)", "aria-label": "previous", onclick: () => this.neighbour(-1) }, "‹"),
-      h("button", { class: "quiet", title: "next in the list (key j)", "aria-label": "next", onclick: () => this.neighbour(1) }, "›"),
+    const crumbs = h("nav.crumbs", { "aria-label": "where this trajectory belongs" },
+      h("button.quiet", { title: "previous in the list (key k)", "aria-label": "previous", onclick: () => this.neighbour(-1) }, "‹"),
+      h("button.quiet", { title: "next in the list (key j)", "aria-label": "next", onclick: () => this.neighbour(1) }, "›"),
       part("step") ? h("a", { href: link(["run", this.run, "steps"], { step }) }, named("step", "step")) : null,
       h("a", { href: link(["run", this.run, "group", detail.trace_id]), title: "the rollouts of this prompt (key g)" }, named("prompt", "sample_index") ?? "prompt"),
       part("rollout_n") ? h("span", {}, named("rollout", "rollout_n")) : null);
     const who = IDENTITY.filter((name) => detail.attributes[name] !== undefined && detail.attributes[name] !== null && detail.attributes[name] !== false)
       .map((name) => h("span", {}, h("b", {}, name), ` ${String(detail.attributes[name]).slice(0, 80)}`));
-    return h("header", { class: "heading" },
+    return h("header.heading", {},
       crumbs, h("h1", {}, h("code", {}, detail.trace_id.slice(0, 12))), who,
-      h("span", { class: "badge", "data-status": detail.status }, detail.status === "OPEN" ? "being written" : detail.status),
-      detail.facts.reward === undefined ? null : h("span", { class: "big" }, h("b", {}, "reward"), ` ${number(detail.facts.reward)}`),
+      h("span.badge", { "data-status": detail.status }, detail.status === "OPEN" ? "being written" : detail.status),
+      detail.facts.reward === undefined ? null : h("span.big", {}, h("b", {}, "reward"), ` ${number(detail.facts.reward)}`),
       detail.facts.advantage === undefined ? null : h("span", {}, h("b", {}, "advantage"), ` ${number(detail.facts.advantage)}`),
-      this.took = h("span", {}, h("b", {}, detail.open ? "" : "took "), seconds(detail.duration) || openFor(detail.open) || unknown(detail.status)), this.timesBar(), h("span", { class: "dim spent" }, this.spent()),
-      h("a", { class: "button", href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "group"),
-      h("button", { class: "quiet copy", onclick: (/** @type {any} */ event) => copyLink(event.target) }, "copy link"),
+      this.took = h("span", {}, h("b", {}, detail.open ? "" : "took "), seconds(detail.duration) || openFor(detail.open) || unknown(detail.status)), this.timesBar(), h("span.dim.spent", {}, this.spent()),
+      h("a.button", { href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "group"),
+      h("button.quiet.copy", { onclick: (event) => copyLink(event.target) }, "copy link"),
       source.exported ? null : [["export", "export this", "html"], ["perfetto", "Perfetto", "perfetto.json"]].map(([what, words, kind]) =>
-        h("button", { class: "quiet", "data-file": what, onclick: () => this.download(what, kind) }, words)));
+        h("button.quiet", { "data-file": what, onclick: () => this.download(what, kind) }, words)));
   }
 
   /** Save what the server makes of this trajectory. @param {string} what @param {string} kind */
@@ -121,8 +120,7 @@ class TrajectoryPage {
 
   /** Keep what this trajectory is to be called. @param {string} text */
   async label(text) {
-    const [label, ...why] = text.split(":");
-    const { trace_id: trace } = this.detail;
+    const [label, ...why] = text.split(":"), { trace_id: trace } = this.detail;
     if (this.saved === text) return;
     this.saved = text;
     await source.label(this.run, trace, label.trim(), why.join(":").trim());
@@ -143,9 +141,8 @@ class TrajectoryPage {
     this.words = [...words, ...others].slice(0, LABEL_KEYS.length);
     const rows = await rowsOf(this.run);
     const known = label ? [...label.codes.keys()].filter((row) => label.codes[row] >= 0 && !ids.has(rows.id(row))).length : 0;
-    fill(this.recent, this.words.map((/** @type {string} */ word, /** @type {number} */ place) => h("button", {
-      class: "chip", title: `label it ${word} and go on (key ${LABEL_KEYS[place]})`, onclick: () => this.labelled(word),
-    }, h("kbd", {}, LABEL_KEYS[place]), ` ${word}`)), h("span", { class: "dim" }, `${(known + ids.size).toLocaleString("en")} of ${count.toLocaleString("en")} labelled`));
+    fill(this.recent, this.words.map((/** @type {string} */ word, /** @type {number} */ place) => h("button.chip", { title: `label it ${word} and go on (key ${LABEL_KEYS[place]})`, onclick: () => this.labelled(word),
+    }, h("kbd", {}, LABEL_KEYS[place]), ` ${word}`)), h("span.dim", {}, `${(known + ids.size).toLocaleString("en")} of ${count.toLocaleString("en")} labelled`));
   }
 
   /** Label this one and go on to the next. @param {string | undefined} word @param {boolean} [typed] go on typing there */
@@ -167,7 +164,7 @@ class TrajectoryPage {
     const given = TIMES.filter(([name]) => this.detail.times[name] > 0);
     const total = given.reduce((sum, [name]) => sum + this.detail.times[name], 0);
     const words = given.map(([name, , word]) => `${word} ${seconds(this.detail.times[name])}`).join(", ");
-    return total ? h("span", { class: "times", role: "img", title: words, "aria-label": `time: ${words}` },
+    return total ? h("span.times", { role: "img", title: words, "aria-label": `time: ${words}` },
       given.map(([name, colour]) => h("i", { style: { width: `${(100 * this.detail.times[name]) / total}%`, background: `var(${colour})` } }))) : null;
   }
 
@@ -175,10 +172,10 @@ class TrajectoryPage {
   known() {
     const { facts, attributes, notes, times, findings } = this.detail;
     const list = (/** @type {string} */ title, /** @type {[string, any][]} */ pairs) => (pairs.length ? h("section", {}, h("h2", {}, title), h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, worded(value))]))) : null);
-    const found = findings.map((/** @type {any} */ finding, /** @type {number} */ place) => h("li", {}, h("button", { class: "finding", "data-place": place, onclick: () => this.toFinding(place) }, h("b", {}, finding.code), " ", coded(finding.what))));
-    fill(this.aside, h("section", { class: "call-box", hidden: true }),
+    const found = findings.map((finding, /** @type {number} */ place) => h("li", {}, h("button.finding", { "data-place": place, onclick: () => this.toFinding(place) }, h("b", {}, finding.code), " ", coded(finding.what))));
+    fill(this.aside, h("section.call-box", { hidden: true }),
       found.length ? h("section", {}, h("h2", {}, "findings"), h("ul", {}, found)) : null,
-      notes.length ? h("section", { class: "notes" }, h("h2", {}, "notes"), h("ul", {}, notes.map((/** @type {string} */ each) => h("li", {}, coded(each))))) : null,
+      notes.length ? h("section.notes", {}, h("h2", {}, "notes"), h("ul", {}, notes.map((/** @type {string} */ each) => h("li", {}, coded(each))))) : null,
       list("facts", nested(facts)), list("time", TIMES.filter(([name]) => times[name] !== undefined).map(([name, , word]) => [word, seconds(times[name])])),
       list("attributes", nested(attributes)));
     this.callBox = this.aside.firstElementChild;
@@ -195,7 +192,7 @@ class TrajectoryPage {
 
   /** Show what came since, at the place that is being read. @param {any} detail */
   async refresh(detail) {
-    const still = (/** @type {any} */ each) => JSON.stringify({ ...each, open: null });
+    const still = (each) => JSON.stringify({ ...each, open: null });
     if (still(detail) === still(this.detail)) return;
     const items = () => /** @type {HTMLElement[]} */ ([...this.body.querySelectorAll(".item")]);
     const [top, heights] = [this.body.scrollTop, items().map((item) => item.offsetHeight)];
@@ -211,8 +208,8 @@ class TrajectoryPage {
     const sought = this.sought.value.trim();
     const said = conversation(this.detail, { sought, raw: this.raw, toCall: (span) => this.toCall(span), toTokens: (turn) => { note({ turn }); this.show("tokens"); },
       toTurn: (turn, ...words) => this.toTurn(turn, ...words) });
-    if (!said.childElementCount) said.append(h("p", { class: "empty" }, this.silent()));
-    fill(this.body, h("div", { class: "strip" }, this.branches(), said));
+    if (!said.childElementCount) said.append(h("p.empty", {}, this.silent()));
+    fill(this.body, h("div.strip", {}, this.branches(), said));
     const turn = address().query.get("turn");
     if (turn) this.reveal(turn);
     if (sought) this.body.querySelector("mark")?.scrollIntoView({ block: "center" });
@@ -236,22 +233,22 @@ class TrajectoryPage {
   /** The chains of a trajectory that branches, each a place to go to. */
   branches() {
     const { chains } = this.detail, names = chainNames(this.detail);
-    const rows = (/** @type {any} */ chain) => (chain.row !== null ? `row ${chain.row}` : chain.in_rows === 0 ? "in no row" : "");
-    const facts = (/** @type {any} */ chain) => [counted(chain.turns, "turn"), chain.tokens === null ? "" : counted(chain.tokens, "token"), rows(chain)];
-    return chains.length ? h("div", { class: "branches", role: "navigation", "aria-label": "branches" },
-      chains.map((/** @type {any} */ chain, /** @type {number} */ place) => this.toTurn(chain.first_turn,
-        h("b", {}, names[place]), h("span", { class: "dim" }, facts(chain).filter(Boolean).join(" · "))))) : null;
+    const rows = (chain) => (chain.row !== null ? `row ${chain.row}` : chain.in_rows === 0 ? "in no row" : "");
+    const facts = (chain) => [counted(chain.turns, "turn"), chain.tokens === null ? "" : counted(chain.tokens, "token"), rows(chain)];
+    return chains.length ? h("div.branches", { role: "navigation", "aria-label": "branches" },
+      chains.map((chain, /** @type {number} */ place) => this.toTurn(chain.first_turn,
+        h("b", {}, names[place]), h("span.dim", {}, facts(chain).filter(Boolean).join(" · "))))) : null;
   }
 
   /** @param {number} turn @param {...any} words */
-  toTurn(turn, ...words) { return h("button", { class: "quiet to", onclick: () => { note({ turn }); this.reveal(String(turn)); } }, words); }
+  toTurn(turn, ...words) { return h("button.quiet.to", { onclick: () => { note({ turn }); this.reveal(String(turn)); } }, words); }
 
   silent() {
     return this.detail.status === "OPEN" ? "Nothing was said yet: this trajectory is being written." : "No text was recorded: with --content none, or because no call of a model was traced. The timeline has its calls.";
   }
 
   async showTokens() {
-    fill(this.body, h("p", { class: "waiting" }, "Reading tokens…"));
+    fill(this.body, h("p.waiting", {}, "Reading tokens…"));
     const packed = await source.tokens(this.run, this.detail.trace_id).catch((error) => { fill(this.body); throw error; });
     if (this.view !== "tokens") return;
     const { query } = address();
@@ -273,12 +270,11 @@ class TrajectoryPage {
   async call(at) {
     const { spans, trace_id: trace } = this.detail;
     note({ call: spans.id[at] });
-    const told = await source.call(this.run, trace, spans.id[at]);
-    const box = this.callBox;
+    const told = await source.call(this.run, trace, spans.id[at]), box = this.callBox;
     box.hidden = false;
     const pairs = [...Object.entries(told.inputs ?? {}), ["returned", told.output], ...Object.entries(told.attributes ?? {})].filter(([, value]) => value !== null && value !== undefined);
-    fill(box, h("h2", {}, spans.title[at]), h("p", { class: "dim" }, `${spans.name[at]} · ${spans.role[at]} · ${spans.status[at]} · ${seconds(spans.duration[at]) || unknown(spans.status[at])} · ${spans.process[at]}`),
-      told.error ? h("pre", { class: "error" }, marked(told.error)) : null,
+    fill(box, h("h2", {}, spans.title[at]), h("p.dim", {}, `${spans.name[at]} · ${spans.role[at]} · ${spans.status[at]} · ${seconds(spans.duration[at]) || unknown(spans.status[at])} · ${spans.process[at]}`),
+      told.error ? h("pre.error", {}, marked(told.error)) : null,
       h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, prose(String(value), { first: 4000 }))])));
   }
 
@@ -317,10 +313,7 @@ class TrajectoryPage {
     if (next) go(["run", this.run, "trace", next], { view: this.view === "conversation" ? null : this.view, colour: address().query.get("colour") });
   }
 
-  close() {
-    this.tokens?.close();
-    this.tokens = undefined;
-  }
+  close() { this.tokens?.close(); this.tokens = undefined; }
 }
 
 /** The values of a fact that has parts, in a row each: `reward_extra_info.acc`. @param {Record<string, any>} values

@@ -4,9 +4,10 @@ import { source, table } from "./data.js";
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
 /** @typedef {{words: string[], codes: Int32Array}} Texts */
+/** `limit`: of the tokens of a response. @typedef {{numbers: string[], texts: string[], limit: number | null}} Names */
 
 export class Rows {
-  /** @param {string} run @param {import("./data.js").Packed} main @param {{numbers: string[], texts: string[]}} names the columns that there are */
+  /** @param {string} run @param {import("./data.js").Packed} main @param {Names} names the columns that there are */
   constructor(run, main, names) {
     this.run = run;
     this.names = names;
@@ -60,9 +61,7 @@ export class Rows {
   }
 
   /** The rows of whole ids. @param {string[]} ids */
-  rowsOf(ids) {
-    return this.locate(Uint8Array.from(ids.join("").match(/../g) ?? [], (byte) => parseInt(byte, 16)));
-  }
+  rowsOf(ids) { return this.locate(Uint8Array.from(ids.join("").match(/../g) ?? [], (byte) => parseInt(byte, 16))); }
 
   /** The rows for which a condition is true: the server knows what it means. @param {string} expression @returns {Promise<Set<number>>} */
   async where(expression) {
@@ -119,10 +118,7 @@ export class Rows {
   /** Numbers that order as the column does. @param {string} column @returns {Float64Array} */
   keys(column) {
     let keys = this.numbers[column] ?? this.ranks.get(column);
-    if (!keys) {
-      keys = this.ranked(this.texts[column]);
-      if (this.texts[column]) this.ranks.set(column, keys);
-    }
+    if (!keys) { keys = this.ranked(this.texts[column]); if (this.texts[column]) this.ranks.set(column, keys); }
     return keys;
   }
 
@@ -160,8 +156,7 @@ export class Rows {
 
   /** Rows of the same group as `row`. @param {number} row */
   group(row) {
-    const { codes } = this.texts.group;
-    const found = [];
+    const { codes } = this.texts.group, found = [];
     for (let at = 0; at < this.count; at += 1) if (codes[at] === codes[row]) found.push(at);
     return found;
   }
@@ -174,8 +169,7 @@ function sorted(keys, descending) {
   const bits = new Uint32Array(values.buffer);
   for (let row = 0; row < values.length; row += 1) {
     // of positive numbers the bits are in order but for the sign, of negative ones in the opposite order
-    const [low, high] = [2 * row, 2 * row + 1];
-    const negative = bits[high] >>> 31 !== Number(descending) ? -1 : 0;
+    const [low, high] = [2 * row, 2 * row + 1], negative = bits[high] >>> 31 !== Number(descending) ? -1 : 0;
     const missing = values[row] !== values[row];
     bits[low] = missing ? -1 : bits[low] ^ negative;
     bits[high] = missing ? -1 : bits[high] ^ negative ^ (bits[high] >>> 31 ? 0 : 0x80000000);

@@ -28,11 +28,11 @@ export class Scatter {
     this.wholeX = false;
     /** @type {[number, number]} */
     this.rangeY = [0, 1];
-    this.canvas = h("canvas", { class: "scatter-canvas", role: "application", tabindex: "0", "aria-label": "scatter: arrow keys go from point to point, Enter opens; the filter can say the same in words" });
-    this.tip = h("div", { class: "tip", role: "status", hidden: true });
-    this.box = h("div", { class: "brush", hidden: true });
-    this.key = h("div", { class: "legend scatter-key" });
-    this.element = h("div", { class: "scatter" }, this.canvas, this.box, this.tip, this.key);
+    this.canvas = h("canvas.scatter-canvas", { role: "application", tabindex: "0", "aria-label": "scatter: arrow keys go from point to point, Enter opens; the filter can say the same in words" });
+    this.tip = h("div.tip", { role: "status", hidden: true });
+    this.box = h("div.brush", { hidden: true });
+    this.key = h("div.legend.scatter-key");
+    this.element = h("div.scatter", {}, this.canvas, this.box, this.tip, this.key);
     this.surface = new Surface(this.canvas, () => this.draw());
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.drag(event));
     this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => { if (!event.buttons) this.tell(this.near(event)); });
@@ -111,11 +111,9 @@ export class Scatter {
     const { xs, ys, surface: { context, ratio } } = this;
     if (!xs) return;
     const image = context.createImageData(this.canvas.width, this.canvas.height);
-    const pixels = new Uint32Array(image.data.buffer);
-    const [wide, high] = [this.canvas.width, this.canvas.height];
+    const pixels = new Uint32Array(image.data.buffer), [wide, high] = [this.canvas.width, this.canvas.height];
     const size = Math.max(2, Math.round((this.rows.length > 5000 ? 2 : this.rows.length > 300 ? 3 : 5) * ratio));
-    const plain = packed(...rgb(ink("--accent")));
-    const limits = this.third ? range(this.third, this.rows, 0) : null;
+    const plain = packed(...rgb(ink("--accent"))), limits = this.third ? range(this.third, this.rows, 0) : null;
     const [third, colours, scale] = [this.third, SCALED, limits ? (SCALED.length - 1) / (limits[1] - limits[0]) : 0];
     // the same as px and py, without asking for the range and the size a hundred thousand times
     const [[lowX, highX], [lowY, highY]] = [this.rangeX, this.rangeY];
@@ -134,7 +132,7 @@ export class Scatter {
     this.key.replaceChildren();
     if (limits) {
       const stops = SCALE.map((each) => `rgb(${each.join(",")})`).join(",");
-      this.key.append(`${this.names[2]} ${number(limits[0], 3)} `, h("i", { class: "wide", style: { background: `linear-gradient(to right,${stops})` } }), ` ${number(limits[1], 3)}`);
+      this.key.append(`${this.names[2]} ${number(limits[0], 3)} `, h("i.wide", { style: { background: `linear-gradient(to right,${stops})` } }), ` ${number(limits[1], 3)}`);
     }
   }
 
@@ -173,10 +171,7 @@ export class Scatter {
 /** Smallest and largest of some rows, a little apart. @param {Float64Array} values @param {Uint32Array} rows @param {number} [margin] @returns {[number, number]} */
 function range(values, rows, margin = 0.03) {
   let [low, high] = [Infinity, -Infinity];
-  for (const row of rows) {
-    if (values[row] < low) low = values[row];
-    if (values[row] > high) high = values[row];
-  }
+  for (const row of rows) { if (values[row] < low) low = values[row]; if (values[row] > high) high = values[row]; }
   if (low > high) return [0, 1];
   const room = low < high ? (high - low) * margin : Math.abs(low) * 0.1 || 1;
   return [low - room, high + room];
@@ -191,7 +186,6 @@ const rgb = (hex) => [parseInt(hex.slice(1, 3), 16), parseInt(hex.slice(3, 5), 1
 const UNKNOWN = packed(140, 140, 140);
 /** The scale in 256 steps. */
 const SCALED = Uint32Array.from({ length: 256 }, (_, step) => {
-  const at = (step / 255) * (SCALE.length - 1);
-  const [one, other] = [SCALE[Math.floor(at)], SCALE[Math.ceil(at)]];
+  const at = (step / 255) * (SCALE.length - 1), [one, other] = [SCALE[Math.floor(at)], SCALE[Math.ceil(at)]];
   return packed(...(/** @type {[number, number, number]} */ (one.map((part, place) => Math.round(part + (other[place] - part) * (at % 1))))));
 });

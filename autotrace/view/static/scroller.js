@@ -15,8 +15,8 @@ export class Scroller {
     this.count = 0;
     /** What is in view, noted when it changes: asking the element makes the browser lay out all that changed. */
     [this.top, this.view] = [0, 600];
-    this.spacer = h("div", { class: "spacer" });
-    this.element = h("div", { class: "scroller", tabindex: "0" }, this.spacer);
+    this.spacer = h("div.spacer");
+    this.element = h("div.scroller", { tabindex: "0" }, this.spacer);
     /** @type {{element: any, position: number}[]} */
     this.pool = [];
     this.soon = eachFrame(() => this.place(false));
@@ -26,24 +26,16 @@ export class Scroller {
   }
 
   /** Make the rows anew: they look otherwise. */
-  renew() {
-    this.pool.forEach(({ element }) => element.remove());
-    this.pool = [];
-  }
+  renew() { this.pool.forEach(({ element }) => element.remove()); this.pool = []; }
 
   /** Show `count` rows anew. @param {number} count */
-  reset(count) {
-    this.count = count;
-    this.spacer.style.height = `${count * this.height}px`;
-    this.place(true);
-  }
+  reset(count) { this.count = count; this.spacer.style.height = `${count * this.height}px`; this.place(true); }
 
   /** @param {boolean} anew */
   place(anew) {
     const top = Math.min(this.top, this.count * this.height - this.view);
     const first = Math.max(0, Math.floor(top / this.height) - SPARE);
-    const fits = Math.ceil(this.view / this.height) + 2 * SPARE;
-    const last = Math.min(this.count, first + fits);
+    const fits = Math.ceil(this.view / this.height) + 2 * SPARE, last = Math.min(this.count, first + fits);
     while (this.pool.length < fits) {
       const element = this.make();
       this.spacer.append(element);
@@ -52,11 +44,7 @@ export class Scroller {
     this.pool.forEach((slot, number) => {
       // each element keeps its rows: those whose position leaves the same remainder
       const position = first + ((number - (first % this.pool.length) + this.pool.length) % this.pool.length);
-      if (position >= last) {
-        slot.element.hidden = true;
-        slot.position = -1;
-        return;
-      }
+      if (position >= last) { slot.element.hidden = true; slot.position = -1; return; }
       if (!anew && slot.position === position) return;
       slot.position = position;
       slot.element.hidden = false;

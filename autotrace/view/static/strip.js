@@ -24,8 +24,7 @@ export async function solving(rows) {
 /** Rows of training by step, in order. @param {import("./rows.js").Rows} rows @returns {Map<number, number[]>} */
 export function rowsBySteps(rows) {
   /** @type {Map<number, number[]>} */
-  const steps = new Map();
-  const { step, validate } = rows.numbers;
+  const steps = new Map(), { step, validate } = rows.numbers;
   for (let row = 0; row < rows.count; row += 1) {
     if (Number.isNaN(step[row]) || validate?.[row] === 1) continue;
     const list = steps.get(step[row]);
@@ -56,8 +55,7 @@ function shares(members, groups, solved) {
 
 /** @param {any} box @param {import("./rows.js").Rows} rows */
 export async function showStrip(box, rows) {
-  const solved = await solving(rows);
-  const steps = rowsBySteps(rows);
+  const solved = await solving(rows), steps = rowsBySteps(rows);
   const { reward, tool_error: failed, tool_calls: calls, response_tokens: tokens, truncated } = rows.numbers;
   const over = (/** @type {(row: number) => number} */ value) => [...steps.values()].map((members) => mean(members.map(value)));
   const groups = [...steps.values()].map((members) => shares(members, rows.texts.group.codes, solved.of));
@@ -80,11 +78,10 @@ const share = (/** @type {number} */ value) => `${Number((100 * value).toPrecisi
 function tile(name, words, values, shown, isShare = false) {
   const known = values.filter((value) => value === value);
   if (!known.length) return null;
-  const [last, before] = [known[known.length - 1], known[known.length - 2]];
-  const change = last - before;
+  const [last, before] = [known[known.length - 1], known[known.length - 2]], change = last - before;
   const changed = known.length < 2 ? "" : Math.abs(change) < 1e-9 ? "as the step before" : `${change > 0 ? "+" : "−"}${shown(Math.abs(change))} since the step before`;
   const [low, high] = isShare ? [0, Math.max(0.05, ...known)] : [Math.min(...known), Math.max(...known)];
-  return h("figure", { class: "tile", title: words }, h("figcaption", {}, name), h("b", {}, shown(last)), h("span", { class: "dim" }, changed),
+  return h("figure.tile", { title: words }, h("figcaption", {}, name), h("b", {}, shown(last)), h("span.dim", {}, changed),
     drawing(`${name} of each step, last ${shown(last)}`, ({ context, width, height }) => {
       const x = (/** @type {number} */ at) => 2 + (at / Math.max(1, values.length - 1)) * (width - 4);
       const y = (/** @type {number} */ value) => height - 3 - ((value - low) / (high - low || 1)) * (height - 6);
@@ -103,9 +100,9 @@ const GROUPS = /** @type {[string, string][]} */ ([["all wrong", "--phase-queue"
 /** Which groups teach something. @param {number[][]} groups */
 function areas(groups) {
   const last = groups.filter(([wrong]) => wrong === wrong).pop() ?? [0, 0, 0];
-  return h("figure", { class: "tile", title: "groups in which nobody, somebody, everybody solved the prompt; only mixed ones teach" },
+  return h("figure.tile", { title: "groups in which nobody, somebody, everybody solved the prompt; only mixed ones teach" },
     h("figcaption", {}, "groups"), h("b", {}, `${share(last[1])} mixed`),
-    h("span", { class: "dim" }, GROUPS.map(([name, colour], place) => h("span", { class: "key" }, h("i", { style: { background: `var(${colour})` } }), `${name} ${share(last[place])}`))),
+    h("span.dim", {}, GROUPS.map(([name, colour], place) => h("span.key", {}, h("i", { style: { background: `var(${colour})` } }), `${name} ${share(last[place])}`))),
     drawing(`groups of each step: ${GROUPS.map(([name], place) => `${name} ${share(last[place])}`).join(", ")}`, ({ context, width, height }) => {
       const bar = width / groups.length;
       groups.forEach((shares_, at) => {

@@ -43,13 +43,13 @@ export class Timeline {
     this.total = Math.max(duration ?? 0, ends.reduce((/** @type {number} */ a, /** @type {number} */ b) => Math.max(a, b), 0)) || 1e-3;
     this.from = 0;
     this.to = Number(this.total);
-    this.canvas = h("canvas", { class: "timeline-canvas", role: "img", "aria-label": `timeline of ${this.rows.length} calls` });
+    this.canvas = h("canvas.timeline-canvas", { role: "img", "aria-label": `timeline of ${this.rows.length} calls` });
     this.spacer = h("div", { style: { height: `${this.rows.length * ROW + AXIS + 8}px` } });
-    this.scroll = h("div", { class: "timeline-scroll", tabindex: "0", "aria-label": "timeline; arrow keys choose a call" }, this.canvas, this.spacer);
-    this.tip = h("div", { class: "pointed", role: "status" }, "Wheel with Ctrl zooms, dragging moves, a click shows the call; double click shows all.");
+    this.scroll = h("div.timeline-scroll", { tabindex: "0", "aria-label": "timeline; arrow keys choose a call" }, this.canvas, this.spacer);
+    this.tip = h("div.pointed", { role: "status" }, "Wheel with Ctrl zooms, dragging moves, a click shows the call; double click shows all.");
     const keys = [["llm", "--role-llm"], ["engine", "--role-engine"], ["tool", "--role-tool"], ["reward", "--role-reward"], ["other", "--role-other"], ...PHASES.map(([name, , colour]) => [name, colour])];
-    const legend = h("div", { class: "legend" }, keys.map(([name, colour]) => h("span", { class: "key" }, h("i", { style: { background: `var(${colour})` } }), name)));
-    this.element = h("div", { class: "timeline" }, h("div", { class: "bar" }, legend), this.tip, this.scroll);
+    const legend = h("div.legend", {}, keys.map(([name, colour]) => h("span.key", {}, h("i", { style: { background: `var(${colour})` } }), name)));
+    this.element = h("div.timeline", {}, h("div.bar", {}, legend), this.tip, this.scroll);
     this.surface = new Surface(this.canvas, () => this.draw());
     this.listen();
   }
@@ -60,8 +60,7 @@ export class Timeline {
   x(time) { return this.labels + ((time - this.from) / (this.to - this.from)) * (this.surface.width - this.labels - 8); }
 
   draw() {
-    const { context, width, height } = this.surface;
-    const top = this.scroll.scrollTop;
+    const { context, width, height } = this.surface, top = this.scroll.scrollTop;
     const [text, dim, line] = [ink("--text"), ink("--dim"), ink("--line")];
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
@@ -70,15 +69,12 @@ export class Timeline {
     const colours = Object.fromEntries(Object.entries(ROLE_INK).map(([role, name]) => [role, ink(name)]));
     const phases = PHASES.map(([, , name]) => ink(String(name)));
     for (let place = first; place < last; place += 1) {
-      const { at, depth } = this.rows[place];
-      const y = AXIS + place * ROW - top;
+      const { at, depth } = this.rows[place], y = AXIS + place * ROW - top;
       if (at === this.current) { context.fillStyle = ink("--chosen"); context.fillRect(0, y, width, ROW); }
-      const begin = this.spans.start[at];
-      const end = begin + (this.spans.duration[at] ?? this.total - begin);
+      const begin = this.spans.start[at], end = begin + (this.spans.duration[at] ?? this.total - begin);
       const [left, right] = [Math.max(this.labels, this.x(begin)), Math.min(width, this.x(end))];
       if (right >= this.labels && left <= width) {
-        const colour = colours[this.spans.role[at]] ?? colours.span;
-        const isOpen = this.spans.duration[at] === null;
+        const colour = colours[this.spans.role[at]] ?? colours.span, isOpen = this.spans.duration[at] === null;
         drawBar(context, left, y + 4, Math.max(1.5, right - left), ROW - 8, colour, isOpen);
         this.phases(at, y, phases);
         if (isWrong(this.spans.status[at])) { context.strokeStyle = ink("--bad"); context.lineWidth = 2; context.strokeRect(left, y + 3, Math.max(3, right - left), ROW - 6); }
@@ -99,16 +95,11 @@ export class Timeline {
   }
 
   /** Draw open calls until `total` seconds. @param {number} total */
-  until(total) {
-    if (this.to === this.total) this.to = total;
-    this.total = total;
-    this.surface.draw();
-  }
+  until(total) { if (this.to === this.total) this.to = total; this.total = total; this.surface.draw(); }
 
   /** How long a call took, or has been open. @param {number} at */
   took(at) {
-    const { duration, start, status } = this.spans;
-    const open = this.live && status[at] === "OPEN";
+    const { duration, start, status } = this.spans, open = this.live && status[at] === "OPEN";
     return open ? `open for ${seconds(this.total - start[at])}` : seconds(duration[at]) || unknown(status[at]);
   }
 
@@ -120,8 +111,7 @@ export class Timeline {
     const end = from + (this.spans.duration[at] ?? 0);
     PHASES.forEach(([, names], number) => {
       const length = /** @type {string[]} */ (names).reduce((sum, name) => sum + (given[name] ?? 0), 0);
-      const to = Math.min(end, from + length);
-      const [left, right] = [Math.max(this.labels, this.x(from)), this.x(to)];
+      const to = Math.min(end, from + length), [left, right] = [Math.max(this.labels, this.x(from)), this.x(to)];
       this.surface.context.fillStyle = colours[number];
       if (right > left) this.surface.context.fillRect(left, y + 8, right - left, ROW - 16);
       from = to;
@@ -153,8 +143,7 @@ export class Timeline {
       if (!event.ctrlKey) return;
       event.preventDefault();
       const share = Math.min(1, Math.max(0, (event.offsetX - this.labels) / (this.surface.width - this.labels)));
-      const middle = this.from + share * (this.to - this.from);
-      const factor = event.deltaY > 0 ? 1.25 : 0.8;
+      const middle = this.from + share * (this.to - this.from), factor = event.deltaY > 0 ? 1.25 : 0.8;
       this.zoom(middle - (middle - this.from) * factor, middle + (this.to - middle) * factor);
     }, { passive: false });
     this.canvas.addEventListener("dblclick", () => this.zoom(0, this.total));

@@ -40,29 +40,28 @@ export class TokensView {
     /** @type {Map<any, {first: number, last: number, live: boolean}>} */
     this.blocks = new Map();
     this.watcher = new IntersectionObserver((seen) => seen.forEach((each) => this.turn(each.target, each.isIntersecting)), { rootMargin: NEAR, scrollMargin: NEAR });
-    this.legend = h("div", { class: "legend" });
-    this.pointed = h("div", { class: "pointed", role: "status" }, "Point at a token, or press the arrow keys.");
-    this.body = h("div", { class: "tokens prose", tabindex: "0", "aria-label": "tokens" });
-    this.element = h("div", { class: "tokens-view" }, h("div", { class: "tokens-head" }, this.bar(), this.pointed), this.body);
+    this.legend = h("div.legend");
+    this.pointed = h("div.pointed", { role: "status" }, "Point at a token, or press the arrow keys.");
+    this.body = h("div.tokens.prose", { tabindex: "0", "aria-label": "tokens" });
+    this.element = h("div.tokens-view", {}, h("div.tokens-head", {}, this.bar(), this.pointed), this.body);
     this.build();
     this.colour(this.way);
     this.listen();
   }
 
   bar() {
-    this.buttons = Object.entries(WAYS).map(([name, way]) => h("button", {
-      class: "way", title: way.has(this.tokens) ? way.why : `${way.why}: not recorded of this trajectory`, "data-way": name, disabled: !way.has(this.tokens),
+    this.buttons = Object.entries(WAYS).map(([name, way]) => h("button.way", { title: way.has(this.tokens) ? way.why : `${way.why}: not recorded of this trajectory`, "data-way": name, disabled: !way.has(this.tokens),
       onclick: () => { this.colour(name); this.on.chosen(name); },
     }, way.label));
-    return h("div", { class: "bar" }, h("span", { class: "dim" }, "colour by "), h("span", { role: "group", class: "choices" }, this.buttons), this.legend, this.unlikely());
+    return h("div.bar", {}, h("span.dim", {}, "colour by "), h("span", { role: "group", class: "choices" }, this.buttons), this.legend, this.unlikely());
   }
 
   /** The least likely tokens of the model, to jump to. */
   unlikely() {
     if (!WAYS.logprob.has(this.tokens)) return null;
-    const rows = this.least(8).map((at) => h("button", { class: "chip", title: `turn ${this.tokens.turn[at]}`, onclick: () => this.go(at) },
+    const rows = this.least(8).map((at) => h("button.chip", { title: `turn ${this.tokens.turn[at]}`, onclick: () => this.go(at) },
       `${visible(JSON.stringify(this.piece(at)))} ${number(this.tokens.logprob[at], 3)}`));
-    return h("details", { class: "least", open: true }, h("summary", {}, "least likely"), h("div", { class: "chips" }, rows));
+    return h("details.least", { open: true }, h("summary", {}, "least likely"), h("div.chips", {}, rows));
   }
 
   /** The `count` tokens with the lowest log-probability, lowest first. @param {number} count */
@@ -91,7 +90,7 @@ export class TokensView {
       const head = h("div", { class: `part-head k${part.kind}`, id: `part-${part.turn}-${part.kind}` }, `${name} · ${part.count.toLocaleString("en")} tokens`);
       this.body.append(head);
       for (let first = part.first; first < part.first + part.count; first += BLOCK) {
-        const block = h("div", { class: "block" });
+        const block = h("div.block");
         const place = { first, last: Math.min(first + BLOCK, part.first + part.count), live: false };
         this.plain(block, place);
         this.blocks.set(block, place);
@@ -141,7 +140,7 @@ export class TokensView {
       }
     }
     this.buttons?.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.way === way)));
-    fill(this.legend, WAYS[way].legend(this.tokens).map(([name, label]) => h("span", { class: "key" }, h("i", { class: name }), label)));
+    fill(this.legend, WAYS[way].legend(this.tokens).map(([name, label]) => h("span.key", {}, h("i", { class: name }), label)));
   }
 
   listen() {
@@ -198,7 +197,7 @@ export class TokensView {
   }
 
   /** The token that a turn's answer begins with. @param {number} turn */
-  ofTurn(turn) { return this.parts.find((/** @type {any} */ each) => each.turn === turn && each.kind === 1)?.first ?? -1; }
+  ofTurn(turn) { return this.parts.find((each) => each.turn === turn && each.kind === 1)?.first ?? -1; }
 
   close() { this.watcher.disconnect(); }
 }
