@@ -19,6 +19,7 @@ ADAPTERS = {
     "verl": "autotrace.adapters.verl.agent_loop",
     "threading": "autotrace.adapters.threads",
     "greenlet": "autotrace.adapters.greenlets",
+    "gevent": "autotrace.adapters.greenlets",
     "os": "autotrace.adapters.processes",
     "torch": "autotrace.adapters.torch",
     "vllm": "autotrace.adapters.vllm",

@@ -112,8 +112,10 @@ class Engine:
 
     def _imported(self, module: ModuleType) -> None:
         self._seen.add(module)
-        for callback in adapting.waiting.pop(getattr(module, "__name__", ""), ()):
-            adapting.tell(callback, module)
+        name = getattr(module, "__name__", "")
+        while callbacks := adapting.waiting.pop(name, ()):  # an adapter may wait for the library that installs it
+            for callback in callbacks:
+                adapting.tell(callback, module)
         self.binder.module(module)
 
     def _catch_up(self) -> None:

@@ -62,10 +62,12 @@ _RAISES = "_autotrace_calls.without_frame(_autotrace_error)\n        raise"
 """A bare ``raise`` adds the wrapper to the traceback again on Python 3.10."""
 _BEGIN = re.compile(r"\bargs, kwargs\)")
 
-_MINUS, _LOAD_FAST, _DELETE, _NOTHING, _LOAD_GLOBAL, _LOAD_DEREF, _POP = (
-    opcode.opmap[name]
-    for name in ("UNARY_NEGATIVE", "LOAD_FAST", "DELETE_FAST", "NOP", "LOAD_GLOBAL", "LOAD_DEREF", "POP_TOP")
+_MINUS, _DELETE, _NOTHING, _LOAD_GLOBAL, _LOAD_DEREF, _POP = (
+    opcode.opmap[name] for name in ("UNARY_NEGATIVE", "DELETE_FAST", "NOP", "LOAD_GLOBAL", "LOAD_DEREF", "POP_TOP")
 )
+_LOADS = frozenset(opcode.opmap[name] for name in ("LOAD_FAST", "LOAD_FAST_CHECK") if name in opcode.opmap)
+"""List the instructions that load a parameter and hold a reference. Python 3.12 checks each local variable after the
+first 64."""
 _IS_HALVED = sys.version_info >= (3, 11)
 """Tell whether ``LOAD_GLOBAL`` counts names in steps of two, and ``LOAD_DEREF`` counts free variables after locals."""
 _CACHE = bytes(len((lambda: sys).__code__.co_code) - 4 - 2 * _IS_HALVED)
@@ -273,10 +275,14 @@ def _released(code: CodeType) -> CodeType:
     """
     units = bytearray(code.co_code)
     for at in range(4, len(units), 2):
-        if units[at] == _MINUS and units[at - 2] != _LOAD_FAST:
+        if units[at] != _MINUS:
+            continue
+        if units[at - 2] in _LOADS and units[at - 4] != opcode.EXTENDED_ARG:
+            units[at : at + 2] = _DELETE, units[at - 1]
+        elif units[at - 2] not in _LOADS and sys.version_info < (3, 11):
             units[at : at + 4] = (opcode.opmap["UNPACK_SEQUENCE"], 3, opcode.opmap["RERAISE"], 0)
-        elif units[at] == _MINUS:
-            units[at : at + 2] = (_NOTHING, 0) if units[at - 4] == opcode.EXTENDED_ARG else (_DELETE, units[at - 1])
+        else:
+            units[at : at + 2] = _NOTHING, 0
     return code.replace(co_code=bytes(units), co_stacksize=code.co_stacksize + 2)
 
 

@@ -308,3 +308,41 @@ def test_gevents_greenlets_and_pools(tmp_path: Path, patched: str) -> None:
     assert {way for way, is_inner in found.items() if is_inner == "False"} == {
         "outside", "outside, native", "outside, spawned",
     }  # fmt: skip
+
+
+IMPORTED_LATE = """
+import pathlib, sys
+from autotrace.adapters import registry
+from autotrace.config.plan import Plan, Settings
+from autotrace.spool.records import Open
+from tests.record.conftest import Recorder
+folder = pathlib.Path(sys.argv[1])
+registry.start(Plan((), Settings()), str(folder), "run-1")
+recorder = Recorder(folder)
+work = recorder.wrap(lambda way: None)
+
+def rollout():
+    import {library}
+    {call}
+
+recorder.wrap(rollout, role="trajectory")()
+print([bool(one.parent) for one in recorder.records(Open)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "call"),
+    [
+        ("greenlet", "greenlet.greenlet(work).switch(1)"),
+        ("gevent", "gevent.spawn(work, 1).get()"),
+        ("gevent.pool", "gevent.pool.Pool(1).map(work, [1])"),
+        ("gevent.threadpool", "gevent.threadpool.ThreadPool(1).spawn(work, 1).get()"),
+        ("multiprocessing.pool", "multiprocessing.pool.ThreadPool(1).apply(work, (1,))"),
+        ("concurrent.futures", "concurrent.futures.ThreadPoolExecutor(1).submit(work, 1).result()"),
+    ],
+)
+def test_a_library_may_be_imported_within_a_rollout(tmp_path: Path, library: str, call: str) -> None:
+    program = IMPORTED_LATE.replace("{library}", library).replace("{call}", call)
+    words = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert (done.stdout, done.returncode) == ("[False, True]\n", 0), done.stderr

@@ -108,6 +108,7 @@ def make_several(n):
     return local
 local_of_several = make_several(1)
 exec("def wide(" + "".join(f"a{n}, " for n in range(300)) + "batch): gone = freed(a0); del a0; return gone()")
+exec("def broad(" + "".join(f"a{n}, " for n in range(100)) + "batch): gone = freed(batch); del batch; return gone()")
 
 def error_of(call):
     try: call()
@@ -148,7 +149,8 @@ CALLS = {
     "result": lambda: kept(gives_back), "with": in_with, "decorated": lambda: decorated(Batch()),
     "local": lambda: local(Batch()), "local with *args": lambda: local_of_several(Batch()),
     "from C": lambda: next(map(plain, [Batch()])), "unpacked": lambda: plain(*[Batch()]),
-    "300 parameters": lambda: wide(Batch(), *range(300)), "asynchronous": lambda: asyncio.run(asynchronous()),
+    "300 parameters": lambda: wide(Batch(), *range(300)), "100 parameters": lambda: broad(*range(100), Batch()),
+    "asynchronous": lambda: asyncio.run(asynchronous()),
 }
 def play():
     return {name: call() for name, call in CALLS.items()}

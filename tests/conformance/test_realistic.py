@@ -9,7 +9,7 @@ import pytest
 
 from .conftest import Host
 
-MANY = ", ".join(f"a{number}" for number in range(300))
+MANY = {count: ", ".join(f"a{number}" for number in range(count)) for count in (64, 65, 100, 255, 256, 257, 300)}
 LONG = "\n".join(f"    x{number} = x + {number}" for number in range(3000))
 
 PROGRAMS: dict[str, tuple[str, str, int]] = {
@@ -62,12 +62,15 @@ PROGRAMS: dict[str, tuple[str, str, int]] = {
         "def go(x): return f(x), f.__name__, f.__qualname__, f.__module__\n",
         1,
     ),
-    "300 parameters": (
-        "f g",
-        f"def f({MANY}): return a0 + a299\ndef g(*, {MANY}): return a0 + a299\n"
-        "def go(x): return f(*range(300)), g(**{f'a{n}': n for n in range(300)})\n",
-        2,
-    ),
+    **{
+        f"{count} parameters": (  # Python loads a variable after the 64th, and after the 256th, by other instructions
+            "f g",
+            f"def f({MANY[count]}): return a0 + a{count - 1}\ndef g(*, {MANY[count]}): return a0 + a{count - 1}\n"
+            f"def go(x): return f(*range({count})), g(**{{f'a{{n}}': n for n in range({count})}})\n",
+            2,
+        )
+        for count in MANY
+    },
     "3000 lines": ("f", f"def f(x):\n{LONG}\n    return x2999\ndef go(x): return f(x)\n", 1),
     "names no identifier has": (
         "f",
