@@ -42,7 +42,7 @@ TABLE = $(addprefix tests/,backends weave_server sinks secrets verl/test_late_fa
 # then, and 1.8 s otherwise
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: findings peers help demo test test-all e2e-environment bench-environment size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
+.PHONY: findings diff peers help demo test test-all e2e-environment bench-environment size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
     scale verl-releases docs pages pythons stress compilers security view screenshots recording check-js
 .DEFAULT_GOAL := help
@@ -197,6 +197,10 @@ security: environment ## what a sender of a folder, a neighbour, the network can
 # FINDINGS="one turn" plays single scenarios
 findings: environment ## faults planted in veRL's loops and in other agents: what is found, where, and what is false
 	$(VENV)/bin/python -m tests.findings.judge $(FINDINGS)
+
+# DIFF="seed 'tool answer'" plays single causes
+diff: environment ## fourteen causes planted in two veRL runs: what `autotrace diff` names, in which pair, at which token
+	$(VENV)/bin/python -m tests.findings.two_runs $(DIFF)
 
 peers: environment ## what rldoctor, rlprobe and autotrace say about the same faults, into docs/findings.md
 	$(VENV)/bin/python -m tools.peers

@@ -31,6 +31,7 @@ COMMANDS = {
     "why": ("autotrace.cli.why", "why"),
     "steps": ("autotrace.cli.steps", "steps"),
     "grep": ("autotrace.cli.grep", "grep"),
+    "diff": ("autotrace.cli.diff", "diff"),
     "compare": ("autotrace.cli.compare", "compare"),
     "view": ("autotrace.cli.view", "view"),
     "status": ("autotrace.cli.status", "status"),

@@ -132,7 +132,7 @@ def _compared(
     for step in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
         for own, chosen in zip(sets, (is_one, is_other), strict=True):
             own += table.rows_of(step, [record for record in step.records if chosen(record)], MOST)
-    return _answer(title, other, sets, table)
+    return contrasted(title, other, sets, table)
 
 
 def _two(named: Sequence[str]) -> Explanation:
@@ -144,10 +144,10 @@ def _two(named: Sequence[str]) -> Explanation:
             for step in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
                 rows += table.rows_of(step, step.training, MOST, name)
         sets.append(rows)
-    return _answer(f"{named[0]} against {named[1]}", f"in {named[1]}", (sets[0], sets[1]), table)
+    return contrasted(f"{named[0]} against {named[1]}", f"in {named[1]}", (sets[0], sets[1]), table)
 
 
-def _answer(title: str, other: str, sets: tuple[list[Row], list[Row]], table: Rollouts) -> Explanation:
+def contrasted(title: str, other: str, sets: tuple[list[Row], list[Row]], table: Rollouts) -> Explanation:
     if not all(sets):
         raise terminal.fail(
             f"{title}: one of the two sets has no rollout; autotrace ls, with --where, shows what there is"

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
+from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
 
 from tests.findings.templates import CHATML, TEMPLATES
 
@@ -286,3 +287,13 @@ class GivesZero(Turns):
         return AgentLoopOutput(
             prompt_ids=ids, response_ids=[self.tokenizer.eos_token_id], response_mask=[1], num_turns=2, metrics={},
         )  # fmt: skip
+
+
+@register("asks")
+class Asks(ToolAgentLoop):
+    """veRL's own agent with tools; in the scenario of that name it samples otherwise."""
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
+        CURRENT.set(uuid.uuid4().hex)
+        cools = ENGINE.scenario.name == "sampling"
+        return await super().run({**sampling_params, "temperature": 0.3} if cools else sampling_params, **kwargs)

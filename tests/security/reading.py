@@ -26,6 +26,7 @@ READS = {
     "why": [["why", "{}"], ["why", "{}", "--where", "reward > 1", "--json"]],
     "steps": [["steps", "{}"]],
     "grep": [["grep", "text", "{}"]],
+    "diff": [["diff", "{}", "{}"]],
     "compare": [["compare", "ab", "cd", "--run", "{}"]],
     "view": [["view", "{}", "--export", "page.html"], ["page", "{}"]],
     "status": [["status", "{}"], ["status", "{}", "--json"]],
@@ -52,6 +53,7 @@ OPTIONS = [
     ["steps", "{}", "--by", "data_source", "--json"], ["grep", "-i", "TEXT", "{}", "--json"],
     ["compare", "ab", "cd", "--run", "{}", "--json"], ["view", "{}", "--perfetto", "timelines.json"],
     ["why", "{}", "--step", "1", "--against", "2", "--json"], ["sql", "SELECT * FROM spans", "{}", "--json"],
+    ["diff", "{}@1", "{}@2", "--json"],
     ["status", "{}", "--all"], ["export", "{}", "--format", "jsonl", "--dedup", "--out", "once"],
 ]  # fmt: skip
 """Commands that read, with options that lead to another output."""

@@ -5,7 +5,9 @@ Both describe the run, and a spec describes calls: a spec has no word for ``Bind
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from autotrace.adapters.trainers import end_tokens
@@ -54,6 +56,8 @@ CONFIG = {
     "max_off_policy_threshold": "config.trainer.v1.sampler.max_off_policy_threshold",
 }
 """Maps names in ``Bind("config")`` to paths in veRL's configuration. No path leads to a secret."""
+PACKAGES = ("verl", "torch", "transformers", "vllm", "sglang", "ray", "tensordict")
+"""Lists packages whose versions are reported if the packages are imported."""
 _CONFIG = {name: Path(text) for name, text in CONFIG.items()}
 
 
@@ -63,6 +67,7 @@ def publish_worker(worker: Any) -> None:
     if config is None:
         return
     publish_config(config)
+    statements.bind("versions", {name: version for name in PACKAGES if (version := _version(name)) is not None})
     model = Path("config.actor_rollout_ref.model").read({"config": config})
     tokenizer = getattr(worker, "tokenizer", None)
     sources = {"model": model, "tokenizer": tokenizer, "worker": worker}
@@ -78,6 +83,13 @@ def publish_worker(worker: Any) -> None:
             "end_tokens": end_tokens(tokenizer),
         },
     )
+
+
+def _version(package: str) -> str | None:
+    """Read the version from the namespace of an imported package, without running the package's code."""
+    module = sys.modules.get(package)
+    version = vars(module).get("__version__") if isinstance(module, ModuleType) else None
+    return str.__str__(version) if isinstance(version, str) else None
 
 
 def publish_config(config: Any) -> None:
