@@ -22,12 +22,14 @@ SHOWN = 200
 """Limits the rows in a terminal."""
 WIDTH = 80
 """Limits the characters of a cell."""
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Lists the beginnings of texts that spreadsheets run, also in full width."""
 
 
 @click.command(no_args_is_help=True, short_help="Ask a question in SQL about the trajectories of one or all runs.")
 @click.argument("words", nargs=-1, required=True, metavar="QUERY [RUN]...")
 @click.option("--json", "form", flag_value="json", help="Print one JSON object a row.")
-@click.option("--csv", "form", flag_value="csv", help="Print CSV with a line of names.")
+@click.option("--csv", "form", flag_value="csv", help="Print CSV with a line of names; ' before formulas.")
 def sql(words: tuple[str, ...], form: str | None) -> None:
     """Ask a question in SQL (DuckDB's), also while the run goes on.
 
@@ -48,8 +50,7 @@ def sql(words: tuple[str, ...], form: str | None) -> None:
             sys.stdout.write(terminal.json_line(jsonable(dict(zip(answer.names, row, strict=True)))))
     elif form == "csv":
         writer = csv.writer(sys.stdout if sys.stdout.isatty() else raw(sys.stdout))
-        writer.writerow(answer.names)
-        writer.writerows(list(map(_plain, row)) for row in rows)
+        writer.writerows([*map(_inert, row)] for row in (answer.names, *rows))
     else:
         _show(answer, rows)
 
@@ -72,6 +73,12 @@ def _cell(value: Any) -> str:
         return f"{value:.6g}"
     text = str(_plain(value))
     return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
+
+
+def _inert(value: Any) -> Any:
+    """Return the plain value of a cell; ``'`` comes before a text that a spreadsheet would run as a formula."""
+    value = _plain(value)
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from urllib.parse import unquote_plus, urlsplit, urlunsplit
 
+from autotrace.config import environment as env
 from autotrace.redact.credentials import in_command, without_credentials, without_userinfo
 from autotrace.redact.secret_names import secret_kind
 
@@ -60,7 +61,7 @@ def masked_command(command: Sequence[str]) -> list[str]:
 
 def masked_variable(name: str, value: str) -> str:
     """Return the value of an environment variable in a form that people may see."""
-    return MASK if secret_kind(name) else masked_uri(value)
+    return MASK if secret_kind(name) or name == env.ALERT else masked_uri(value)
 
 
 def _masked(word: str) -> str:

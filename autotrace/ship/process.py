@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from autotrace.config import environment as env
+from autotrace.redact.credentials import without_credentials
+from autotrace.redact.masking import MASK
 from autotrace.run import files, layout
 
 
@@ -35,13 +37,20 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+class _WithoutCredentials(logging.Formatter):
+    """Masks credentials in lines and stacks: an error of a backend's library may quote an address."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_credentials(super().format(record), MASK)
+
+
 def log_to_file(run_folder: Path) -> None:
     """Send this process's log to the shipper's log file, and nowhere else."""
     path = run_folder / layout.SHIPPER_LOG
     files.ensure(path)
-    logging.basicConfig(
-        filename=path, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", force=True
-    )
+    handler = logging.FileHandler(path)
+    handler.setFormatter(_WithoutCredentials("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("autotrace").setLevel(logging.INFO)  # a backend's library logs only errors
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 
@@ -23,6 +24,20 @@ def test_csv_and_json(call: Call, run: Path) -> None:
     assert rows == [["turn", "response_ids", "error"], ["1", "[10, 11, 12]", ""], ["2", "[30, 31, 32, 33]", ""]]
     lines = [json.loads(line) for line in call("sql", query, "--json").output.splitlines()]
     assert lines[0] == {"turn": 1, "response_ids": [10, 11, 12], "error": None}
+
+
+def test_a_spreadsheet_runs_no_text_of_csv(call: Call, runs: Path) -> None:
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1", "1-1", "'", ""]
+    process = Process(new_run(runs, "20261122-000000-aaaaaa"))
+    for number, text in enumerate(texts):
+        trajectory(process, uid=text, reward=-0.5, trace=bytes([number + 1]) * 16)
+    process.exit()
+    query = 'SELECT uid, reward, [uid] AS "=2" FROM trajectories ORDER BY trace_id'
+    names, *rows = csv.reader(io.StringIO(call("sql", query, "--csv").stdout_bytes.decode(), newline=""))
+    assert names == ["uid", "reward", "'=2"] and {row[1] for row in rows} == {"-0.5"}
+    assert [row[0] for row in rows] == [f"'{text}" for text in texts[:7]] + texts[7:]
+    given = [json.loads(line) for line in call("sql", query, "--json").output.splitlines()]
+    assert [row["uid"] for row in given] == texts
 
 
 def test_all_runs_of_a_folder_or_the_one_that_is_named(call: Call, run: Path, runs: Path) -> None:

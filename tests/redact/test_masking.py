@@ -44,6 +44,6 @@ def test_uris_and_variables() -> None:
     assert masked_uri("htp://bob:hunter2@host") == "htp://bob:***@host"
     assert masked_uri("http://u:p@ss@host") == "http://u:***@host"
     assert masked_uri("http://u:a b@host/?a=b") == "http://u:***@host/?a=b"
-    assert masked_variable("AUTOTRACE_TOKEN", "S") == "***"
+    assert masked_variable("AUTOTRACE_TOKEN", "S") == masked_variable("AUTOTRACE_ALERT", "http://h/S") == "***"
     assert masked_variable("AUTOTRACE_TRACKING_URI", "http://u:S@h") == "http://u:***@h"
     assert masked_variable("AUTOTRACE_RUN_DIR", "/runs") == "/runs"

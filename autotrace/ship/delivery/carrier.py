@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from autotrace.redact.credentials import without_credentials
+from autotrace.redact.masking import MASK
 from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
 from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
 from autotrace.trajectory.model import Trajectory
@@ -150,10 +152,11 @@ class Carrier:
 
 
 def _problem(name: str, error: Exception) -> DeliveryProblem:
+    text = without_credentials(str(error), MASK)  # an error of a backend's library may quote an address
     if isinstance(error, Unavailable):
-        return DeliveryProblem("waiting", str(error), error.retry_after)
+        return DeliveryProblem("waiting", text, error.retry_after)
     if isinstance(error, Refused):
-        return DeliveryProblem("blocked", str(error))
+        return DeliveryProblem("blocked", text)
     # a bug here or in the backend's library: nothing is lost, the parcel is tried again
     _log.error("delivery to %s failed", name, exc_info=error)
-    return DeliveryProblem("waiting", f"{name}: {type(error).__name__}: {error}"[:500])
+    return DeliveryProblem("waiting", f"{name}: {type(error).__name__}: {text}"[:500])

@@ -242,7 +242,7 @@ def _store(uri: str) -> Store:
 
         return SqlStore(uri)
     except ImportError as error:
-        raise Refused(f"the backend mlflow needs {error.name}: {install('mlflow')}") from error
+        raise Refused(f"the backend mlflow needs {error.name or error}: {install('mlflow')}") from error
 
 
 def _with_password(uri: str) -> str:

@@ -41,10 +41,11 @@ class WeaveBackend(Backend):
 
 
 def _without_key() -> str | None:
-    from autotrace.sinks.weave.http import Login
+    from autotrace.sinks.weave.http import Login, host_of
 
     login = Login.from_environment()
-    return None if login.api_key else f"no API key for {login.base_url}: set WANDB_API_KEY or run `wandb login`"
+    host = host_of(login.base_url)
+    return None if login.api_key else f"no API key for {host}: set WANDB_API_KEY or run `wandb login`"
 
 
 BACKEND = WeaveBackend()
