@@ -14,7 +14,7 @@ from autotrace.run import files, info, layout
 from autotrace.tables import commits, connection
 from autotrace.tables.errors import QueryError
 from autotrace.tables.reader import Reader
-from tests.security import strangers
+from tests.security import reading, strangers
 
 BUCKET = "memory:///sizes"
 
@@ -41,10 +41,33 @@ def opened(folder: Path) -> Reader:
     return run.reader()
 
 
-def limit_of(connection: duckdb.DuckDBPyConnection) -> float:
-    ((text,),) = connection.execute("SELECT current_setting('memory_limit')").fetchall()
+LIMIT = "current_setting('memory_limit')"
+
+
+def in_bytes(text: str) -> float:
     number, unit = text.split()
-    return float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit)
+    return float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB").index(unit)
+
+
+def limit_of(connection: duckdb.DuckDBPyConnection) -> float:
+    ((text,),) = connection.execute(f"SELECT {LIMIT}").fetchall()
+    return in_bytes(text)
+
+
+def test_what_commands_take_follows_from_the_list(tables: Path, tmp_path: Path) -> None:
+    told = {"run_id": "other", "created": "", "command": [""] * (info.MOST // 3), "host": "", "main_pid": 1}
+    (tables / layout.RUN_JSON).write_text(json.dumps({**told, "backends": []}))
+    here, mine = tmp_path / "here", tmp_path / "mine"
+    here.mkdir()
+    sql = ["sql", f"SELECT count(*) AS n, any_value(run_id) AS run, {LIMIT} AS most FROM trajectories"]
+    every = [[*sql, strangers.BUCKET, "--json"], ["ls", strangers.BUCKET, "--json"]]
+    answers = reading.run(every, here, mine, bucket=tables.parents[1])
+    assert not reading.faults(answers)
+    assert not any(one["code"] for one in answers), answers
+    asked, listed = (json.loads(one["out"].splitlines()[0]) for one in answers)
+    whole = sum(path.stat().st_size for path in tables.rglob("*.parquet"))
+    assert asked["n"] == 2 and asked["run"] == listed["run_id"] == "run"
+    assert in_bytes(asked["most"]) <= connection.MEMORY + connection.EXPANDED * whole + (1 << 20)
 
 
 def test_the_sizes_are_those_of_the_list(tables: Path) -> None:
