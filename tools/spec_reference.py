@@ -39,8 +39,8 @@ def markdown() -> str:
         "  subclasses: true",
         "```",
         "",
-        "Editors complete and check specs that begin with `# yaml-language-server: $schema=schema.json` "
-        "(the schema lies beside the shipped specs).",
+        "Editors complete and check specs that begin with `# yaml-language-server: $schema=PATH`. `autotrace init` "
+        "writes this line, with the path of the schema beside the shipped specs.",
         "",
     ]
     for key in model.types(Entry):

@@ -35,16 +35,16 @@ _MARKS = {
 }
 
 
-@click.command(short_help="Show where each target of a spec resolves, before the run.")
+@click.command(short_help="Show where each target of a spec is found, before the run.")
 @click.argument("files", nargs=-1, metavar="[FILES]...", type=click.Path())
 @click.option("--wheel", "archive", metavar="FILE", type=click.Path(path_type=Path),
               help="Check against this wheel or source distribution instead of what is installed.")  # fmt: skip
 @terminal.json_option("Print one JSON object instead of lines.")
 def check(files: tuple[str, ...], archive: Path | None, as_json: bool) -> None:
-    """Show where every target of FILES resolves. Without FILES, check the shipped specs and $AUTOTRACE_SPECS.
+    """Show where every target of FILES is found. Without FILES, check the shipped specs and $AUTOTRACE_SPECS.
 
-    Source text is read, and nothing is imported. Exit code 1: a target that is not optional does not resolve or
-    cannot be wrapped, or a key names no argument; 2: a spec cannot be read.
+    Source text is read, and nothing is imported. Exit code 1: a target that is not optional is not found or cannot
+    be wrapped, or a key names no argument; 2: a spec cannot be read.
     """
     # the program is often in the folder of the spec
     folders = [folder for name in files for folder in folders_of(os.path.dirname(os.path.abspath(name)))]
@@ -91,8 +91,8 @@ def _print(verdicts: Sequence[Verdict], source: Installed) -> None:
             if not judged.library_absent:
                 _print_one(out, judged)
     counts = {state: sum(one.state == state for one in verdicts) for state in _MARKS}
-    plural = {verdict.RESOLVES: "resolve"}
-    summary = [terminal.counted(count, state, plural.get(state, state)) for state, count in counts.items() if count]
+    found = terminal.counted(counts.pop(verdict.RESOLVES), "target") + " found"
+    summary = [found, *(f"{count} {state}" for state, count in counts.items() if count)] if verdicts else []
     out.print(", ".join(summary) or "no targets")
     for library in sorted({names.top(one.name) for one in verdicts}):
         mine = [one for one in verdicts if names.top(one.name) == library]

@@ -10,7 +10,8 @@ import click
 
 from autotrace.cli import terminal
 from autotrace.config import exit_codes
-from autotrace.config.plan import Target
+from autotrace.config.installation import carried
+from autotrace.config.plan import SHIPPED, Target
 from autotrace.export.format import Staging
 from autotrace.spec import names
 from autotrace.spec.compiler import compile_plan
@@ -20,7 +21,7 @@ from autotrace.spec.sources import Installed
 FILE = "patch_specs.yaml"
 _ORDER = ("trajectory", "llm", "tool", "reward")
 _MEANING = {
-    "trajectory": "one rollout: each call of it is a trajectory",
+    "trajectory": "one rollout; `attributes: {sample_index: task.id, step: step}` say which task and step it is of",
     "llm": "a call of a model that no shipped spec knows, or the agent's own function around one",
     "tool": "a call of a tool",
     "reward": "what a rollout was worth; `facts: {reward: result}` where it returns the number",
@@ -85,6 +86,7 @@ def _libraries(targets: Sequence[Target]) -> list[str]:
 def written(proposals: Sequence[Proposal], libraries: Sequence[str], program: Path) -> str:
     """Return the text of the file: every line is either a comment or checked by ``autotrace check``."""
     lines = [
+        f"# yaml-language-server: $schema={terminal.safe(carried(SHIPPED, SHIPPED))}/schema.json",
         f"# Targets of {terminal.safe(program.resolve().name)}: delete what you do not want.",
         "# What the keys mean: autotrace help spec-reference. Use it: autotrace-run --spec FILE python ...",
         "#",
@@ -100,6 +102,8 @@ def written(proposals: Sequence[Proposal], libraries: Sequence[str], program: Pa
             lines += [f"- target: {one.target}  # {one.why}", f"  role: {role}"]
             if one.attributes:
                 lines.append(f"  attributes: {{{', '.join(f'{name}: {path}' for name, path in one.attributes)}}}")
+            if one.reward:
+                lines.append(f"  facts: {{reward: {one.reward}}}")
     if not proposals:
         lines += [
             "",

@@ -7,8 +7,9 @@ imported.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,11 @@ _TOOL_METHODS = ("execute", "call_tool", "call", "run", "forward", "__call__", "
 _REWARD = re.compile(r"(^|_)(reward|rewards|score|grade|compute_score)(_|$)")
 _MODEL = re.compile(r"^(LLM|.*(LLM|Llm|ChatModel|ModelClient|LanguageModel))$")
 _MODEL_METHODS = ("generate", "__call__", "chat", "complete", "invoke", "ask", "agenerate", "achat", "acomplete")
-_TABLE_OF_TOOLS = re.compile(r"(^|_)tools?($|_)", re.IGNORECASE)
+_TOOLS = re.compile(r"(^|[._])tools?($|[._])", re.IGNORECASE)
+"""Matches names of tables of tools, and of modules and methods that are about tools."""
+_NO_TOOL = re.compile(r"model|llm|client|policy|token|pars|env|log|conf|lock|queue|memory|history|prompt", re.I)
+"""Matches attributes of an agent that hold something else."""
+_REGISTERS = re.compile(r"^(add|append|extend|register)(_|$)")
 _DECORATORS = {"tool": {"tool", "function_tool", "tool_plain"}, "reward": {"reward", "metric", "scorer"}}
 _BY_NAME = {
     "trajectory": re.compile(r"^(a?run_(agent|episode|rollout|task)|a?rollout|a?episode|solve(_.*)?|rollout_func)$"),
@@ -38,7 +43,7 @@ _BY_NAME = {
 _CLIENTS = ("completions.create", "responses.create", "messages.create", "litellm.completion", "litellm.acompletion")
 _IDENTITY = {
     "step": ("step", "global_step", "global_steps"),
-    "sample_index": ("sample_index", "index", "idx", "task_id", "question_id"),
+    "sample_index": ("sample_index", "index", "idx", "task_id", "question_id"),  # or a part of an argument: `task.id`
     "rollout_n": ("rollout_n", "attempt", "rollout", "sample_n"),
     "uid": ("uid", "group_id"),
 }
@@ -53,7 +58,9 @@ class Proposal:
     why: str
     """Names the evidence in the source text."""
     attributes: tuple[tuple[str, str], ...] = ()
-    """Maps a trajectory's attributes to paths, where an argument's name tells the path."""
+    """Maps a trajectory's attributes to paths, where an argument's name or use tells the path."""
+    reward: str = ""
+    """Gives the path of the reward, where a ``return`` tells the path."""
 
 
 COVERED = "covered"
@@ -66,14 +73,19 @@ def of_program(path: Path, covered: AbstractSet[tuple[str, str]] = frozenset()) 
     ``covered`` holds pairs of a library and a base class whose overrides are traced anyway. Raises ``OSError``.
     """
     proposals: dict[str, Proposal] = {}
-    for file, module in _modules(path):
-        try:
-            tree = syntax.parsed(file.read_bytes())
-        except (SyntaxError, ValueError, RecursionError):
-            continue
-        for proposal in _of_module(tree, module, covered):
+    held: dict[str, str] = {}
+    for tree, _ in _trees(path):  # read twice: all trees of a large program would not fit in memory
+        held |= _held(tree)
+    for tree, module in _trees(path):
+        for proposal in _of_module(tree, module, covered, held):
             proposals.setdefault(proposal.target, proposal)
     return list(proposals.values())
+
+
+def _trees(path: Path) -> Iterator[tuple[ast.Module, str]]:
+    for file, module in _modules(path):
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
+            yield syntax.parsed(file.read_bytes()), module
 
 
 def _modules(path: Path) -> Iterator[tuple[Path, str]]:
@@ -101,15 +113,15 @@ def _is_skipped(name: str) -> bool:
     return name in _SKIPPED or name.startswith(".") or name.endswith(".egg-info")
 
 
-def _of_module(tree: ast.Module, module: str, covered: AbstractSet[tuple[str, str]]) -> Iterator[Proposal]:
+def _of_module(
+    tree: ast.Module, module: str, covered: AbstractSet[tuple[str, str]], held: Mapping[str, str]
+) -> Iterator[Proposal]:
     libraries = _libraries(tree)
-    held = _in_tables(tree)
     for statement in tree.body:
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found = ("tool", f"in {held[statement.name]}") if statement.name in held else _function(statement)
+            found = ("tool", held[statement.name]) if statement.name in held else _function(statement)
             if found is not None:
-                role, why = found
-                yield Proposal(f"{module}.{statement.name}", role, why, _identity(statement, role))
+                yield _proposal(f"{module}.{statement.name}", statement, *found)
         elif isinstance(statement, ast.ClassDef):
             bases = [
                 (libraries.get(syntax.dotted(one).partition(".")[0], ""), syntax.last_word(one))
@@ -117,7 +129,7 @@ def _of_module(tree: ast.Module, module: str, covered: AbstractSet[tuple[str, st
             ]
             base = next((name for library, name in bases if (library, name) in covered), None)
             if base is None:
-                yield from _class(statement, module)
+                yield from _class(statement, module, held.get(f"{statement.name}()", held.get(statement.name, "")))
             else:
                 yield Proposal(f"{module}.{statement.name}", COVERED, base)
 
@@ -134,17 +146,42 @@ def _libraries(tree: ast.Module) -> dict[str, str]:
     return imported
 
 
-def _in_tables(tree: ast.Module) -> dict[str, str]:
-    """Find the module's functions that are values of a dict or items of a list called ``TOOLS`` or similar."""
+def _held(tree: ast.Module) -> dict[str, str]:
+    """Find functions and classes in a table of tools, or in an attribute of an agent; ``X()`` names an instance of X.
+
+    Returns the evidence by name.
+    """
     held: dict[str, str] = {}
-    for statement in tree.body:
-        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        value = getattr(statement, "value", None)
-        called = next((one.id for one in targets if isinstance(one, ast.Name) and _TABLE_OF_TOOLS.search(one.id)), None)
-        if called is not None and isinstance(value, (ast.Dict, ast.List, ast.Tuple)):
-            items = value.values if isinstance(value, ast.Dict) else value.elts
-            held |= {item.id: called for item in items if isinstance(item, ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = syntax.dotted(node.func)
+            if _REGISTERS.match(called.rpartition(".")[2]) and _TOOLS.search(called):
+                held |= _items(node.args, f"registered by `{called}`")
+            for one in node.keywords:
+                if one.arg and _TOOLS.search(one.arg):
+                    held |= _items([one.value], f"in `{one.arg}=`")
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            called = next((word for word in map(syntax.dotted, targets) if _TOOLS.search(word)), "")
+            held |= _items([node.value], f"in `{called}`") if called else {}
+        elif isinstance(node, ast.ClassDef) and _AGENT.search(node.name):
+            made = [one for one in ast.walk(node) if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)]
+            for one in made:
+                name = syntax.dotted(one.targets[0])
+                if name.startswith("self.") and not _NO_TOOL.search(f"{name} {syntax.dotted(one.value)}"):
+                    held = _items([one.value], f"`{name}` of {node.name}") | held
     return held
+
+
+def _items(values: Sequence[ast.expr | None], why: str) -> dict[str, str]:
+    """Name what stands in ``values`` and in dicts, lists, tuples and sets there; ``why`` is the value of each name."""
+    names: dict[str, str] = {}
+    for value in values:
+        if isinstance(value, (ast.Dict, ast.List, ast.Tuple, ast.Set)):
+            names |= _items(value.values if isinstance(value, ast.Dict) else value.elts, why)
+        elif isinstance(value, (ast.Name, ast.Attribute, ast.Call)):
+            names[syntax.last_word(value) + "()" * isinstance(value, ast.Call)] = why
+    return names
 
 
 def _function(function: syntax.Function) -> tuple[str, str] | None:
@@ -153,6 +190,8 @@ def _function(function: syntax.Function) -> tuple[str, str] | None:
     for role, words in _DECORATORS.items():
         if decorators & words:
             return role, f"decorated as a {role}"
+    if _is_registered(function):
+        return "tool", "registered as a tool"
     if _REWARD.search(name):
         return "reward", "its name"
     if name.startswith("_"):
@@ -163,28 +202,38 @@ def _function(function: syntax.Function) -> tuple[str, str] | None:
     return ("llm", "it asks a model") if _asks_a_model(function) else None
 
 
-def _class(cls: ast.ClassDef, module: str) -> Iterator[Proposal]:
+def _is_registered(definition: syntax.Function | ast.ClassDef) -> bool:
+    """Return whether a decorator such as ``@register_tool`` or ``@tools.register("search")`` stands there."""
+    words = map(syntax.dotted, definition.decorator_list)
+    return any(_TOOLS.search(word) and _REGISTERS.match(word.rpartition(".")[2]) for word in words)
+
+
+def _class(cls: ast.ClassDef, module: str, held: str) -> Iterator[Proposal]:
     # the last definition of a name counts
     methods = {one.name: one for one in cls.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
     bases = [syntax.last_word(base) for base in cls.bases]
     is_agent, is_tool, is_model = (any(map(kind.search, (cls.name, *bases))) for kind in (_AGENT, _TOOL, _MODEL))
+    is_held = not is_model and bool(held or _is_registered(cls) or _TOOLS.search(module) or "execute" in methods)
     if is_agent:
         first = next((name for name in methods if name in _RUNS), None)
         runs = [name for name in methods if name == first or _SOLVES.match(name)]
         why = "an agent by its name" if _AGENT.search(cls.name) else f"inherits from {', '.join(bases)}"
     else:
         runs, why = [] if is_tool else [name for name in methods if _SOLVES.match(name)], "its name"
-        role, what, called = ("tool", "a tool", _TOOL_METHODS) if is_tool else ("llm", "a model", _MODEL_METHODS)
-        name = next((name for name in called if name in methods), None) if is_tool or is_model else None
+        is_held = is_held and not runs
+        role, called = ("tool", _TOOL_METHODS) if is_tool or is_held else ("llm", _MODEL_METHODS)
+        name = next((name for name in called if name in methods), None) if is_tool or is_held or is_model else None
         if name is not None:
-            yield Proposal(f"{module}.{cls.name}.{name}", role, f"{what} by its name or base class")
+            by = f"a {'tool' if is_tool else 'model'} by its name or base class"
+            by = held or "a tool by its method, module or decorator" if is_held and not is_tool else by
+            yield Proposal(f"{module}.{cls.name}.{name}", role, by)
             runs = [run for run in runs if run != name]
     for name in runs:
-        yield Proposal(f"{module}.{cls.name}.{name}", "trajectory", why, _identity(methods[name], "trajectory"))
+        yield _proposal(f"{module}.{cls.name}.{name}", methods[name], "trajectory", why)
     for name, method in methods.items():
         found = None if name in _RUNS or name in runs else _function(method)
         if found is not None and found[0] != "trajectory":
-            yield Proposal(f"{module}.{cls.name}.{name}", *found)
+            yield _proposal(f"{module}.{cls.name}.{name}", method, *found)
 
 
 def _asks_a_model(function: syntax.Function) -> bool:
@@ -192,9 +241,36 @@ def _asks_a_model(function: syntax.Function) -> bool:
     return any(name.endswith(_CLIENTS) for name in called)
 
 
-def _identity(function: syntax.Function, role: str) -> tuple[tuple[str, str], ...]:
-    if role != "trajectory":
-        return ()
+def _proposal(target: str, function: syntax.Function, role: str, why: str) -> Proposal:
+    if role == "trajectory":
+        return Proposal(target, role, why, _identity(function), _returned_reward(function))
+    is_number = isinstance(function.returns, ast.Name) and function.returns.id in ("float", "int", "bool")
+    return Proposal(target, role, why, reward="result" if role == "reward" and is_number else "")
+
+
+def _identity(function: syntax.Function) -> tuple[tuple[str, str], ...]:
     given = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
     paths = {name: next((word for word in words if word in given), None) for name, words in _IDENTITY.items()}
+    parts = {"id", *_IDENTITY["sample_index"]}
+    for node in ast.walk(function):
+        owner, part = "", ""
+        if isinstance(node, ast.Attribute):
+            owner, part = syntax.dotted(node.value), node.attr
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            owner, part = syntax.dotted(node.value), str(node.slice.value)
+        if owner in given and owner != "self" and part in parts:
+            paths["sample_index"] = paths["sample_index"] or f"{owner}.{part}"
     return tuple((name, path) for name, path in paths.items() if path is not None)
+
+
+def _returned_reward(function: syntax.Function) -> str:
+    """Return the path of what a ``return`` calls ``reward`` or ``score``: ``result``, or a part of ``result``."""
+    for value in (node.value for node in ast.walk(function) if isinstance(node, ast.Return)):
+        names: list[str | None] = [one.arg for one in value.keywords] if isinstance(value, ast.Call) else []
+        if isinstance(value, ast.Dict):
+            names = [key.value for key in value.keys if isinstance(key, ast.Constant)]
+        if isinstance(value, ast.Name) and value.id in ("reward", "score"):
+            return "result"
+        if word := next((word for word in ("reward", "score") if word in names), ""):
+            return f"result.{word}"
+    return ""

@@ -44,7 +44,7 @@ def test_each_target_is_one_line() -> None:
         "specs.yaml",
         "  ok    checked_agents.Agent.run  async function (self, messages, *, tools)",
         "  ok    checked_agents.SearchAgent.stop  function (self), name 2 of 2, defined as checked_agents.Agent.stop",
-        "2 resolve",
+        "2 targets found",
     ]
     assert result.exit_code == 0
 

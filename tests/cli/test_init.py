@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
@@ -83,6 +84,42 @@ def test_tools_in_a_table_episodes_and_models_are_found(folder: Path) -> None:
     }  # fmt: skip
 
 
+def test_tools_are_found_by_what_holds_them_and_identity_and_reward_by_their_use(folder: Path) -> None:
+    """README's `WebSearch.execute`, a registry, an attribute, `tools=`; a class that nothing holds is no tool."""
+    (folder / "my_tools").mkdir()
+    (folder / "my_tools" / "__init__.py").write_text(
+        "class WebSearch:\n    def execute(self, query): ...\n"
+        "class Calculator:\n    def __call__(self, text): ...\n    def reset(self): ...\n"
+    )
+    (folder / "my_program.py").write_text(
+        "class Browser:\n    def run(self, url): ...\nclass Shell:\n    async def call(self, line): ...\n"
+        "class Notes:\n    def invoke(self): ...\nclass Trainer:\n    def run(self): ...\n"
+        "class Policy:\n    def __call__(self, text): ...\ndef look_up(q): ...\ndef made(): ...\n"
+        "@register_tool('clock')\nclass Clock:\n    def run(self): ...\n"
+        "class SearchAgent:\n    def __init__(self):\n"
+        "        self.browser, self.n = Browser(), 1\n        self.shell = Shell()\n        self.policy = Policy()\n"
+        "        self.tools = {'look_up': look_up, 'made': made()}\n        self.tools['notes'] = Notes()\n"
+        "    def solve(self, task, step):\n        return Answer(task['id'], reward=1.0)\n"
+        "registry.register_tool(Browser())\nTrainer().run()\ndef score(answer) -> float: ...\n"
+    )
+    assert call("init").exit_code == 0
+    text = Path("patch_specs.yaml").read_text()
+    entries = {one.pop("target"): one for one in yaml.safe_load(text)}
+    assert entries.pop("my_program.SearchAgent.solve") == {
+        "role": "trajectory", "attributes": {"step": "step", "sample_index": "task.id"},
+        "facts": {"reward": "result.reward"},
+    }  # fmt: skip
+    assert entries.pop("my_program.score") == {"role": "reward", "facts": {"reward": "result"}}
+    assert entries.keys() == {
+        "my_tools.WebSearch.execute", "my_tools.Calculator.__call__", "my_program.look_up", "my_program.Browser.run",
+        "my_program.Shell.call", "my_program.Notes.invoke", "my_program.Clock.run",
+    }  # fmt: skip
+    assert {one["role"] for one in entries.values()} == {"tool"}
+    assert call("check", "patch_specs.yaml").exit_code == 0
+    schema = Path(text.partition("$schema=")[2].partition("\n")[0])
+    assert json.loads(schema.read_text())["type"] == "array", "editors complete and check the spec with it"
+
+
 def test_hints_can_be_pasted(folder: Path) -> None:
     said = call("init", "--out", str(folder / "my list.yaml")).output.split("run: ")[1].strip()
     assert shlex.split(said) == ["autotrace", "check", str(folder / "my list.yaml")]
@@ -153,7 +190,7 @@ def test_check_accepts_what_is_written_for_a_project(
     entries = yaml.safe_load(Path("patch_specs.yaml").read_text())
     assert entries and all(entry["target"].startswith(begin) for entry in entries)
     checked = call("check", "patch_specs.yaml")
-    assert checked.exit_code == 0 and f"{len(entries)} resolve" in checked.output
+    assert checked.exit_code == 0 and f"{len(entries)} targets found" in checked.output
 
 
 def test_a_program_without_any_of_it_gives_a_file_that_says_how() -> None:
