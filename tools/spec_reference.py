@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ import msgspec
 from autotrace.spec import model
 from autotrace.spec.model import Batch, Capture, Entry, Key, Tokens
 
+TRACES = Path(__file__).with_name("worked_traces.md")
+"""Programs with the trees that they give (``tests/docs/test_worked_traces.py``)."""
 _INSIDE: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens, "batch": Batch, "of": Key}
 
 
@@ -47,7 +50,7 @@ def markdown() -> str:
         lines += _section(Entry, key)
         if key in _INSIDE:
             lines += _table(_INSIDE[key], key)
-    return "\n".join([*lines, *_PATHS])
+    return "\n".join([*lines, *_PATHS, "", TRACES.read_text(encoding="utf-8").rstrip("\n")])
 
 
 def _without_null(schema: Any) -> Any:
