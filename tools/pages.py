@@ -3,6 +3,7 @@ part is out of date."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -49,8 +50,18 @@ def sample(code: str) -> str:
     return next(entry for entry in shown.split("\n\n") if code in entry.splitlines()[0]).strip()
 
 
+def pythons() -> str:
+    """The supported releases of Python, as the classifiers of ``pyproject.toml`` have them."""
+    minors = re.findall(r'"Programming Language :: Python :: 3\.(\d+)"', (ROOT / "pyproject.toml").read_text())
+    return f"Python 3.{min(map(int, minors))} to 3.{max(map(int, minors))}"
+
+
 def made(page: str, text: str) -> str:
     """The ``text`` of ``page``, with its parts as the code has them now."""
+    if page in ("README.md", "docs/running.md"):
+        text = re.sub(r"Python 3\.\d+ to 3\.\d+", pythons(), text)
+    if page == "docs/running.md":
+        return text
     if page == "docs/data.md":
         return re.sub(r"(?s)(?<=\n)### `trajectories`\n.*", lambda _: schema.markdown(), text)
     if page.startswith("docs/findings/"):
@@ -70,6 +81,8 @@ def made(page: str, text: str) -> str:
     if page == "README.md":
         text = re.sub(r"(?s)(?<=in that run:\n\n```\n).*?(?=\n```)", lambda _: sample("AT-TOOL-RAISES"), text, count=1)
         text = re.sub(r"\d+(?= \[findings\]| findings with)", str(len(registry.codes())), text)
+        shapes = json.loads((ROOT / "autotrace/redact/rules.json").read_text())["tokens"]
+        text = re.sub(r"\d+(?= shapes)", str(len(shapes)), text)
         counts = [int(found) for found in re.findall(r"(?m)^\| `[^|]* \| .*?\((\d+)\) \|", libraries.page())]
         return re.sub(r"\d+ libraries in \d+", f"{len(counts)} libraries in {sum(counts)}", text)
     return {
@@ -80,7 +93,7 @@ def made(page: str, text: str) -> str:
 
 
 PAGES = ("README.md", "docs/commands.md", "docs/data.md", "docs/findings.md", "docs/libraries.md",
-         "docs/spec-reference.md", "patch_specs/schema.json",
+         "docs/running.md", "docs/spec-reference.md", "patch_specs/schema.json",
          *(f"docs/findings/{code}.md" for code in registry.codes()))  # fmt: skip
 
 

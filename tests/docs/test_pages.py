@@ -128,13 +128,20 @@ def test_parts_that_are_out_of_date_are_made_anew() -> None:
     assert f"{len(rows)} libraries in {sum(map(int, rows))} checked releases" in " ".join(readme.split())
     assert readme.count(f"{len(registry_of.codes())} [findings]") == 1 == readme.count("findings with their place")
     for page, before in (
-        ("README.md", re.sub(r"\d+(?= \[?findings| libraries| checked)", "0", readme)),
+        ("README.md", re.sub(r"\d+(?= \[?findings| libraries| checked| shapes)", "0", readme)),
+        ("docs/running.md", TEXTS["running.md"].replace("Python 3.10 to", "Python 3.9 to")),
         ("docs/data.md", re.sub(r"\| `(reward|spans)` .*\n", "", TEXTS["data.md"])),
         ("docs/commands.md", TEXTS["commands.md"].replace("`num_turns`, ", "")),
         ("docs/findings.md", re.sub(r"\| \[AT-T.*\n", "", TEXTS["findings.md"])),
     ):
         now = TEXTS[Path(page).name]
         assert before != now and pages.made(page, before) == now
+
+
+def test_ci_has_a_row_for_each_python_of_the_classifiers() -> None:
+    (row,) = re.findall(r"(?m)^ +python: \[(.*)\]$", (ROOT / ".github/workflows/ci.yml").read_text())
+    classified = re.findall(r":: Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert re.findall(r"3\.\d+", row) == classified
 
 
 def test_the_diagnosis_in_the_readme_has_the_words_of_the_finding() -> None:

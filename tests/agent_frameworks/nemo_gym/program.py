@@ -16,7 +16,12 @@ from nemo_gym.global_config import GlobalConfigDictParserConfig
 from nemo_gym.rollout_collection import RolloutCollectionConfig, RolloutCollectionHelper
 from omegaconf import DictConfig
 
-SERVERS = ("resources_servers/sums", "responses_api_agents/simple_agent", "responses_api_models/vllm_model")
+SERVERS = (
+    "resources_servers/sums",
+    "responses_api_agents/simple_agent",
+    "responses_api_models/vllm_model",
+    "environment_servers/legacy_agent",  # since 0.7 it passes the collection's requests on to the agent
+)
 NUMBER = {"type": "integer"}
 TOOL = {
     "type": "function",
