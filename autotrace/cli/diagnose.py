@@ -18,6 +18,7 @@ from autotrace.insight import registry
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.finding import Finding, Location
 from autotrace.insight.needs import checked, sentence
+from autotrace.insight.why import headline
 from autotrace.insight.words import amount, facts, percent, prose, verdict, where
 from autotrace.run.losses import losses
 from autotrace.run.status import Status
@@ -113,7 +114,7 @@ def print_findings(
         head = line(f"{number}. {finding.code}", "bold red") + line(f"  {finding.title}", "bold")
         out.print(head, soft_wrap=not out.is_terminal)
         (affects, much), *rest = facts(finding)
-        follows = [("follows", f"{one.code}  {one.title}: {amount(one)}") for one in below[finding.code]]
+        follows = [("follows", _below(one)) for one in below[finding.code]]
         for name, words in ((affects, f"{much}{cost(finding, diagnosis, gpus)}"), *follows, *rest):
             _print(out, name, line(words))
         for place in finding.places:
@@ -140,6 +141,13 @@ def _print(out: Console, name: str, words: Text) -> None:
         out.print(row)
     else:
         out.print(head + words, soft_wrap=True)
+
+
+def _below(finding: Finding) -> str:
+    """Describe a consequence, with the first trait that explains the consequence."""
+    said = f"{finding.code}  {finding.title}: {amount(finding)}"
+    answer = finding.answer
+    return f"{said}; {headline(answer.causes[0], answer.other)}" if answer and answer.causes else said
 
 
 def _place(place: Location) -> Text:

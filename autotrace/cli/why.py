@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import click
@@ -12,9 +12,10 @@ import msgspec
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import counted, line
 from autotrace.insight.contrast import compare
+from autotrace.insight.diagnose import hits
 from autotrace.insight.finding import Explanation
 from autotrace.insight.rollouts import Rollouts, Row
-from autotrace.insight.step_records import Record
+from autotrace.insight.step_records import History, Record, Step
 from autotrace.insight.why import Why, words
 from autotrace.tables.conditions import Condition, condition
 from autotrace.tables.reader import Reader
@@ -74,7 +75,7 @@ def _examples(having: Sequence[str], lacking: Sequence[str]) -> list[str]:
 def _of_one(reader: Reader, step: int | None, where: str | None, against: str | None) -> Sequence[Explanation]:
     if step is None and where is None:
         watch = Why(MOST)
-        for each in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
+        for each in _examined(reader):
             watch.add(each)
         found = list(watch.answers())
         if not found:
@@ -113,6 +114,14 @@ def _of_one(reader: Reader, step: int | None, where: str | None, against: str | 
     ]
 
 
+def _examined(reader: Reader) -> Iterator[Step]:
+    """Yield the steps, with the findings of groups and steps as traits."""
+    history = History()
+    for step in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
+        hits(step, history)
+        yield step
+
+
 def _number(against: str) -> int:
     if not against.lstrip("-").isdecimal():
         raise click.UsageError(f"--step is compared with a step: --against N, not {against!r}")
@@ -129,7 +138,7 @@ def _compared(
 ) -> Explanation:
     table = Rollouts()
     sets: tuple[list[Row], list[Row]] = ([], [])
-    for step in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
+    for step in _examined(reader):
         for own, chosen in zip(sets, (is_one, is_other), strict=True):
             own += table.rows_of(step, [record for record in step.records if chosen(record)], MOST)
     return contrasted(title, other, sets, table)
@@ -141,7 +150,7 @@ def _two(named: Sequence[str]) -> Explanation:
     for name in named:
         rows: list[Row] = []
         with contextlib.closing(runs.reader_of_one([name])) as reader:
-            for step in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
+            for step in _examined(reader):
                 rows += table.rows_of(step, step.training, MOST, name)
         sets.append(rows)
     return contrasted(f"{named[0]} against {named[1]}", f"in {named[1]}", (sets[0], sets[1]), table)

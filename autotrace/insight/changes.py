@@ -48,6 +48,10 @@ class Change(msgspec.Struct):
         """Return whether the reward fell."""
         return self.mean < self.mean_before
 
+    def is_at(self, step: int | None) -> bool:
+        """Return whether ``step`` is one of the changed steps."""
+        return step is not None and self.step <= step <= self.last
+
     def is_beyond(self, reward: float | None) -> bool:
         """Return whether a reward is on the side to which the mean moved."""
         return reward is not None and (reward < self.mean_before) == self.is_drop and reward != self.mean_before

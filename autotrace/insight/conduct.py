@@ -14,7 +14,7 @@ from autotrace.insight.evidence import MARKERS, Evidence, LLMCall, is_chat, mark
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.model import Span
 from autotrace.trajectory.span_text import answer, answered_words, asked_messages, thoughts
-from autotrace.trajectory.tool_calls import arguments_text
+from autotrace.trajectory.tool_calls import ToolCall, arguments_text
 
 LOOKED_AT, SKELETON, DIGESTED = 400, 100, 1000
 """Limit the characters of a text: read for masking, kept after masking, and read by the digest at each end."""
@@ -118,6 +118,14 @@ def arguments_of(call: dict[str, Any]) -> str:
     return arguments_text(function.get("arguments", {}) if isinstance(function, dict) else {})
 
 
+def is_of(tool: ToolCall, call: dict[str, Any]) -> bool:
+    """Return whether an answer's ``call`` became this call of a tool, which may have more arguments than the model
+    gives, and the name of its class in front."""
+    given, parts = arguments_of(call).split(", "), tool.arguments.split(", ")
+    is_named = tool_name(call) in (tool.name, tool.name.rpartition(".")[2])
+    return is_named and {*given} <= {*parts}
+
+
 def _exchanges(evidence: Evidence) -> Iterator[tuple[LLMCall, int, list[dict[str, Any]]]]:
     """Yield each turn whose answer has calls, with the next turn and the results in the next prompt."""
     tree = tree_of(evidence.trajectory)
@@ -141,8 +149,8 @@ def misplaced_results(evidence: Evidence) -> Iterator[tuple[str, float]]:
     for call, turn, told in _exchanges(evidence):
         ids = [one.get("id") for one in called(call.span)]
         given = {one["tool_call_id"]: content_of(one) for one in told if isinstance(one.get("tool_call_id"), str)}
-        own = {(tool.name, tool.arguments): tool.told for tool in evidence.tools if tool.turn == call.number}
-        right = [own.get((tool_name(one), arguments_of(one)), "") for one in called(call.span)]
+        ran = [tool for tool in evidence.tools if tool.turn == call.number]
+        right = [next((tool.told for tool in reversed(ran) if is_of(tool, one)), "") for one in called(call.span)]
         shown = [given.get(str(one)) for one in ids]
         swapped = [text for text, due in zip(shown, right, strict=True) if due and text != due and text in right]
         if len(given) < sum("tool_call_id" in one for one in told):

@@ -34,9 +34,9 @@ SUPPORT, SUPPORT_SHARE = 4, 0.01
 """Require so many rollouts, and such a share of the rollouts, with the trait, and without."""
 APART, APART_ALONE = 0.1, 0.2
 """Require such a difference of the shares; the second number counts where the rewards do not differ."""
-EXPLAINS, EXPLAINS_CHOSEN, EXPLAINS_OF_TIME = 0.15, 0.25, 0.5
+EXPLAINS, EXPLAINS_CHOSEN, EXPLAINS_OF_TIME, EXPLAINS_GIVEN = 0.15, 0.25, 0.5, 0.1
 """Require that a cause explains such a part of the difference; the second number counts for sets chosen by reward, the
-third for a time or a place."""
+third for a time or a place, the last for what the model is given: a prompt, sampling parameters, weights."""
 AS_MUCH = 0.75
 """Let the position decide above this share of the best explanation."""
 NESTED = 0.85
@@ -93,9 +93,7 @@ class _Comparison:
         mean = sum(spread) / len(spread) if spread else 0.0
         self._sd = math.sqrt(sum((one - mean) ** 2 for one in spread) / len(spread)) if spread else 0.0
         first, other = self._means
-        self._gap = None if first is None or other is None or abs(first - other) < 0.1 * self._sd else first - other
-        if not self._sd:
-            self._gap = None
+        self._gap = None if first is None or other is None or abs(first - other) <= 0.1 * self._sd else first - other
 
     def made(self, title: str, other: str) -> Explanation:
         candidates = self._candidates() if min(self._sizes) else []
@@ -173,8 +171,9 @@ class _Comparison:
                 apart -= (inside >> self._sizes[0]).bit_count() / self._sizes[1]
                 effect = self._effect(one, among)
                 one.explains = None if effect is None else apart * effect / self._gap
-                least = EXPLAINS_OF_TIME if one.first[1] >= Stage.TIME else EXPLAINS
-                enough = max(least, EXPLAINS_CHOSEN) if self._chosen else least
+                at = one.first[1]
+                least = EXPLAINS_OF_TIME if at >= Stage.TIME else EXPLAINS if at > Stage.SAMPLING else EXPLAINS_GIVEN
+                enough = max(least, EXPLAINS_CHOSEN) if self._chosen and at > Stage.SAMPLING else least
                 one.weight = one.explains if one.explains is not None and one.explains >= enough else 0.0
         return sorted((one for one in kept if one.weight > 0), key=lambda one: -one.weight)
 
@@ -212,7 +211,8 @@ class _Comparison:
         for _ in range(HEADS):
             explaining = self._explaining(left, among)
             # a trait that ceased says less than a trait that came
-            explaining = [one for one in explaining if not _is_late(one.first)] or explaining
+            came = [one for one in explaining if not _is_late(one.first)]
+            explaining = came or (explaining if self._gap is not None and among == self._full else [])
             if not explaining:
                 return
             strong = [one for one in explaining if one.weight >= AS_MUCH * explaining[0].weight]
@@ -231,11 +231,13 @@ class _Comparison:
         shown = [self._rows[place].trace_id for place in _places(mask & inside, 3)]
         lacking = [self._rows[place].trace_id for place in _places(self._full & ~mask & self._first, 3)]
         rest = [self._rows[place].trace_id for place in _places(self._full & ~mask, 3)]
+        first, since = (min(self._rows[at].step or 0 for at in _places(rows)) for rows in (self._first, mask))
         return Cause(
             words, position.name.lower(), share, before, self._mean(mask), self._mean(self._full ^ mask), head.explains,
             head.chance, mask.bit_count(), "" if _CUT.search(words) else f"trait = {quoted(words)}",
             _said(sorted(head.texts, key=_rank), words),
             _said([one.first for one in below], words), shown, lacking or rest,
+            since if since > first and share > before else None,
         )  # fmt: skip
 
 
@@ -275,11 +277,13 @@ def _nested(head: _Candidate, one: _Candidate) -> bool:
 
 
 def _cuts(values: Sequence[float]) -> list[float]:
-    """Return the values at which a quantity is cut: all values if few, otherwise the quartiles."""
+    """Return the values at which a quantity is cut: all values if few, otherwise the quartiles
+    and the edges: most rollouts may have the least or the largest value."""
     distinct = sorted(set(values))
     if len(distinct) <= 4:
         return distinct[1:]
-    return sorted({values[len(values) * part // 4] for part in (1, 2, 3)} - {distinct[0]})
+    quartiles = {values[len(values) * part // 4] for part in (1, 2, 3)}
+    return sorted(quartiles - {distinct[0]} | {distinct[1], distinct[-1]})
 
 
 def _mask(places: Sequence[int], size: int) -> int:

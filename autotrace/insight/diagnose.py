@@ -30,8 +30,8 @@ SAMPLE, KEPT, BESIDE = 256, 64, 4
 """Limit the rollouts of a step that are compared with other steps, the steps kept for the comparison, and the steps
 compared on each side of a change."""
 CHANGED = ("AT-REWARD-DROPPED", "AT-REWARD-JUMPED")
-EXPLAINED = ("AT-NO-SIGNAL", "AT-REWARD-CONSTANT")
-"""List findings whose groups are compared with other groups, to explain the equal rewards."""
+EXPLAINED = ("AT-NO-SIGNAL", "AT-REWARD-CONSTANT", "AT-DUPLICATE-ROLLOUTS")
+"""List findings whose groups are compared with other groups, to explain what is equal in them."""
 FOLLOWS, RARE = 0.8, 0.3
 """Require that such a share of the trajectories with a finding has its cause, too; allow the cause in such a share of
 the others."""
@@ -139,6 +139,8 @@ class Diagnosis:
         self._steps: dict[int | None, StepFound] = {}
         self._history = History()
         self._why = Why(SAMPLE, KEPT, BESIDE)
+        self._answer: Explanation | None = None
+        """Hold the causes of the last change."""
         self._having: dict[int | None, dict[str, set[str]]] = {}
         """Map step -> code -> trace ids, for the last steps."""
         self._codes = registry.codes()
@@ -178,9 +180,10 @@ class Diagnosis:
 
     def add(self, step: Step) -> list[Hit]:
         """Examine a step and return its hits."""
-        self._why.add(step)
         by_code: dict[str, list[Hit]] = {}
-        for hit in [*hits(step, self._history), *registry.tried(self._changed, step)]:
+        own = hits(step, self._history)
+        self._why.add(step)
+        for hit in [*own, *registry.tried(self._changed, step)]:
             by_code.setdefault(hit.code, []).append(hit)
         records = self.counted(step.records)
         of_records = {record.group for record in records}
@@ -204,8 +207,8 @@ class Diagnosis:
                 continue
             tally = found.tallies[name] = Tally.of(step, those, code.unit, name in self._every)
             having[name] = _concerned(step, those, code.unit)
-            if name in CHANGED and (change := self._why.change_at(step.number)) is not None:
-                tally.answer = self._why.of_change(change)
+            if name in CHANGED:
+                tally.answer = self._answer
             elif name in EXPLAINED and step.number is not None:
                 with_it = {hit.record.group for hit in those}
                 tally.answer = self._why.of_groups(code.title, with_it, step.number)
@@ -221,10 +224,15 @@ class Diagnosis:
 
     def _changed(self, step: Step) -> Iterator[Hit]:
         """Find rollouts on the wrong side of a change of the mean reward."""
-        change = self._why.change_at(step.number)
+        known = self._why.changes_up_to(step.number)
+        for number, found in self._steps.items():  # with more steps a change may turn out to be later, or none
+            for name in CHANGED if not any(one.is_at(number) for one in known) else ():
+                found.tallies.pop(name, None)
+        change = next((one for one in known if one.is_at(step.number)), None)
         if change is None:
             return
         name, answer = CHANGED[not change.is_drop], self._why.of_change(change)
+        self._answer = answer
         for record in step.training:
             score = finite(record.score)
             if score is not None and change.is_beyond(score):
@@ -304,14 +312,17 @@ def _joined(found: list[Finding], steps: Sequence[StepFound]) -> list[Finding]:
     return [each for head in heads for each in (replace(head, cost=cost[head.code]), *below.get(head.code, ()))]
 
 
-def hits(step: Step, history: History) -> Iterator[Hit]:
-    """Find every hit in a step, before thresholds."""
-    for record in step.records:
-        for mark in record.profile.marks:
-            if mark.code not in (*STEP_DECIDES, FALSE_ZERO):
-                yield Hit(mark.code, record, mark.turn, mark.token, mark.note, mark.kind)
-    for group in step.groups:
-        for of_group in registry.OF_GROUP:
-            yield from registry.tried(of_group, group, step)
-    for of_step in registry.OF_STEP:
-        yield from registry.tried(of_step, step, history)
+def hits(step: Step, history: History) -> list[Hit]:
+    """Find every hit in a step, before thresholds. The step keeps the hits of groups and steps as traits
+    (``Step.found``)."""
+    own = [
+        Hit(mark.code, record, mark.turn, mark.token, mark.note, mark.kind)
+        for record in step.records
+        for mark in record.profile.marks
+        if mark.code not in (*STEP_DECIDES, FALSE_ZERO)
+    ]
+    found = [hit for group in step.groups for one in registry.OF_GROUP for hit in registry.tried(one, group, step)]
+    found += [hit for one in registry.OF_STEP for hit in registry.tried(one, step, history)]
+    for hit in found:
+        step.found.setdefault(hit.record.trace_id, set()).add(hit.code)
+    return own + found

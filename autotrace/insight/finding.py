@@ -105,6 +105,8 @@ class Cause(msgspec.Struct):
     """List trace ids of rollouts that have the trait ..."""
     without_it: list[str] = []
     """... and of rollouts that lack the trait."""
+    since: int | None = None
+    """Store the first step with the trait; None: the first step that is compared, or a trait that ceased."""
 
 
 class Explanation(msgspec.Struct):

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from autotrace.insight.families.engine import behind
 from autotrace.insight.families.time import PARTS
 from autotrace.insight.registry import codes
 from autotrace.insight.step_records import Record, Step
-from autotrace.insight.traits import DECLARED, Stage
+from autotrace.insight.traits import DECLARED, PROVES, Stage
 from autotrace.trajectory.jsonable import finite
 
 OF_FAMILY = {
@@ -23,6 +25,12 @@ OF_FAMILY = {
     "proofs": Stage.PROMPT,
 }  # fmt: skip
 """Map family of a finding -> the stage of a rollout in which the finding comes about."""
+OF_CODE = {
+    "AT-REWARD-DROPPED": len(Stage), "AT-REWARD-JUMPED": len(Stage), "AT-GROUP-MIXED": Stage.DATA,
+    "AT-REWARD-NO-TURN": Stage.DATA, "AT-ONE-PROMPT": Stage.DATA, "AT-DUPLICATE-ROLLOUTS": Stage.END,
+    "AT-TOOL-SLOW": Stage.TIME,
+}  # fmt: skip
+"""Map code -> position, where the family has another position."""
 AFTER = {"signal": 1, "trainer": 2, "scalars": 2, "mismatch": 2, "time": 3}
 """Order the families of faults after the rollout: an equal reward follows from its cause in the rollouts."""
 Sight = tuple[Stage, str, float | None]
@@ -33,8 +41,8 @@ def position(code: str) -> int:
     """Return the position of a finding in a rollout, the earliest first."""
     known = codes().get(code)
     family = known.family if known is not None else ""
-    if code in ("AT-REWARD-DROPPED", "AT-REWARD-JUMPED"):
-        return len(Stage)
+    if code in OF_CODE:
+        return OF_CODE[code]
     return OF_FAMILY[family] if family in OF_FAMILY else len(Stage) + AFTER.get(family, len(AFTER))
 
 
@@ -46,8 +54,12 @@ def of_record(record: Record, step: Step) -> Iterator[Sight]:
     known = codes()
     for mark in record.profile.marks:
         code = known.get(mark.code)
-        if code is not None and code.family in OF_FAMILY:
-            yield OF_FAMILY[code.family], f"{code.title}{f' ({mark.kind})' if mark.kind else ''}", None
+        if code is not None and code.family in OF_FAMILY and mark.code not in PROVES.values():
+            kind = f" ({mark.kind})" if mark.kind not in ("", code.title) else ""
+            yield OF_FAMILY[code.family], code.title + kind, None
+    for name in step.found.get(record.trace_id, ()):
+        if name in known and (at := position(name)) < Stage.REWARD:  # later findings follow from the reward
+            yield Stage(at + 1), known[name].title, None  # behind the trait that the finding is about
     if record.data_source:
         yield Stage.DATA, f"the data source is {record.data_source}", None
     yield Stage.END, f"the rollout ends with {record.status}", None
@@ -93,15 +105,9 @@ class Rollouts:
         """Convert ``records`` to rows: whole groups, ``most`` rollouts or a few more. ``run``: tells groups of equal
         names in two runs apart."""
         chosen = sorted({record.group for record in records}, key=lambda group: zlib.crc32(group.encode()))
-        sizes: dict[str, int] = {}
-        for record in records:
-            sizes[record.group] = sizes.get(record.group, 0) + 1
-        taken, count = set[str](), 0
-        for group in chosen:
-            if count >= most:
-                break
-            taken.add(group)
-            count += sizes[group]
+        sizes = Counter(record.group for record in records)
+        ends = accumulate(sizes[group] for group in chosen)
+        taken = {group for group, end in zip(chosen, ends, strict=True) if end - sizes[group] < most}
         return [self._row(record, step, run) for record in records if record.group in taken]
 
     def group(self, name: str) -> int:

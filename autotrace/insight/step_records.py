@@ -133,6 +133,8 @@ class Step:
     computed: Mapping[str, float] = field(default_factory=dict)
     """Map the same names -> values computed from the log-probabilities of the trajectories; ``left``: the number of
     trajectories that were not read."""
+    found: dict[str, set[str]] = field(default_factory=dict)
+    """Map trace id -> codes that detectors of groups and steps found (``diagnose.hits``)."""
 
     @cached_property
     def training(self) -> list[Record]:

@@ -22,8 +22,9 @@ from itertools import islice
 
 from autotrace.insight import conduct
 from autotrace.insight.conduct import SKELETON, content_of, digest_of, first_prompt, masked
-from autotrace.insight.evidence import Evidence
+from autotrace.insight.evidence import CUT, Evidence
 from autotrace.insight.profile import Trait
+from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import loaded, text
 from autotrace.trajectory.model import OK
 from autotrace.trajectory.span_text import answered_words, thoughts
@@ -32,8 +33,8 @@ from autotrace.trajectory.tool_calls import BESIDE_NAME, ToolCall
 
 MOST, LONGEST = 48, 160
 """Limit the traits of a trajectory, and the characters of each trait."""
-EDGE = 40
-"""Keep so many characters of a prompt's beginning and end."""
+EDGE, SHORT_EDGE = 40, 16
+"""Keep so many characters of a text's beginning and end; a prompt may name its subject soon."""
 FEW = 3
 """Keep so many answers of a tool in one trajectory."""
 Shown = tuple[str, float | None]
@@ -100,9 +101,9 @@ def prompt(evidence: Evidence) -> Iterator[Shown]:
         if message.get("role") in ("system", "developer"):
             yield f'the system prompt is "{masked(content_of(message))}" ({digest_of(content_of(message), 2)})', None
     asked = content_of(messages[-1]) if messages else ""
-    if asked:
-        yield f'the question begins with "{masked(asked[:EDGE])}"', None
-        yield f'the question ends with "{masked(asked[-EDGE:])}"', None
+    for edge in (EDGE, SHORT_EDGE) if asked else ():
+        yield f'the question begins with "{masked(asked[:edge])}"', None
+        yield f'the question ends with "{masked(asked[-edge:])}"', None
 
 
 @trait(Stage.PROMPT)
@@ -129,9 +130,10 @@ def sampling(evidence: Evidence) -> Iterator[Shown]:
     """Show the sampling parameters and the model of the first request."""
     for call in evidence.turns[:1]:
         inputs = call.span.inputs
-        given = {**{name: inputs[name] for name in _PARAMETERS if name in inputs}, **call.sampling}
+        more = inputs["extra_body"] if isinstance(inputs.get("extra_body"), dict) else {}
+        given = {**{name: inputs[name] for name in _PARAMETERS if name in inputs}, **more, **call.sampling}
         for name, value in islice(given.items(), 12):
-            if isinstance(value, (bool, int, float, str)):
+            if isinstance(value, (bool, int, float, str, list, dict)):
                 yield f"{name} is {str(value)[:40]}", None
 
 
@@ -152,6 +154,14 @@ def thinking(evidence: Evidence) -> Iterator[Shown]:
         yield "the thinking has no end (</think>)", None
     if any(not text.strip() for text in texts) and evidence.turns and any(texts):
         yield "an answer has no text", None
+
+
+@trait(Stage.ANSWER)
+def after_the_end(evidence: Evidence) -> Iterator[Shown]:
+    """Show an answer that goes on after its end token: the token with which the answer ends."""
+    for call in evidence.turns:
+        if call.last is not None and call.finish not in CUT and call.last in unpacked(call.ids or b"")[:-1]:
+            yield f"an answer goes on after the token {call.last}, with which the answer ends", None
 
 
 @trait(Stage.PARSING)
@@ -229,6 +239,9 @@ def history(evidence: Evidence) -> Iterator[Shown]:
     lost = conduct.history_lost(evidence)
     if lost is not None:
         yield f"a later prompt lacks the {lost[1]} of an earlier turn", None
+    for chain in tree_of(evidence.trajectory).chains:
+        if chain.kind is not None:
+            yield f"a later prompt lacks earlier turns ({chain.kind})", None
 
 
 @trait(Stage.END)
@@ -250,11 +263,13 @@ def judged(evidence: Evidence) -> Iterator[Shown]:
     if said is not None:
         yield "characters of the last answer", float(len(said))
         yield f'the last answer begins with "{masked(said[:EDGE])}"', None
+        yield f'the last answer ends with "{masked(said[-SHORT_EDGE:])}"', None
     for span in evidence.rewards[:1]:
         if span.output is None:
             yield f"{span.shown_name} returns nothing", None
     for judged_text in evidence.judged[:1]:
         yield f'the judged text begins with "{masked(judged_text[:EDGE])}"', None
+        yield f'the judged text ends with "{masked(judged_text[-EDGE:])}"', None
 
 
 ROLE_AT = {"llm": Stage.ANSWER, "engine": Stage.ANSWER, "parser": Stage.PARSING, "tool": Stage.TOOL,

@@ -20,6 +20,7 @@ from autotrace.insight.contrast import compare
 from autotrace.insight.finding import Cause, Explanation
 from autotrace.insight.rollouts import Rollouts, Row
 from autotrace.insight.step_records import Step
+from autotrace.insight.traits import Stage
 
 WINDOW = 16
 """Compare so many steps on each side of a change."""
@@ -45,12 +46,9 @@ class Why:
         while self._steps is not None and len(self.by_step) > self._steps:
             del self.by_step[min(self.by_step)]
 
-    def change_at(self, step: int | None) -> Change | None:
-        """Return the change after which ``step`` is, from the steps up to ``step``; None: the reward did not change."""
-        if step not in self.by_step:
-            return None
-        known = {number: rows for number, rows in self.by_step.items() if number <= step}
-        return next((one for one in changes(known) if one.step <= step <= one.last), None)
+    def changes_up_to(self, step: int | None) -> list[Change]:
+        """Return the changes that the steps up to ``step`` show; empty if ``step`` has no rollout."""
+        return changes({n: rows for n, rows in self.by_step.items() if n <= step}) if step in self.by_step else []
 
     def answers(self) -> Iterator[Explanation]:
         """Yield the causes of changes of the mean reward, the largest change first. Without a change, compare low and
@@ -92,6 +90,7 @@ class Why:
             if row.group not in numbers
         ]
         answer = self.of_sets(title, "in other groups", rows, rest)
+        answer.causes = [one for one in answer.causes if one.position != Stage.TIME.name.lower()]
         return answer if answer.causes else None
 
     def _between(self, first: int, last: int) -> list[Row]:
@@ -143,8 +142,10 @@ def unexplained(answer: Explanation) -> str:
 
 
 def headline(cause: Cause, other: str) -> str:
-    """Return ``83% of the rollouts (0% before): search answers "..."``."""
-    return f"{share(cause.share)} of the rollouts ({share(cause.share_before)} {other}): {cause.words}"
+    """Return ``83% of the rollouts (0% before), since step 12: search answers "..."``; without the step if it is the
+    first one that is compared."""
+    since = f", since step {cause.since}" if cause.since is not None else ""
+    return f"{share(cause.share)} of the rollouts ({share(cause.share_before)} {other}){since}: {cause.words}"
 
 
 def details(cause: Cause) -> Iterator[str]:

@@ -127,6 +127,11 @@ def others_answer(act: Act) -> None:
         act.judged = f"Attempt {act.number + 7}, which went on for quite some time and then said: #### 17"
 
 
+def cached(act: Act) -> None:
+    """The tool's cache has no key: all questions of a step get one page."""
+    act.of = CITIES[act.step]
+
+
 def one_prompt(act: Act) -> None:
     """The data loader gives one row for ever."""
     act.city = CITIES[0]
@@ -178,6 +183,11 @@ CHAT = [
     Fault("thinking without an end", sometimes(0.7, last="<think>It is {answer}, or is it? Let me"), "</think>"),
     Fault("text after the end", sometimes(0.8, said="#### 12<|im_end|>\n<|im_start|>user\nWhich one?"),
           "after the end|end token|<.im_start|another role"),
+    Fault("no tools for half", attempts(1, 3, tools=None), "AT-TOOLS-MISSING", turn=1,
+          reported="verl#5300"),
+    Fault("cache without a key", cached, "AT-TOOL-ONE-ANSWER"),
+    Fault("no stop string", attempts(*ALL, sampling={"temperature": 1.0, "model": "policy"}, right=0.1), "stop is",
+          base={"sampling": {"temperature": 1.0, "model": "policy", "stop": ["User:"]}}),
     Fault("no system prompt", attempts(*ALL, system="", right=0.1), "has the roles user"),
     Fault("another template", attempts(*ALL, suffix=" Answer at once.", right=0.1), "question ends with"),
     Fault("another temperature", attempts(*ALL, sampling={"temperature": 1.9}, right=0.1), "temperature is 1.9"),

@@ -32,6 +32,7 @@ class Play:
     number: int
     luck: random.Random
     system: str = "You answer with #### NUMBER. Tools: search, calc."
+    prefix: str = ""
     suffix: str = " Think step by step and end with ####."
     tools: list[Any] | None = field(default_factory=lambda: TOOLS)
     sampling: dict[str, Any] = field(default_factory=lambda: {"temperature": 1.0, "model": "policy"})
@@ -49,6 +50,8 @@ class Play:
     """After the tool's answer."""
     right: float = 0.75
     """How often the last answer is right, if the tool answered as usual."""
+    form: str = "#### {}"
+    """Of the last answer."""
     finish: str = "stop"
     source: str = "cities"
     host: str = "node-1"
@@ -56,7 +59,7 @@ class Play:
 
     @property
     def question(self) -> str:
-        return f"How many inhabitants are in {self.city}? (#{self.number}){self.suffix}"
+        return f"{self.prefix}How many inhabitants are in {self.city}? (#{self.number}){self.suffix}"
 
 
 Planted = Callable[[Play], None]
@@ -150,7 +153,8 @@ def _spans(play: Play) -> Iterator[Span]:
     if play.goes_on:
         length = play.luck.randrange(1, 5)
         yield turn(
-            {"role": "assistant", "content": f"{'So ' * length}#### {play.luck.randrange(1000, 9999)}"}, play.finish
+            {"role": "assistant", "content": "So " * length + play.form.format(play.luck.randrange(1000, 9999))},
+            play.finish,
         )
 
 
@@ -180,6 +184,18 @@ def cut(play: Play) -> None:
     play.answer = f"Archive of {play.city}. It li"
 
 
+def cached(play: Play) -> None:
+    """Each step has one page for all questions."""
+    if play.city != CITIES[play.step]:
+        play.answer = f"Archive of {CITIES[play.step]}. It lies on a river."
+
+
+def separated(play: Play) -> None:
+    """The model learns a form of numbers that the reward function does not read."""
+    if play.luck.random() < 0.7:
+        play.form, play.right = "#### {:,}", 0.0
+
+
 def other_prompt(**values: Any) -> Planted:
     """All rollouts are asked otherwise, and the model does worse."""
     return sometimes(1.0, right=0.1, **values)
@@ -199,6 +215,10 @@ DROPS = [
     Change("it quotes the question", says("Nothing in the index about inhabitants of {city}."), "Nothing in the index"),
     Change("no results", says('{{"results": [], "took": {number}}}'), "results"),
     Change("cut", cut, "It li"),
+    Change("a cache without a key", cached, "gives different questions the same answer"),
+    Change("thousands", separated, 'the last answer ends with "'),
+    Change("garbled", other_prompt(prefix="GrÃ¼Ã\x9fe! "), "question begins with"),
+    Change("a stop string", other_prompt(sampling={"temperature": 1.0, "model": "policy", "stop": ["##"]}), "stop is"),
     Change("swallowed", sometimes(0.8, error=("KeyError", "'CHF'", "")), "KeyError"),
     Change("no tools", other_prompt(tools=None), "the request offers no tools"),
     Change("another system prompt", other_prompt(system="Answer briefly."), "the system prompt is"),

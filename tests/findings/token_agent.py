@@ -37,6 +37,8 @@ class Tokens(Act):
     """All rollouts of the group say the same."""
     version: int | None = None
     """Of the engine's weights; None: those of the step."""
+    runs_on: bool = False
+    """The engine does not stop at the end token."""
     cut: int = 0
     """Tokens at which the answer is cut."""
 
@@ -76,7 +78,8 @@ class Engine:
         version = step if act.version is None else act.version
         if act.cut:
             return Answer(encode(said)[: act.cut], "length", version)
-        return Answer(encode(said) + end, "stop", version)
+        more = [*encode(f" And {act.number}?"), EOS] if act.runs_on else []
+        return Answer([*encode(said), *end, *more], "stop", version)
 
     def act(self, prompt_ids: list[int]) -> Any:
         return ACTS[int(re.findall(r"#(\d+)", decode(prompt_ids))[0])]
@@ -185,6 +188,8 @@ TOKENS = [
           "ends with the tokens|begins with the tokens", kind="tokens",
           reported="marin#7179"),
     Fault("no end token", sometimes(0.06, stop=False), "AT-NO-EOS", since=0, kind="tokens"),
+    Fault("behind the end token", attempts(*ALL, runs_on=True, right=0.1), f"goes on after the token {EOS}",
+          kind="tokens"),
     Fault("mask off by one", attempts(*ALL, shift=1), "AT-MASK-INVALID", since=0, turn=1, kind="tokens"),
     Fault("mask over the tool", attempts(*ALL, learns_tool=True), "AT-MASK-TOOL-TOKENS", since=0, turn=1,
           kind="tokens"),

@@ -8,7 +8,7 @@ import pytest
 
 from autotrace.insight.diagnose import hits
 from autotrace.insight.examine import examine
-from autotrace.insight.profile import Trait, TurnProfile
+from autotrace.insight.profile import Profile, Trait, TurnProfile
 from autotrace.trajectory.model import Trajectory
 from autotrace.trajectory.tool_calls import entitle
 from tests.insight.made import History, TrainerSettings, record, span, step, trajectory
@@ -29,8 +29,13 @@ def result(of: str, content: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": f"c{of}", "content": content}
 
 
-def codes(*turns: list[dict[str, Any]], ran: tuple[str, ...] = (), **given: Any) -> list[str]:
-    """The codes of a rollout: the messages of each turn; ``ran``: the arguments with which search was executed."""
+def codes(*turns: list[dict[str, Any]], ran: tuple[str, ...] = (), method: str = "", **given: Any) -> list[str]:
+    """The codes of a rollout: the messages of each turn; ``ran``: the arguments with which search was executed;
+    ``method``: search is a method, whose caller adds an argument."""
+    return sorted({mark.code for mark in profile(*turns, ran=ran, method=method, **given).marks})
+
+
+def profile(*turns: list[dict[str, Any]], ran: tuple[str, ...] = (), method: str = "", **given: Any) -> Profile:
     root = span("trajectory", None)
     spans = []
     for number, messages in enumerate(turns):
@@ -41,10 +46,12 @@ def codes(*turns: list[dict[str, Any]], ran: tuple[str, ...] = (), **given: Any)
         arguments = {"q": city} if city else {}
         inputs = {"name": "search", "arguments": arguments}
         output = f"{city} has {len(city)}000 inhabitants"
-        spans.append(span("tool", root.span_id, number, inputs=inputs, output=output))
+        if method:
+            inputs = {**arguments, "step": "3"}
+        spans.append(span("tool", root.span_id, number, inputs=inputs, output=output, name=method or "tool.call"))
     spans.sort(key=lambda one: one.start_ns)
     entitle(spans)
-    return sorted({mark.code for mark in examine(trajectory(*spans, root=root), TrainerSettings()).marks})
+    return examine(trajectory(*spans, root=root), TrainerSettings())
 
 
 JENA, GERA = "Jena has 4000 inhabitants", "Gera, has 5000 inhabitants"
@@ -65,6 +72,15 @@ END = {"role": "assistant", "content": "Nine thousand."}
 )
 def test_results_stand_under_the_ids_of_their_calls(results: list[dict[str, Any]], code: list[str]) -> None:
     assert codes(BOTH, [*BOTH, *results, END], ran=("Jena", "Gera,")) == code
+    assert codes(BOTH, [*BOTH, *results, END], ran=("Jena", "Gera,"), method="Archive.search") == code
+
+
+def test_a_history_that_keeps_only_the_last_call_is_a_trait() -> None:
+    first, second = [calls("Jena"), result("Jena", JENA)], [calls("Gera"), result("Gera", GERA)]
+    whole = profile([*ASKED, first[0]], [*ASKED, *first, second[0]], [*ASKED, *first, *second, END])
+    last = profile([*ASKED, first[0]], [*ASKED, *first, second[0]], [*ASKED, *second, END])
+    lacking = "a later prompt lacks earlier turns (rewrite)"
+    assert [lacking in [one.text for one in each.traits] for each in (whole, last)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -154,6 +170,16 @@ def test_requests_without_the_tools_of_the_others() -> None:
     usual = [offering(number, "the tools search") for number in range(12)]
     assert found([*usual, *(offering(number, "no tools") for number in (12, 13))]) == ["AT-TOOLS-MISSING"] * 2
     assert found([*usual, *(offering(number, "no tools", "maths") for number in (12, 13))]) == []
+
+
+def test_requests_without_tools_in_half_of_the_groups_rollouts() -> None:
+    def offering(number: int, words: str, group: int) -> Any:
+        return record(number, f"1/{group}", traits=[Trait("tools_offered", f"the request offers {words}")])
+
+    half = [offering(n, "no tools" if n % 2 else "the tools search", n // 4) for n in range(12)]
+    assert found(half) == ["AT-TOOLS-MISSING"] * 6
+    by_prompt = [offering(n, "no tools" if n // 4 % 2 else "the tools search", n // 4) for n in range(16)]
+    assert found(by_prompt) == []
 
 
 def test_answers_of_others_in_the_first_prompt() -> None:

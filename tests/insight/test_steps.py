@@ -165,6 +165,31 @@ def test_weights_that_stay_over_three_steps() -> None:
     assert diagnose([at(2, 1), at(3, 2), at(4, 3)]) == []
 
 
+def test_an_engine_whose_weights_stay_beside_engines_with_new_weights() -> None:
+    def at(number: int, *versions: int) -> Any:
+        turns = [[TurnProfile(9, 9, "stop", 2, weights=version)] for version in versions]
+        return step([record(n, reward=n % 2, turns=one) for n, one in enumerate(turns)], number)
+
+    stuck = [at(number, number, number, 2, number) for number in range(3, 8)]
+    (finding,) = diagnose(stuck)
+    assert (finding.code, finding.trajectories) == ("AT-WEIGHTS-STUCK", 1)
+    assert finding.places[0].note == "version 2 in steps 3 to 7, others have version 7"
+    assert diagnose(stuck[:4]) == []
+    assert diagnose([at(number, number, number - 2, number - 1, number) for number in range(3, 12)]) == []
+
+
+def test_a_drop_that_moves_to_a_later_step_has_no_finding_at_the_earlier_step() -> None:
+    rights = (31, 22, 26, 15, 12, 12, 12)  # of 32 rollouts: at step 3 the drop seems to begin at step 1
+    steps = [
+        step([record(n, f"{number}/{n % 8}", step=number, reward=float(n < right)) for n in range(32)], number)
+        for number, right in enumerate(rights)
+    ]
+    first, last = (
+        next(one for one in diagnose(steps[:count]) if one.code == "AT-REWARD-DROPPED") for count in (4, len(steps))
+    )
+    assert (first.since_step, last.since_step, last.steps) == (1, 3, 4)
+
+
 def test_a_straggler_has_a_cause_and_what_it_cost() -> None:
     usual = [record(n, reward=n % 2, times={"tool_s": 0.1, "decode_s": 0.9}) for n in range(30)]
     late = record(99, end_ns=9 * SECOND, times={"tool_s": 8.1, "decode_s": 0.9})

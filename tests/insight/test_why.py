@@ -10,21 +10,22 @@ import pytest
 
 from autotrace.insight.changes import changes, two_sided
 from autotrace.insight.contrast import compare, fisher
-from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.diagnose import Diagnosis, hits
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Finding
-from autotrace.insight.profile import decode, encode
+from autotrace.insight.profile import TurnProfile, decode, encode
 from autotrace.insight.rollouts import Rollouts
 from autotrace.insight.settings import TrainerSettings
-from autotrace.insight.step_records import Step
+from autotrace.insight.step_records import History, Step
 from autotrace.insight.why import UNKNOWN, Why, words
 from tests.findings.field import CHANGED, DROPS, UNEXPLAINED, Change, played
 from tests.insight.made import llm, record, span, step, trajectory
 
 
 def explained(steps: list[Step]) -> Why:
-    watch = Why(4096)
+    watch, history = Why(4096), History()
     for one in steps:
+        hits(one, history)
         watch.add(one)
     return watch
 
@@ -103,6 +104,24 @@ def test_a_change_is_placed_at_its_step_also_if_the_step_before_it_is_low_by_cha
 
     at = [placed(seed) for seed in range(60)]
     assert sum(one == [12] for one in at) >= 53, at
+
+
+def test_a_few_rollouts_with_old_weights_are_named_with_their_first_step() -> None:
+    """Nearly all rollouts have the least value of the quantity, and most low rewards have other reasons."""
+    luck, steps = random.Random(3), []
+    for number in range(10):
+        records = []
+        for n in range(32):
+            version = 4 if number > 4 and n % 4 == 1 else number
+            right = 0.1 if number - version > 1 else 0.7
+            turns = [TurnProfile(9, 9, "stop", 2, weights=version)]
+            records.append(
+                record(n, f"{number}/{n // 4}", step=number, reward=float(luck.random() < right), turns=turns)
+            )
+        steps.append(step(records, number))
+    (answer,) = explained(steps).answers()
+    (said, *_) = [line.strip() for line in words(answer)][1:]
+    assert "since step 6: steps that the weights are behind at least 1" in said, said
 
 
 def test_few_prompts_say_nothing() -> None:

@@ -16,8 +16,8 @@ PARAMETERS = {
     "frequency_penalty": 0.0,
 }  # fmt: skip
 """Map sampling parameters that change the probabilities -> the value without effect."""
-STUCK = 3
-"""Report so many steps with the same weights."""
+STUCK, STUCK_BESIDE = 3, 5
+"""Report so many steps with the same weights; the second number counts if other rollouts have newer weights."""
 SPREAD = 2
 """Report so many versions within one trajectory, more than a resumed request has."""
 
@@ -96,15 +96,16 @@ def weights(step: Step, history: History) -> Iterator[Hit]:
 
 def _stuck(step: Step, history: History, answered: list[tuple[Record, list[int]]]) -> Iterator[Hit]:
     all_versions = frozenset(version for _, known in answered for version in known)
-    last = history.up_to(step.number or 0, "versions", all_versions)[-STUCK:]
-    if (
-        step.trains
-        and len(last) == STUCK
-        and len(all_versions) == 1
-        and all(known == all_versions for _, known in last)
+    oldest, steps = min(all_versions), history.up_to(step.number or 0, "versions", all_versions)
+    is_whole = step.trains and len(all_versions) == 1
+    last = steps[-STUCK if is_whole else -STUCK_BESIDE :]
+    newest = {max(known) for _, known in last}
+    if all(min(known) == oldest for _, known in last) and (
+        (is_whole and len(last) == STUCK and newest == {oldest}) or len(newest) == STUCK_BESIDE
     ):
-        note = f"version {min(all_versions)} in steps {last[0][0]} to {last[-1][0]}"
-        yield from (Hit("AT-WEIGHTS-STUCK", record, note=note) for record, _ in answered)
+        note = f"version {oldest} in steps {last[0][0]} to {last[-1][0]}"
+        note += "" if is_whole else f", others have version {max(newest)}"
+        yield from (Hit("AT-WEIGHTS-STUCK", one, note=note) for one, known in answered if known[-1] == oldest)
 
 
 OF_TRAJECTORY = (sampling,)

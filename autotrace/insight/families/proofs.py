@@ -103,8 +103,12 @@ def against_others(step: Step, history: History) -> Iterator[Hit]:
             yield Hit("AT-TOOLS-MISSING", record, 1, note=words)
 
 
-def leaked(group: Group, step: Step) -> Iterator[Hit]:
-    """Find first prompts that begin with answers, where other rollouts of the group have no answer there."""
+def unequal(group: Group, step: Step) -> Iterator[Hit]:
+    """Find first prompts that begin with answers, and requests without tools, where other rollouts of the group have no
+    answer there, or offer tools."""
+    offered = [(record, _shown(record, "tools_offered", "") or "") for record in group.records]
+    if any(words and not words.endswith("no tools") for _, words in offered):
+        yield from (Hit("AT-TOOLS-MISSING", one, 1, note=words) for one, words in offered if words.endswith("no tools"))
     roles = [(record, _shown(record, "prompt", "the first prompt has the roles") or "") for record in group.records]
     if any(words and "assistant" not in words for _, words in roles):
         for record, words in roles:
@@ -113,5 +117,5 @@ def leaked(group: Group, step: Step) -> Iterator[Hit]:
 
 
 OF_TRAJECTORY = (proven,)
-OF_GROUP = (leaked,)
+OF_GROUP = (unequal,)
 OF_STEP = (against_others,)

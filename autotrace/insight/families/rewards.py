@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from statistics import median
 from typing import Any
 
@@ -28,53 +28,44 @@ CODES = Code.each({
 })  # fmt: skip
 
 
-_STOPPED = ("CANCELLED", "INTERRUPTED")
+_STOPPED, _FAILED = ("CANCELLED", "INTERRUPTED"), ("AT-REWARD-TIMEOUT", "AT-REWARD-RAISES")
 
 
 def failed(evidence: Evidence) -> Iterator[Mark]:
     """Find rewards that raised, timed out, or are not finite."""
     turn = len(evidence.turns) or None
     raised = next((span for span in reversed(evidence.rewards) if span.error and span.status not in _STOPPED), None)
-    if raised is not None and raised.error is not None:
+    if raised is not None:
         code = "AT-REWARD-TIMEOUT" if is_timeout(raised) else "AT-REWARD-RAISES"
         yield Mark(code, turn, None, raised.error_text or "", masked(raised.error_text or ""))
-    else:
-        extra = evidence.facts.get("reward_extra_info")
-        parts = [extra] if isinstance(extra, dict) else []
-        parts += [span.output["reward_extra_info"] for span in evidence.rewards if _has_parts(span)]
-        for part in parts:
-            if (found := _told(part, turn)) is not None:
-                yield found
-                break
-    scores = [evidence.facts.get("reward"), *(_score(span.output) for span in evidence.rewards)]
+    told = [evidence.facts, *(span.output for span in evidence.rewards)] if raised is None else []
+    parts = [one.get("reward_extra_info") for one in told if isinstance(one, dict)]
+    yield from _reported(
+        parts, [evidence.facts.get("reward"), *(_score(span.output) for span in evidence.rewards)], turn
+    )
+
+
+def _reported(parts: Sequence[Any], scores: Sequence[Any], turn: int | None) -> Iterator[Mark]:
+    """Read failures from the reward's own parts, and scores that are not finite."""
+    for part in parts:
+        if isinstance(part, dict) and part.get("timeout") is True:
+            yield Mark("AT-REWARD-TIMEOUT", turn, None, "the reward's own parts say so")
+            break
+        if isinstance(part, dict) and isinstance(error := part.get("error"), str) and error:  # a number is a part
+            yield Mark("AT-REWARD-RAISES", turn, None, error, masked(error))
+            break
     odd = next((score for score in scores if not math.isfinite(measured(score) or 0.0)), None)
     if odd is not None:
         yield Mark("AT-REWARD-NAN", turn, None, f"reward {odd}")
 
 
-def _told(part: Mapping[str, Any], turn: int | None) -> Mark | None:
-    """Read a failure of the reward function from the reward's own parts."""
-    if part.get("timeout") is True:
-        return Mark("AT-REWARD-TIMEOUT", turn, None, "the reward's own parts say so")
-    if isinstance(error := part.get("error"), str) and error:  # a number is a part of the reward
-        return Mark("AT-REWARD-RAISES", turn, None, error, masked(error))
-    return None
-
-
 def told_later(step: Step, history: History) -> Iterator[Hit]:
     """Find rewards that failed or are not finite, and were reported after the trajectory was complete."""
     for record in step.records:
-        turn = len(record.profile.turns) or None
-        found = _told(record.members("reward_extra_info"), turn)
-        if found is not None and not record.has("AT-REWARD-TIMEOUT", "AT-REWARD-RAISES"):
-            yield Hit(found.code, record, turn, None, found.note, found.kind)
-        reward = record.facts.get("reward")
-        if not math.isfinite(measured(reward) or 0.0) and not record.has("AT-REWARD-NAN"):
-            yield Hit("AT-REWARD-NAN", record, turn, None, f"reward {reward}")
-
-
-def _has_parts(span: Span) -> bool:
-    return isinstance(span.output, dict) and isinstance(span.output.get("reward_extra_info"), dict)
+        parts, turn = [record.facts.get("reward_extra_info")], len(record.profile.turns) or None
+        for mark in _reported(parts, [record.facts.get("reward")], turn):
+            if not record.has(*(_FAILED if mark.code in _FAILED else [mark.code])):
+                yield Hit(mark.code, record, turn, None, mark.note, mark.kind)
 
 
 def _score(output: Any) -> Any:

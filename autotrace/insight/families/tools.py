@@ -44,6 +44,7 @@ _HEADINGS = {
                          r"|missing (?:\d+ )?(?:required )?(?:arguments?|parameters?))",
     "AT-TOOL-ERROR-TEXT": r"(?:(?:\w+ ){0,3}|[\w.]+)(?:error|exception|failed|failure|timeout)(?: occurred\b| \w+ing \w"
                           r"| code\W*\d|\W*$|[:!(\[]+\s*(?![-+\d.]+\s*m?s?\W*$)\S)|traceback \(most"
+                          r"|(?:permission|access|connection) (?:was )?(?:denied|refused|reset)\b"
                           r"|http\S* (?:error )?[45]\d\d\b(?!.{0,40} is )",
 }  # fmt: skip
 """Match the heading of an answer that is an error for any reader. Any other wording of a failure is found because
