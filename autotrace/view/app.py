@@ -179,7 +179,7 @@ _QUESTIONS: dict[str, Question] = {
     "/findings": lambda _, run: run.findings(),
     "/steps/{step}": one_step,
     "/tools": lambda _, run: run.read(tools.by_step),
-    "/traces/{trace}": of_trajectory(lambda reader, one: detail.detail(one, reader.run.living)),
+    "/traces/{trace}": of_trajectory(lambda reader, one: detail.detail(one, reader.run.living, reader.run.path)),
     "/traces/{trace}/tokens": of_trajectory(lambda reader, one: tokens.packed(one, reader.run.decode)),
     "/traces/{trace}/label": label,
     "/traces/{trace}/calls/{span}": one_call,

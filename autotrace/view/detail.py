@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from autotrace.insight.words import of_turns
@@ -34,9 +35,9 @@ from autotrace.trajectory.span_text import (
     shown_answer,
 )
 from autotrace.trajectory.tool_calls import tool_calls
+from autotrace.view.pictures import picture
 
 _THOUGHT = re.compile(r"\A(?:\s*<think(?:ing)?>)?(?P<thought>.*?)</think(?:ing)?>\s*", re.DOTALL)
-_PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
 _PHASES = ("dispatch_s", "queue_s", "prefill_s", "ttft_s", "decode_s", "preempted_s")
 
 FEW_IDS = 200
@@ -45,9 +46,9 @@ FEW_IDS = 200
 Item = dict[str, Any]
 
 
-def detail(trajectory: Trajectory, living: bool = False) -> dict[str, Any]:
+def detail(trajectory: Trajectory, living: bool = False, folder: Path | None = None) -> dict[str, Any]:
     """Return everything that the page shows of a trajectory at once; ``call`` returns the contents of single calls.
-    ``living``: the run goes on, so an open call lasts until now."""
+    ``living``: the run goes on, so an open call lasts until now. ``folder``: the run folder, for its pictures."""
     root, gap = trajectory.root, longest_gap(trajectory)
     inside = open_call(trajectory) if living else None
     return {
@@ -62,7 +63,10 @@ def detail(trajectory: Trajectory, living: bool = False) -> dict[str, Any]:
         "start": root.start_ns / 1e9,
         "duration": None if root.duration_ns is None else root.duration_ns / 1e9,
         "open": inside and {"in": inside.name, "seconds": (time.time_ns() - inside.since_ns) / 1e9},
-        "conversation": list(conversation(trajectory)),
+        "conversation": [
+            item | {"pictures": [picture(source, folder) for source in item.get("pictures", ())]}
+            for item in conversation(trajectory)
+        ],
         "chains": chains(trajectory),
         "findings": findings(trajectory),
         "spans": spans(trajectory),
@@ -175,7 +179,7 @@ def message_item(message: dict[str, Any]) -> Item:
 
 
 def _content(content: Any) -> tuple[str, list[str]]:
-    """Return text and pictures: embedded pictures with their data; for other pictures the page only notes a picture."""
+    """Return text, and what the message has of each picture: data, an address, or the words in its place."""
     if not isinstance(content, list):
         return ("" if content is None else one_line(content)), []
     texts, pictures = [], []
@@ -185,7 +189,7 @@ def _content(content: Any) -> tuple[str, list[str]]:
         elif isinstance(part, dict) and "image" in str(part.get("type")):
             source = part.get("image_url", part.get("image"))
             source = source.get("url") if isinstance(source, dict) else source
-            pictures.append(source if isinstance(source, str) and _PICTURE.match(source) else "")
+            pictures.append(source if isinstance(source, str) else "")
         else:
             texts.append(one_line(part))
     return "\n".join(texts), pictures

@@ -105,7 +105,7 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
     for members in by_group.values():
         loaded = [one for _, one in reader.each(members) if one is not None]
         for one in loaded:
-            yield f"trace {one.trace_id}", _json(detail.detail(one, living))
+            yield f"trace {one.trace_id}", _json(detail.detail(one, living, reader.run.path))
             yield f"tokens {one.trace_id}", _encoded(tokens.packed(one, reader.run.decode, short=True))
             yield f"calls {one.trace_id}", _json({span.span_id: detail.call(span, CALL_LIMIT) for span in one.spans})
             step = integer(one.attributes.get("step"))

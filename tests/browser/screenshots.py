@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from autotrace.run.info import find_runs
@@ -24,6 +26,7 @@ def take(page: Page, base: str, run: str, theme: str) -> None:
     best = (page.locator(ROWS).first.get_attribute("href") or "").rsplit("/", 1)[1]
     pages = {
         "overview": (f"#/run/{run}", ".found-list li"),
+        "tools": (f"#/run/{run}/tools", ".curve canvas"),
         "trajectories": (f"#/run/{run}/table", ROWS),
         "group": (f"#/run/{run}/group/{best}", ".fork"),
         "conversation": (f"#/run/{run}/trace/{best}", ".item"),
@@ -36,7 +39,10 @@ def take(page: Page, base: str, run: str, theme: str) -> None:
         page.goto(base + address)
         page.wait_for_selector(wait)
         page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        page.screenshot(path=FOLDER / f"{name}-{theme}.png")
+        with Image.open(io.BytesIO(page.screenshot())) as shot:  # 256 colours are enough, at a third of the size
+            shot.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
+                FOLDER / f"{name}-{theme}.png", optimize=True
+            )
 
 
 def main() -> None:

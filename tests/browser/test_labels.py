@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from playwright.sync_api import expect
 from autotrace.ship.shipper import ship
 from autotrace.tables import labels
 from tests.browser.conftest import Visit
+from tests.browser.figures import measured
 from tests.run_folder import recorded
+from tests.ship.spools import Process, new_run, trajectory
 from tests.waiting import until
 
 
@@ -71,3 +74,38 @@ def test_enter_after_a_heading_opens_the_row(visit: Callable[..., Visit], tmp_pa
     page.click('[data-column="reward"]')
     page.keyboard.press("Enter")
     page.wait_for_selector(".trace-page")
+
+
+def test_twenty_labels_by_keyboard_in_under_a_minute(visit: Callable[..., Visit], tmp_path: Path) -> None:
+    """One label is typed, another too; then a key a rollout, as a person would who has read them."""
+    folder = new_run(tmp_path)
+    process = Process(folder)
+    for number in range(24):
+        trajectory(process, reward=float(number % 2), step=1 + number // 8, rollout=number % 4, uid=f"u{number // 4}")
+    process.exit()
+    assert ship(folder, once=True).state == "done"
+    page: Any = visit(folder).page
+    page.locator(".row[href]").first.wait_for()
+    begun = time.monotonic()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".trace-page")
+    page.keyboard.press("l")
+    keys = 2
+    for count, word in enumerate(("good", "bad"), 1):
+        before = page.url
+        expect(page.get_by_label("label of this trajectory")).to_be_focused()
+        page.keyboard.type(word)
+        page.keyboard.press("Enter")
+        expect(page).not_to_have_url(before)
+        expect(page.locator(".recent")).to_contain_text(f"{count} of 24 labelled")
+        keys += len(word) + 1
+    page.keyboard.press("Escape")
+    for number in range(18):
+        page.keyboard.press("45"[number % 2])
+        keys += 1
+    expect(page.locator(".recent")).to_contain_text("20 of 24 labelled")
+    seconds = time.monotonic() - begun
+    given = [kept.label for kept in labels.read(folder).values()]
+    assert len(given) == 20 and set(given) == {"good", "bad"}
+    measured("twenty labels by keyboard", f"{keys + 1} keys, {seconds:.1f} s", "60 s")
+    assert seconds < 60

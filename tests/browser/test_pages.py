@@ -136,7 +136,7 @@ def test_thinking_and_pictures_stand_apart(tmp_path: Path, visit: Open) -> None:
     asked, said = page.locator(".item.user"), page.locator(".item.assistant")
     expect(asked).to_contain_text("What is it?")
     assert asked.locator("img").evaluate_all("all => all.map(each => each.naturalWidth)") == [1]
-    expect(asked).to_contain_text("[a picture, not in the records]")
+    expect(asked).to_contain_text("[a picture: http://pictures.example/1.png, an address that this page does not open]")
     expect(said).to_contain_text("A dot.")
     expect(said.locator(".thought .markdown")).to_be_hidden()
     said.locator(".thought summary").click()

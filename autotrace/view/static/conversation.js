@@ -251,5 +251,5 @@ function failure({ error }, { sought }) {
 /** A picture that was kept, or in words which it was. @param {string} data */
 function picture(data) {
   if (data.startsWith("data:")) return h("img", { src: data, alt: "a picture of the conversation" });
-  return h("p.dim", {}, data ? `[a picture: ${data}]` : "[a picture, not in the records]");
+  return h("p.dim", {}, `[a picture: ${data}]`);
 }

@@ -20,7 +20,7 @@ export async function showRuns(present) {
     h("td.command", {}, run.command)));
   present(h("section.runs", {}, h("h1", {}, "Runs"),
     runs.length
-      ? h("table", {}, h("thead", {}, h("tr", {}, ["", "run", "started", "state", "trajectories", "steps", "command"].map((name) => h("th", {}, name)))), h("tbody", {}, rows))
+      ? h("table", {}, h("thead", {}, h("tr", {}, [h("span.unseen", {}, "chosen"), "run", "started", "state", "trajectories", "steps", "command"].map((name) => h("th", {}, name)))), h("tbody", {}, rows))
       : h("p.empty", {}, "This folder holds no run that can be read. autotrace-run makes one."),
     runs.length > 1 ? over : null, version ? h("p.dim", {}, `autotrace ${version}`) : null));
   return { title: "runs", again: () => showRuns(present) };

@@ -100,7 +100,7 @@ class Table {
       h("div.bar", {}, source.exported ? null : [this.filter, this.names, this.words], this.chooser, this.count, this.further, this.problem),
       h("details.scatter-box", { open: query.get("plot") !== "no", ontoggle: (event) => note({ plot: event.target.open ? null : "no" }) },
         h("summary", {}, "rewards and scatter"), h("div.plots", {}, this.histogram.element, h("div.plot", {}, h("div.axes.dim", {}, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select; a point opens its trajectory"), this.scatter.element))),
-      h("div.grid", { role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.nothing, this.scroller.element));
+      this.nothing, h("div.grid", { role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.scroller.element));
     if (this.words.value) this.search();
   }
 
@@ -196,11 +196,12 @@ class Table {
     };
     Object.assign(this.head.style, style);
     this.scroller.element.style.minWidth = style.minWidth;
-    fill(this.head, shown.map(([name, label, , value]) => h("button", {
-      class: `cell ${RIGHT.has(name) || value === number ? "n" : ""}`, role: "columnheader",
-      title: name === "ties" ? TIES : name, "data-column": name,
-      onclick: (/** @type {MouseEvent} */ event) => { if (event.detail) this.scroller.element.focus({ preventScroll: true }); this.sortBy(name); },
-    }, label)));
+    fill(this.head, shown.map(([name, label, , value]) => h("div", {
+      class: `cell ${RIGHT.has(name) || value === number ? "n" : ""}`, role: "columnheader", "data-column": name,
+    }, h("button", { title: name === "ties" ? TIES : name, onclick: (/** @type {MouseEvent} */ event) => {
+      if (event.detail) this.scroller.element.focus({ preventScroll: true });
+      this.sortBy(name);
+    } }, label))));
     this.scroller.renew();
     this.offer();
   }
@@ -225,10 +226,10 @@ class Table {
   emptyRow() {
     const open = () => { this.current = row.position; this.remember(); };
     const cells = this.shown.map(([name, , , value]) => h("span", {
-      class: `cell c-${name} ${RIGHT.has(name) || value === number ? "n" : ""}`, role: "cell" }, ""));
-    const row = h("a.row", { role: "row", style: { gridTemplateColumns: this.head.style.gridTemplateColumns }, onclick: open }, cells);
+      class: `cell c-${name} ${RIGHT.has(name) || value === number ? "n" : ""}` }, ""));
+    const row = h("a.row", { style: { gridTemplateColumns: this.head.style.gridTemplateColumns }, onclick: open }, cells);
     row.texts = cells.map((cell) => cell.firstChild);
-    row.append(row.hit = h("span.cell.hit-line", { role: "cell", hidden: true }));
+    row.append(row.hit = h("span.cell.hit-line", { hidden: true }));
     return row;
   }
 

@@ -26,7 +26,7 @@ export class Scroller {
   }
 
   /** Make the rows anew: they look otherwise. */
-  renew() { this.pool.forEach(({ element }) => element.remove()); this.pool = []; }
+  renew() { this.spacer.replaceChildren(); this.pool = []; }
 
   /** Show `count` rows anew. @param {number} count */
   reset(count) { this.count = count; this.spacer.style.height = `${count * this.height}px`; this.place(true); }
@@ -38,7 +38,7 @@ export class Scroller {
     const fits = Math.ceil(this.view / this.height) + 2 * SPARE, last = Math.min(this.count, first + fits);
     while (this.pool.length < fits) {
       const element = this.make();
-      this.spacer.append(element);
+      this.spacer.append(h("div", { role: "row" }, h("div", { role: "cell" }, element)));
       this.pool.push({ element, position: -1 });
     }
     this.pool.forEach((slot, number) => {
