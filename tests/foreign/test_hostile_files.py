@@ -365,6 +365,12 @@ def parquet_of_one_text_in_many_places(place: Path) -> None:
     _completions(place, notes=pa.LargeListArray.from_arrays(pa.array([0, 4000], pa.int64()), texts))
 
 
+def parquet_of_a_long_text_in_all_columns(place: Path) -> None:
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 16, pa.int32()), pa.array(["x" * 20_000_000]))
+    names = ("prompt", "completion", *(f"c{number}" for number in range(10)))
+    _completions(place, step=[1] * 16, **dict.fromkeys(names, text))
+
+
 def parquet_of_nothing_without_end(place: Path) -> None:
     count = 100_000_000
     _completions(place, **{name: pa.nulls(count, pa.string()) for name in ("step", "prompt", "completion")})
@@ -401,7 +407,8 @@ PLACES: tuple[Callable[[Path], None], ...] = (
     many_keys, many_rows, no_end, number_of_digits, bytes_of_no_text, links, hole, graph, graph_of_one_root, atif,
     inspect, inspect_archive, archive_bomb, archive_that_lies, arrays, pickles, tensors, shared, samples, masks,
     packed_pickle, parquet_bomb, parquet_of_one_text_in_many_places, parquet_of_nothing_without_end,
-    parquet_of_many_parts, json_of_many_parts, parquet_of_strange_columns, parquet_that_is_none,
+    parquet_of_a_long_text_in_all_columns, parquet_of_many_parts, json_of_many_parts, parquet_of_strange_columns,
+    parquet_that_is_none,
 )  # fmt: skip
 
 
@@ -419,6 +426,17 @@ def test_reading_does_nothing_else(make: Callable[[Path], None], tmp_path: Path)
     told = [one["err"].strip().splitlines() for one in answers if one["words"][0] in ("ls", "open")]
     assert all(len(lines) <= 1 or a_sentence_a_file(lines, theirs) for lines in told), told
     assert not any("this is a bug" in text for lines in told for text in lines), told
+
+
+def test_kilobytes_take_no_gigabytes(tmp_path: Path) -> None:
+    """Where there are some to take: with less the libraries report that there is too little."""
+    theirs, mine, here = (tmp_path / name for name in ("theirs", "mine", "here"))
+    for folder in (theirs, mine, here):
+        folder.mkdir()
+    parquet_of_a_long_text_in_all_columns(theirs)
+    assert sum(path.stat().st_size for path in theirs.iterdir()) < 100_000
+    (listed,) = reading.run([["ls", str(theirs)]], here, mine, memory=16 << 30)
+    assert not reading.faults([listed]) and listed["peak"] < 1 << 30, listed
 
 
 def a_sentence_a_file(lines: list[str], theirs: Path) -> bool:

@@ -2,7 +2,8 @@
 what each did beside reading.
 
 ``python -P guarded.py``: each line of stdin is JSON, ``{"here", "environ", "mine", "commands", "memory", "seconds"}``;
-so is the line that answers it: a list of ``{"words", "code", "out", "err", "seconds", "did"}``, with seconds of CPU.
+so is the line that answers it: a list of ``{"words", "code", "out", "err", "seconds", "did", "peak"}``, with seconds of
+CPU, and the most bytes that the commands of a fork took, with the libraries.
 ``did`` names what no reading does: a start of a process, a connection, a file written that belongs to somebody, a file
 of the reader's (``mine``) read.
 
@@ -169,7 +170,7 @@ def in_fork(commands: list[list[str]], given: dict[str, Any]) -> list[Answer]:
             seconds = gone[2].ru_utime + gone[2].ru_stime
             made.append({"code": os.waitstatus_to_exitcode(gone[1]), "seconds": seconds, "did": []})
         for number, answer in enumerate(made):
-            answer["words"] = commands[number]
+            answer |= {"words": commands[number], "peak": gone[2].ru_maxrss << 10}
             for name, file in zip(("out", "err"), texts[2 * number :], strict=False):
                 file.seek(0)
                 answer[name] = file.read(1 << 20).decode("utf-8", "replace")
