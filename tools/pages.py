@@ -65,11 +65,11 @@ def made(page: str, text: str) -> str:
     if page == "docs/data.md":
         return re.sub(r"(?s)(?<=\n)### `trajectories`\n.*", lambda _: schema.markdown(), text)
     if page.startswith("docs/findings/"):
-        if "## What it needs" not in text and not needs(Path(page).stem):
+        if "## Data needed" not in text and not needs(Path(page).stem):
             return text
         read = "; ".join(needs(Path(page).stem)) or "any trajectory"
-        said = f"## What it needs\n\n{read[0].upper()}{read[1:]}.\n\n"
-        return re.sub(r"(?s)(## What it needs\n.*?)?(?=## Where to look)", lambda _: said, text, count=1)
+        said = f"## Data needed\n\n{read[0].upper()}{read[1:]}.\n\n"
+        return re.sub(r"(?s)(## Data needed\n.*?)?(?=## Where to look)", lambda _: said, text, count=1)
     if page == "docs/findings.md":
         text = re.sub(r"(?s)(?<=<!-- peers -->\n\n).*?(?=\n## )", lambda _: peers.table(), text)
         return re.sub(r"(?s)(?<=## All of them\n\n).*?(?=\n## )", lambda _: findings(), text)

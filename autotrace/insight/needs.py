@@ -24,7 +24,7 @@ NEEDS: dict[str, tuple[Callable[[Step], bool], str]] = {
     "token ids": (_any(lambda one: any(turn.last is not None for turn in one.profile.turns)), """
         AT-RETOKENIZED AT-NO-EOS AT-PROMPT-CUT AT-MASK-TOOL-TOKENS AT-MASK-EMPTY AT-MASK-INVALID AT-RESPONSE-CHANGED
         AT-REPETITION AT-PROMPT-TRAINED AT-DUPLICATE-ROLLOUTS AT-TOKENS-DROPPED AT-TOKENS-TWICE"""),
-    "the response and its mask": (_any(lambda one: one.profile.returned is not None), """
+    "the response and the mask": (_any(lambda one: one.profile.returned is not None), """
         AT-MASK-TOOL-TOKENS AT-MASK-EMPTY AT-MASK-INVALID AT-RESPONSE-CHANGED AT-PROMPT-TRAINED AT-SESSION-DIED"""),
     "limits of tokens": (lambda step: bool(step.settings.response_length or step.settings.max_model_len), """
         AT-TRUNCATED-CONTEXT AT-TRUNCATED-RESPONSE AT-TRUNCATED-TOOL AT-PROMPT-CUT"""),
@@ -91,7 +91,7 @@ def checked(codes: Mapping[str, Code], there: Collection[str]) -> tuple[int, dic
 
 _SORTS = {
     "calls of models and tools": ("LLM calls", "messages", "tool calls", "sampling parameters"),
-    "tokens and limits": ("token ids", "the response and its mask", "limits of tokens", "a limit of turns"),
+    "tokens and limits": ("token ids", "the response and the mask", "limits of tokens", "a limit of turns"),
     "rewards and steps": ("rewards", "calls of the reward function", "parts of the reward", "training steps"),
     "data of the trainer": ("advantages", "the batches that were trained on", "trainer log-probabilities",
                             "trainer metrics"),

@@ -29,7 +29,7 @@ def test_each_page_says_where_the_finding_is_and_from_which_share_on_it_counts()
         text = (DOCS / "findings" / f"{code.code}.md").read_text()
         assert text.startswith(f"# {code.code}\n") and f"autotrace diagnose --code {code.code}\n" in text
         assert f"`autotrace/insight/families/{code.family}.py`" in text, code.code
-        reported = "It is reported if at least "
+        reported = "The finding is reported if at least "
         assert (reported in text) == bool(code.share) and (not code.share or f"{reported}{code.share:.0%} of" in text)
 
 
