@@ -11,7 +11,8 @@ export function address() {
   return { path: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query ?? "") };
 }
 
-/** A link. Values that are null, undefined or empty are left out. @param {string[]} path @param {Record<string, any>} [query] */
+/** A link. Values that are null, undefined or empty are left out. @param {string[]} path
+ * @param {Record<string, any>} [query] */
 export function link(path, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const words = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();

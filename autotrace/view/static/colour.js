@@ -1,9 +1,15 @@
 // How tokens are coloured: each way gives every token a class, and says what the classes mean. The colours themselves
-// stand at the head of page.css: `s0`..`s7` from nothing to strong, `d0`..`d8` from one side to the other, `k0`.. kinds.
+// stand at the head of page.css: `s0`..`s7` from nothing to strong, `d0`..`d8` from one side to the other, `k0`..
+// kinds.
 import { number } from "./format.js";
 
-/** @typedef {{ids: Int32Array, mask: Uint8Array, logprob: Float32Array, turn: Int32Array, kind: Uint8Array, version: Float64Array, advantage: number | null, extra: Record<string, Float32Array>}} TokenArrays */
-/** @typedef {{label: string, why: string, has: (tokens: TokenArrays) => boolean, classes: (tokens: TokenArrays) => (at: number) => string, legend: (tokens: TokenArrays) => [string, string][]}} Way */
+/** @typedef {{ids: Int32Array, mask: Uint8Array, logprob: Float32Array, turn: Int32Array, kind: Uint8Array,
+ *  version: Float64Array, advantage: number | null,
+ * extra: Record<string, Float32Array>}}
+ * TokenArrays */
+/** @typedef {{label: string, why: string, has: (tokens: TokenArrays) => boolean,
+ * classes: (tokens: TokenArrays) => (at: number) => string, legend: (tokens: TokenArrays) => [string, string][]}}
+ * Way */
 
 const STEPS = 8;
 /** Log-probabilities from here down have the strongest colour. */

@@ -33,7 +33,8 @@ export function readable(text, role, { sought, raw }) {
   return folded(shown ?? prose(text, { sought }), text, role, sought);
 }
 
-/** A long text begins folded. @param {HTMLElement} shown @param {string} text @param {string} role @param {string} sought */
+/** A long text begins folded. @param {HTMLElement} shown @param {string} text @param {string} role @param {string}
+ * sought */
 export function folded(shown, text, role, sought) {
   const [characters, lines] = FOLDED[role] ?? [12_000, 200], count = text.split("\n", lines + 1).length;
   if (sought || (text.length <= characters && count <= lines)) return shown;
@@ -49,7 +50,8 @@ export function folded(shown, text, role, sought) {
   return box;
 }
 
-/** Arguments by name: of JSON, or of `name=JSON, name=JSON`. @param {string} text @returns {[string, string][] | null} */
+/** Arguments by name: of JSON, or of `name=JSON, name=JSON`. @param {string} text
+ * @returns {[string, string][] | null} */
 export function fieldsOf(text) {
   try {
     const given = JSON.parse(text);
@@ -82,7 +84,8 @@ function ended(text, at) {
   return text.length;
 }
 
-/** The arguments of a call: short ones in a line each, long ones as code. @param {string} text @param {Reading} reading */
+/** The arguments of a call: short ones in a line each, long ones as code. @param {string} text @param {Reading}
+ * reading */
 function called(text, reading) {
   const fields = reading.raw || !text || text.length > PARSED ? null : fieldsOf(text);
   if (!fields) return text && text !== "{}" ? prose(text, { sought: reading.sought, class: "arguments" }) : null;
@@ -102,7 +105,8 @@ export function conversation(detail, reading) {
   return root;
 }
 
-/** How the chains of a trajectory are called: a sub-agent as the call that it runs in. @param {any} detail @returns {string[]} */
+/** How the chains of a trajectory are called: a sub-agent as the call that it runs in. @param {any} detail
+ * @returns {string[]} */
 export function chainNames(detail) {
   const [{ chains, spans }, outers] = [detail, chainCalls(detail)];
   let number = 0;
@@ -188,7 +192,8 @@ class Writer {
     return box;
   }
 
-  /** The block of the sub-agent that a sub-agent was called by: its call is around the other's. @param {any} chain @param {number} at */
+  /** The block of the sub-agent that a sub-agent was called by: its call is around the other's. @param {any} chain
+   * @param {number} at */
   around(chain, at) {
     const { chains, spans } = this.detail;
     for (let place = chain.parent; place > 0; place = chains[place].parent ?? 0) {
@@ -207,7 +212,7 @@ class Writer {
     return h("div.item-head", {}, h("b", {}, title),
       item.status && item.status !== "OK" ? h("span.badge", { "data-status": item.status }, item.status) : null,
       h("span.dim", {}, facts), more,
-      item.role === "assistant" && item.tokens ? h("button.quiet", { onclick: () => reading.toTokens(item.turn) }, "tokens") : null,
+      item.role === "assistant" && item.tokens ? h("button.quiet", { title: "all that the model read until here, and what it wrote", onclick: () => reading.toTokens(item.turn) }, "tokens") : null,
       item.span ? h("button.quiet", { onclick: () => reading.toCall(item.span) }, "timeline") : null);
   }
 

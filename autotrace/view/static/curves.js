@@ -4,13 +4,21 @@ import { fill, h, ink } from "./dom.js";
 import { number, seconds } from "./format.js";
 
 const WHOLE_STEPS = Array.from({ length: 48 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
-/** Colour and dashes of each run laid over one: people who see few colours tell the dashes apart. @type {[string, number[]][]} */
+/** Colour and dashes of each run laid over one: people who see few colours tell the dashes apart.
+ * @type {[string, number[]][]} */
 const OVER = [["--second", [6, 4]], ["--role-reward", [2, 3]], ["--role-tool", [12, 4]], ["--bad", [12, 3, 2, 3]]];
 
-/** `middle` has a value for each of `steps`, and so have `low` and `high`. @typedef {{label: string, steps: number[], middle: (number | null)[], low?: (number | null)[], high?: (number | null)[]}} Line */
-/** `marks`: what is marked at a step. @typedef {{isTime?: boolean, isShare?: boolean, marks: () => Map<number, string>, chosen: (step: number) => void, selected?: (from: number, to: number) => void}} How */
+/** `middle` has a value for each of `steps`, and so have `low` and `high`.
+ * @typedef {{label: string, steps: number[], middle: (number | null)[],
+ * low?: (number | null)[], high?: (number | null)[]}}
+ * Line */
+/** `marks`: what is marked at a step.
+ * @typedef {{isTime?: boolean, isShare?: boolean, marks: () => Map<number, string>,
+ * chosen: (step: number) => void, selected?: (from: number, to: number) => void}}
+ * How */
 
-/** Draw lines, the run's own first. @param {any} box a figure with a caption @param {Line[]} lines @param {How} how @returns {any} */
+/** Draw lines, the run's own first. @param {any} box a figure with a caption @param {Line[]} lines @param {How} how
+ * @returns {any} */
 export function curve(box, lines, how) {
   const xs = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
   const on = (/** @type {Line} */ line, /** @type {any[] | undefined} */ values) => { const by = new Map(line.steps.map((step, place) => [step, values?.[place]])); return xs.map((x) => by.get(x) ?? null); };
@@ -22,8 +30,8 @@ export function curve(box, lines, how) {
   const title = box.querySelector("figcaption").textContent;
   const options = {
     width: box.clientWidth || 380, height: 160, series, legend: { show: false }, bands: [{ series: [1, 2], fill: ink("--band") }],
-    scales: { x: { time: false, range: (_, /** @type {number} */ low, /** @type {number} */ high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...(how.isShare ? { y: { range: (_, /** @type {number} */ __, /** @type {number} */ high) => [0, Math.max(0.1, high)] } } : {}) },
-    axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS, values: (_, /** @type {number[]} */ values) => values.map((value) => (value >= xs[0] && value <= xs[xs.length - 1] ? number(value) : "")) }, { ...axis, size: 58, values: (_, /** @type {number[]} */ values, /** @type {number} */ __, /** @type {number} */ ___, /** @type {number} */ step) => values.map((value) => (how.isTime ? seconds(value) : ticked(value, step))) }],
+    scales: { x: { time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...(how.isShare ? { y: { range: (_, __, high) => [0, Math.max(0.1, high)] } } : {}) },
+    axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS, values: (_, values) => values.map((value) => (value >= xs[0] && value <= xs[xs.length - 1] ? number(value) : "")) }, { ...axis, size: 58, values: (_, values, __, ___, step) => values.map((value) => (how.isTime ? seconds(value) : ticked(value, step))) }],
     cursor: { y: false, sync: { key: "steps" }, drag: { x: how.selected !== undefined, y: false, setScale: false } },
     hooks: {
       draw: [(chart) => mark(chart, xs, how.marks())],
@@ -84,14 +92,16 @@ export const overlaid = () => (address().query.get("with") ?? "").split(",").fil
 /** How these are written in an address. @param {string[]} names */
 export const written = (names) => names.map(encodeURIComponent).join(",");
 
-/** Which runs lie over this one, to be chosen. @param {string} run @param {any[]} runs all of them @param {string} page */
+/** Which runs lie over this one, to be chosen. @param {string} run @param {any[]} runs all of them @param {string}
+ * page */
 export function overlays(run, runs, page) {
   const [chosen, others] = [overlaid(), runs.filter((each) => each.run !== run)];
   if (!others.length) return null;
   const box = h("details.with", { open: chosen.length > 0 }, h("summary", {}, "lay other runs over it"));
   const change = () => {
     const now = [...box.querySelectorAll("input:checked")].map((each) => each.value);
-    go(["run", run, page], { with: written([...chosen.filter((name) => now.includes(name)), ...now.filter((name) => !chosen.includes(name))]) }); // colours stay
+    // colours stay
+    go(["run", run, page], { with: written([...chosen.filter((name) => now.includes(name)), ...now.filter((name) => !chosen.includes(name))]) });
   };
   for (const { run: name, trajectories } of others) {
     const place = chosen.indexOf(name), free = place >= 0 || chosen.length < OVER.length;
@@ -101,7 +111,8 @@ export function overlays(run, runs, page) {
   return box;
 }
 
-/** Put figures for curves into an element, and draw them there. @param {any} element @param {{title: string, lines: Line[], how: How}[]} curves @returns {any[]} */
+/** Put figures for curves into an element, and draw them there. @param {any} element
+ * @param {{title: string, lines: Line[], how: How}[]} curves @returns {any[]} */
 export function drawn(element, curves) {
   const boxes = curves.map(({ title }) => h("figure.curve", {}, h("figcaption", {}, title)));
   fill(element, boxes);

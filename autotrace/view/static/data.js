@@ -2,7 +2,8 @@
 
 const ARRAYS = /** @type {Record<string, any>} */ ({ f64: Float64Array, f32: Float32Array, i32: Int32Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array });
 
-/** A table whose names users chose: `constructor` and `__proto__` are names like any other. @returns {Record<string, any>} */
+/** A table whose names users chose: `constructor` and `__proto__` are names like any other.
+ * @returns {Record<string, any>} */
 export const table = () => Object.create(null);
 
 /** @typedef {{header: any, arrays: Record<string, any>}} Packed */
@@ -20,7 +21,8 @@ export function unpack(buffer) {
 /** A sentence for the person who reads. */
 export class Problem extends Error {}
 
-/** The link's code is exchanged, once, for the session, which is kept for the tabs of this page: no other port sees it. */
+/** The link's code is exchanged, once, for the session, which is kept for the tabs of this page: no other port sees
+ * it. */
 const code = new URLSearchParams(location.search).get("open");
 const entered = code && fetch("/session", { headers: { authorization: `Bearer ${code}` } }).then(async (answer) => { if (answer.ok) localStorage.setItem("autotrace", await answer.text()); });
 if (code) history.replaceState(null, "", location.pathname + location.hash);
@@ -39,7 +41,8 @@ export class Server {
 
   /** @param {...string} parts */
   path(...parts) { return ["/api/runs", ...parts.map(encodeURIComponent)].join("/"); }
-  /** What the server has at `parts`, and an exported file as `name`. @param {string} name @param {...string} parts @returns {Promise<ArrayBuffer>} */
+  /** What the server has at `parts`, and an exported file as `name`. @param {string} name @param {...string} parts
+   * @returns {Promise<ArrayBuffer>} */
   async bytes(name, ...parts) { return (await this.ask(this.path(...parts))).arrayBuffer(); }
   /** @param {string} name @param {...string} parts @returns {Promise<any>} */
   async json(name, ...parts) { return JSON.parse(new TextDecoder().decode(await this.bytes(name, ...parts))); }
@@ -82,7 +85,8 @@ export class Server {
   /** @param {string} run @param {string} trace @param {string} span */
   async call(run, trace, span) { return this.json(`calls ${trace}`, run, "traces", trace, "calls", span); }
 
-  /** Keeps what somebody calls a trajectory. @param {string} run @param {string} trace @param {string} label @param {string} why */
+  /** Keeps what somebody calls a trajectory. @param {string} run @param {string} trace @param {string} label
+   * @param {string} why */
   async label(run, trace, label, why) { await this.ask(`${this.path(run, "traces", trace, "label")}?${new URLSearchParams({ label, why })}`, undefined, "POST"); }
 
   /** @param {string} run @param {string[]} ids @param {string} [base] @returns {Promise<any>} */

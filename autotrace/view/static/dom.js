@@ -3,8 +3,8 @@
 /** Letters that are joined or kept apart by a character of no width. */
 const JOINS = ["Arab", "Syrc", "Mong", "Deva", "Beng", "Guru", "Gujr", "Orya", "Taml", "Telu", "Knda", "Mlym", "Sinh", "Khmr", "Mymr"]
   .map((script) => `\\p{scx=${script}}`).join("");
-/** Control characters, marks that reorder what is read, letters that nobody sees, and halves of characters; but not what
- * joins pictures to one, or belongs to how a script is written. */
+/** Control characters, marks that reorder what is read, letters that nobody sees, and halves of characters; but not
+ * what joins pictures to one, or belongs to how a script is written. */
 const HIDDEN = new RegExp([
   "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]", "\\p{Cs}",
   `\\u200c(?<![${JOINS}]\\u200c)`, `\\u200d(?!(?<=[${JOINS}]\\u200d)|(?<=[\\p{ExtPict}\\p{EMod}\\ufe0f]\\u200d)\\p{ExtPict})`,
@@ -21,8 +21,8 @@ const spelled = (letter) => {
 /** `text` with its hidden characters spelled. @param {unknown} text @returns {string} */
 export function visible(text) { return String(text ?? "").replace(HIDDEN, spelled); }
 
-/** An element. `kind`: its tag, and classes behind dots; `props`: `class`, `on…` listeners, `style` (an object), anything
- * else is an attribute; children are elements, or values that become text.
+/** An element. `kind`: its tag, and classes behind dots; `props`: `class`, `on…` listeners, `style` (an object),
+ * anything else is an attribute; children are elements, or values that become text.
  * @param {string} kind @param {Record<string, any>} [props] @param {...any} children @returns {any} */
 export function h(kind, props = {}, ...children) {
   const [tag, ...names] = kind.split("."), element = document.createElement(tag);
@@ -73,7 +73,8 @@ export function prose(text, options = {}) {
   return box;
 }
 
-/** Text nodes, with hidden characters and what is sought in elements of their own. @param {string} text @param {string} [sought] */
+/** Text nodes, with hidden characters and what is sought in elements of their own. @param {string} text
+ * @param {string} [sought] */
 export function marked(text, sought) {
   const nodes = [];
   let at = 0;
@@ -109,7 +110,8 @@ export function eachFrame(work) {
   return () => { if (asked) return; asked = true; requestAnimationFrame(() => { asked = false; work(); }); };
 }
 
-/** Follow the pointer until it is let go. @param {(event: PointerEvent) => void} move @param {(event: PointerEvent) => void} end */
+/** Follow the pointer until it is let go. @param {(event: PointerEvent) => void} move
+ * @param {(event: PointerEvent) => void} end */
 export function follow(move, end) {
   const listening = new AbortController();
   addEventListener("pointermove", move, listening);
@@ -150,8 +152,8 @@ export class Surface {
 /** A colour of the page's style. @param {string} name */
 export function ink(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 
-/** A bar over time; hatched where it is still open. @param {CanvasRenderingContext2D} context @param {number} x @param {number} y
- * @param {number} width @param {number} height @param {string} colour @param {boolean} open */
+/** A bar over time; hatched where it is still open. @param {CanvasRenderingContext2D} context @param {number} x
+ * @param {number} y @param {number} width @param {number} height @param {string} colour @param {boolean} open */
 export function drawBar(context, x, y, width, height, colour, open) {
   context.fillStyle = colour;
   context.globalAlpha = open ? 0.3 : 1;

@@ -1,5 +1,5 @@
-// Pictures of cells over the steps: how often each prompt was solved, how long the outputs are; the rewards of each data
-// source; and how many rollouts had which reward.
+// Pictures of cells over the steps: how often each prompt was solved, how long the outputs are; the rewards of each
+// data source; and how many rollouts had which reward.
 import { go } from "./address.js";
 import { Surface, fill, h, ink, visible } from "./dom.js";
 import { counted, number } from "./format.js";
@@ -24,8 +24,8 @@ const MANY = ["--k0", "--k1", "--d6", "--d7", "--d8"];
  * @param {string} words at first @param {Cells} cells */
 function grid(run, order, words, { label, names, colours, cell, told, chosen, line }) {
   const said = h("p.dim", { role: "status" }, words);
-  const canvas = h("canvas.heat", { role: "img", "aria-label": label,
-    style: { height: `${names.length * HEAT_ROW + HEAT_TOP + 4}px`, maxWidth: `${HEAT_LABELS + order.length * 90}px` } });
+  const [high, most] = [names.length * HEAT_ROW + HEAT_TOP + 4, HEAT_LABELS + order.length * 90];
+  const canvas = h("canvas.heat", { role: "img", "aria-label": label, style: { height: `${high}px`, maxWidth: `${most}px` } });
   const surface = new Surface(canvas, ({ context, width }) => {
     const wide = (width - HEAT_LABELS) / order.length, every = Math.ceil(34 / wide);
     const [text, empty, inks] = [ink("--dim"), ink("--line"), colours.map(ink)];
@@ -80,7 +80,8 @@ async function byPrompt(run, rows, steps) {
     for (const row of members) {
       const code = keys?.codes[row] ?? -1, value = solved.of(row);
       if (code < 0 || value !== value) continue;
-      const key = keys.words[code], one = found.get(key) ?? { text: texts?.words[texts.codes[row]] ?? "", cells: new Map() };
+      const key = keys.words[code],
+        one = found.get(key) ?? { text: texts?.words[texts.codes[row]] ?? "", cells: new Map() };
       const [a, b] = one.cells.get(step) ?? [0, 0];
       one.cells.set(step, [a + value, b + 1]);
       found.set(key, one);
@@ -105,13 +106,14 @@ async function byPrompt(run, rows, steps) {
     h("div.legend", {}, key.map(([name, word]) => h("span.key", {}, h("i", { class: name }), word))), canvas];
 }
 
-/** How long the outputs of each step are, with the limit. @param {string} run @param {Rows} rows @param {Steps} steps */
+/** How long the outputs of each step are, with the limit. @param {string} run @param {Rows} rows
+ * @param {Steps} steps */
 function lengths(run, rows, steps) {
   const { response_tokens: tokens } = rows.numbers, { limit } = rows.names;
   const longest = (tokens ?? []).reduce((a, b) => (b > a ? b : a), 0);
   if (!longest) return null;
-  const whole = limit ?? Math.max(BANDS, longest), part = (/** @type {number} */ value) => Math.ceil((value * BANDS) / whole);
-  const bands = Math.max(BANDS, Math.min(BANDS_MOST, part(longest))), band = (/** @type {number} */ row) => bands - 1 - row;
+  const whole = limit ?? Math.max(BANDS, longest), part = (value) => Math.ceil((value * BANDS) / whole);
+  const bands = Math.max(BANDS, Math.min(BANDS_MOST, part(longest))), band = (row) => bands - 1 - row;
   const edge = (/** @type {number} */ at) => (at === BANDS_MOST ? longest : Math.floor((at * whole) / BANDS));
   const ends = (/** @type {number} */ row) => [edge(band(row)) + 1, edge(band(row) + 1)];
   /** Step -> rollouts of each row, and all. @type {Map<number, number[]>} */
@@ -128,9 +130,9 @@ function lengths(run, rows, steps) {
   const at = (/** @type {number} */ step, /** @type {number} */ row) => counts.get(step)?.[row] ?? 0;
   const named = (/** @type {number} */ row) => ends(row).map((end) => number(end)).join(" to ");
   const words = limit ? `The line is the limit of a response, ${number(limit)} tokens with those of tools.` : "";
-  return [h("h2", {}, "Output tokens by step"), ...grid(run, [...steps.keys()], `${words} A click lists the rollouts.`, {
+  return [h("h2", {}, "Output tokens by step"), ...grid(run, [...steps.keys()], `${words} A click lists rollouts.`, {
     label: `output tokens of the rollouts of ${counted(steps.size, "step")}${limit ? `, limit ${number(limit)}` : ""}`,
-    names: Array.from({ length: bands }, (_, row) => named(row)), colours: MANY, line: limit ? bands - BANDS : undefined,
+    names: [...new Array(bands).keys()].map(named), colours: MANY, line: limit ? bands - BANDS : undefined,
     cell: (row, step) => (at(step, row) ? at(step, row) / at(step, bands) : null),
     told: (row, step) => `${named(row)} tokens · ${at(step, row)} of ${counted(at(step, bands), "rollout")}`,
     chosen: (row) => `response_tokens >= ${band(row) ? ends(row)[0] : 0} and response_tokens <= ${ends(row)[1]}`,
@@ -147,19 +149,22 @@ function fewSteps(steps) {
  * @param {[string, (step: number) => string][]} lines */
 const byStep = (caption, first, steps, lines) => h("div.wide", {}, h("table.plain", {}, h("caption", {}, caption),
   h("tr", {}, h("th", {}, first), fewSteps(steps).map((step) => h("th.n", {}, `${step}`))),
-  lines.map(([name, value]) => h("tr", {}, h("td", {}, name), fewSteps(steps).map((step) => h("td.n", {}, value(step)))))));
+  lines.map(([name, value]) =>
+    h("tr", {}, h("td", {}, name), fewSteps(steps).map((step) => h("td.n", {}, value(step)))))));
 
 /** The mean reward of each source of data, by step. @param {Rows} rows @param {Steps} steps */
 function bySource(rows, steps) {
   const { data_source: sources } = rows.texts, { reward } = rows.numbers;
   if (!sources || sources.words.length < 2) return null;
-  return byStep("reward by data source and step", "data source", steps, sources.words.slice(0, 20).map((word, code) => [word, (step) => {
+  return byStep("reward by data source and step", "data source", steps,
+    sources.words.slice(0, 20).map((word, code) => [word, (step) => {
     const values = (steps.get(step) ?? []).filter((row) => sources.codes[row] === code && reward[row] === reward[row]);
     return values.length ? number(values.reduce((sum, row) => sum + reward[row], 0) / values.length, 3) : "";
   }]));
 }
 
-/** How many rollouts of each step had which reward, if rewards have few values. @param {Rows} rows @param {Steps} steps */
+/** How many rollouts of each step had which reward, if rewards have few values. @param {Rows} rows
+ * @param {Steps} steps */
 function strips(rows, steps) {
   const { reward } = rows.numbers;
   const values = [...new Set([...reward].filter((value) => value === value))].sort((a, b) => b - a);

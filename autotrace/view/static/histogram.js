@@ -5,7 +5,8 @@ import { counted, number } from "./format.js";
 const BARS = 20;
 
 export class Histogram {
-  /** @param {((low: number, high: number) => void) | null} chosen list those of one bar; null: that cannot be asked here */
+  /** @param {((low: number, high: number) => void) | null} chosen list those of one bar; null: that cannot be asked
+   * here */
   constructor(chosen) {
     this.chosen = chosen;
     this.title = h("figcaption");

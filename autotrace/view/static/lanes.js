@@ -39,7 +39,7 @@ export async function showLanes(box, run, step) {
   }));
   const blocks = [...grouped(bars, (bar) => bar.one.worker)].map(([name, each]) => block(`worker ${name}: ${counted(each.length, "rollout")}`, each))
     .concat([...grouped(requests, (request) => request.replica)].map(([name, each]) => block(`replica ${name}: ${counted(each.length, "request")}`, each)));
-  const sums = kinds.map((/** @type {string} */ _, /** @type {number} */ kind) => rollouts.reduce((/** @type {number} */ sum, one) => sum + one.spent[kind], 0));
+  const sums = kinds.map((_, kind) => rollouts.reduce((sum, one) => sum + one.spent[kind], 0));
   const all = bars.reduce((/** @type {number} */ sum, bar) => sum + bar.end - bar.start, 0) || 1;
   const ended = bars.filter((bar) => bar.one.status !== "OPEN");
   const last = ended.reduce((a, b) => (a && a.end >= b.end ? a : b), null);
@@ -54,7 +54,7 @@ export async function showLanes(box, run, step) {
     open.length ? h("span.open", {}, `${open.length} still open; the oldest, `, timeline(open[0]),
       `: ${openFor(open[0].open) || "open"}`) : null,
     left ? h("span.dim", {}, `${left.toLocaleString("en")} shorter ones are not drawn`) : null, h("a.button.quiet", { href: link(["run", run, "table"], { where: `step = ${step}` }) }, "list them")),
-  h("div.legend", {}, kinds.map((/** @type {string} */ kind, /** @type {number} */ place) => (sums[place] ? h("span.key", {}, h("i", { style: { background: `var(${KIND[kind][0]})` } }), `${KIND[kind][1]} ${Math.round((100 * sums[place]) / all)} %`) : null))), tip, canvas);
+  h("div.legend", {}, kinds.map((kind, place) => (sums[place] ? h("span.key", {}, h("i", { style: { background: `var(${KIND[kind][0]})` } }), `${KIND[kind][1]} ${Math.round((100 * sums[place]) / all)} %`) : null))), tip, canvas);
   const surface = new Surface(canvas, ({ context, width, height }) => {
     const colours = kinds.map((/** @type {string} */ kind) => ink(KIND[kind][0]));
     const [dim, line, bad] = [ink("--dim"), ink("--line"), ink("--bad")];
@@ -88,7 +88,7 @@ export async function showLanes(box, run, step) {
     const time = ((event.offsetX - 4) / (surface.width - 8)) * total;
     return Array.isArray(row) ? row.find(({ start, end }) => time >= start && time <= end + total / 300)?.one : undefined;
   };
-  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => { const one = under(event); if (one) go(["run", run, "trace", one.id], { view: "timeline" }); });
+  canvas.addEventListener("click", (event) => { const one = under(event); if (one) go(["run", run, "trace", one.id], { view: "timeline" }); });
   canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => {
     const one = under(event);
     if (one) tip.textContent = visible([one.id.slice(0, 8), `sample ${one.sample ?? ""} n ${one.n ?? ""}`, `reward ${number(one.reward)}`, seconds(one.duration) || openFor(one.open) || unknown(one.status), told(one, kinds), one.worker].join("  ·  "));

@@ -11,7 +11,9 @@ import { showTools } from "./page_tools.js";
 import { showTrace } from "./page_trace.js";
 import { forget } from "./rows.js";
 
-/** @typedef {{title: string, keys?: Record<string, () => any>, again?: () => Promise<any> | any, close?: () => void, restyle?: () => void}} Page */
+/** @typedef {{title: string, keys?: Record<string, () => any>, again?: () => Promise<any> | any,
+ * close?: () => void, restyle?: () => void}}
+ * Page */
 
 const [top_, wrong, said, page, help] = ["top", "wrong", "said", "page", "help"].map((id) => /** @type {any} */ (document.getElementById(id)));
 /** Seconds between two looks at a run that is being written; longer for many rows. */
@@ -41,7 +43,8 @@ async function route() {
     if (first !== "run" || !run) {
       current = "";
       const [begun, { runs }] = [location.hash, await source.runs()];
-      if (mine !== turn || location.hash !== begun) return; // the reader went elsewhere, also where that is not announced yet
+      // the reader went elsewhere, also where that is not announced yet
+      if (mine !== turn || location.hash !== begun) return;
       if (runs.length === 1 && first !== "runs") { 
         const alone = runs[0].trace ? ["trace", runs[0].trace] : ["overview"]; // a file of one trajectory
         location.replace(link(["run", runs[0].run, ...alone], Object.fromEntries(query)));
@@ -68,7 +71,7 @@ async function route() {
 
 /** @param {string | undefined} run @param {string | undefined} what */
 function bar(run, what) {
-  const tab = (/** @type {string} */ name, /** @type {string} */ label) => h("a", { href: link(["run", run ?? "", name]), "aria-current": name === (what ?? "overview") ? "page" : null }, label);
+  const tab = (name, label) => h("a", { href: link(["run", run ?? "", name]), "aria-current": name === (what ?? "overview") ? "page" : null }, label);
   fill(top_, h("a.brand", { href: "#/runs" }, "autotrace"), run ? h("span.run", {}, run) : null,
     run ? h("nav", { "aria-label": "pages of the run" }, tab("overview", "Overview"), tab("table", "Trajectories"), tab("steps", "Steps"), tab("tools", "Tools")) : null, h("span.live", { id: "live" }),
     h("button.quiet", { onclick: theme, title: "key d" }, "light / dark"), h("button.quiet", { onclick: () => help.showModal(), title: "key ?" }, "keys"));
@@ -99,7 +102,7 @@ async function look(run) {
 function tell(state) {
   const live = document.getElementById("live");
   if (live) { live.textContent = state.live ? `${state.state}, being written` : state.state; live.classList.toggle("on", state.live); }
-  fill(said, [...state.losses, state.error].filter(Boolean).map((each) => h("p.loss", {}, `! ${each}`)), state.warnings.map((/** @type {string} */ each) => h("p.warning", {}, each)), state.notes.map((/** @type {string} */ each) => h("p.note", {}, each)));
+  fill(said, [...state.losses, state.error].filter(Boolean).map((each) => h("p.loss", {}, `! ${each}`)), state.warnings.map((each) => h("p.warning", {}, each)), state.notes.map((each) => h("p.note", {}, each)));
 }
 
 function theme() {
@@ -120,7 +123,8 @@ const EVERYWHERE = { "?": () => help.showModal(), d: theme, r: () => { location.
 addEventListener("keydown", (event) => {
   const target = /** @type {HTMLElement} */ (event.target);
   if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
-  if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) { if (event.key === "Escape") { event.preventDefault(); target.blur(); } return; } // a browser would empty the field
+  // a browser would empty the field
+  if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) { if (event.key === "Escape") { event.preventDefault(); target.blur(); } return; }
   if (event.key === "Enter" && /^(A|BUTTON|SUMMARY)$/.test(target.tagName)) return;
   if (!(shown?.keys?.[event.key] ?? EVERYWHERE[event.key]) && shown) return;
   if (event.key.length === 1 || event.key === "Enter") event.preventDefault();

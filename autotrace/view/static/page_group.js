@@ -11,7 +11,8 @@ const PARTS = /** @type {Record<string, string>} */ ({ prompt: "in the prompt", 
 /** Words that may differ until two texts count as different altogether. */
 const MOST_EDITS = 1500;
 
-/** @param {import("./main.js").Present} present @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
+/** @param {import("./main.js").Present} present @param {string} run @param {string} trace
+ * @returns {Promise<import("./main.js").Page>} */
 export async function showGroup(present, run, trace) {
   const rows = await rowsOf(run), row = rows.find(trace);
   const ids = row < 0 ? [trace] : rows.group(row).map((each) => rows.id(each));
@@ -124,7 +125,7 @@ class Group {
   move(by) {
     this.current = Math.max(0, Math.min(this.rollouts.length - 1, this.current + by));
     this.trace = this.rollouts[this.current].trace_id;
-    this.element.querySelectorAll(".card").forEach((card, /** @type {number} */ place) => card.classList.toggle("now", place === this.current));
+    this.element.querySelectorAll(".card").forEach((card, place) => card.classList.toggle("now", place === this.current));
     this.element.querySelectorAll(".card")[this.current]?.scrollIntoView({ inline: "nearest", block: "nearest" });
   }
 

@@ -29,13 +29,14 @@ class Overview {
     this.closed = false; // nobody reads this any more
     this.strip = h("div.tiles", { hidden: true });
     this.facts = h("dl.run-facts");
+    this.open = h("p.open");
     this.found = h("ol.found-list");
     this.only = h("div.dim");
     this.curves = h("div.curves");
     this.begins = h("p.dim.begins");
     this.said = h("p.big", { role: "status" }, "Looking for findings…");
-    const to = (/** @type {string} */ label, /** @type {string} */ page, /** @type {Record<string, any>} */ query = {}) => h("a.button", { href: link(["run", run, page], query) }, label);
-    this.element = h("section.overview-page", {}, h("h1.unseen", {}, "Overview"), this.strip, this.said, this.found, this.only,
+    const to = (label, page, /** @type {Record<string, any>} */ query = {}) => h("a.button", { href: link(["run", run, page], query) }, label);
+    this.element = h("section.overview-page", {}, h("h1.unseen", {}, "Overview"), this.strip, this.open, this.said, this.found, this.only,
       h("div.bar", {}, h("h2", {}, "Reward"), source.exported ? null : overlays(run, runs, "overview")), this.curves, this.begins,
       h("h2", {}, "This run"), this.facts,
       h("nav.bar", { "aria-label": "tables of the run" }, to("All trajectories", "table"), to("Lowest rewards first", "table", { sort: "reward" }), to("Longest first", "table", { sort: "duration", desc: "1" }), to("Step by step", "steps"), h("a.button", { href: "#/runs" }, "All runs")));
@@ -44,6 +45,8 @@ class Overview {
 
   /** How the run is, and what was dropped of it. @param {any} state */
   tell(state) {
+    const where = link(["run", this.run, "table"], { where: "status = 'OPEN'", sort: "open_since" });
+    fill(this.open, state.open ? [`${counted(state.open, "rollout")} still open: `, h("a", { href: where }, "since when, and in which call")] : null);
     const facts = { state: state.live ? `${state.state}, being written` : state.state, trajectories: state.open ? `${state.trajectories?.toLocaleString("en")}, ${state.open} of them running` : state.trajectories?.toLocaleString("en"),
       dropped: state.losses.length ? state.losses.join("; ") : "nothing", error: state.error, started: clock(state.created), command: state.command };
     fill(this.facts, Object.entries(facts).filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", { class: state.losses.length && name === "dropped" ? "loss" : "" }, value)]));
@@ -104,8 +107,9 @@ class Overview {
     this.charts.forEach((chart) => chart.destroy());
     if (!this.all.length) return;
     const marks = begun(this.all[0]);
-    const how = { marks: () => marks, chosen: (/** @type {number} */ step) => go(["run", this.run, "steps"], { step }) };
-    const parts = [...new Set(this.all.flatMap(({ rewards }) => rewards.flatMap((each) => Object.keys(each.parts))))].slice(0, 7); // curves enough
+    const how = { marks: () => marks, chosen: (step) => go(["run", this.run, "steps"], { step }) };
+    // curves enough
+    const parts = [...new Set(this.all.flatMap(({ rewards }) => rewards.flatMap((each) => Object.keys(each.parts))))].slice(0, 7);
     const line = (/** @type {(each: any) => any} */ value) => this.all.map(({ rewards }, place) => ({ label: [this.run, ...this.others][place], steps: rewards.map((each) => each.step), middle: rewards.map((each) => value(each) ?? null) }));
     const curves = [{ title: "reward, mean", lines: line((each) => each.reward), how }, ...parts.map((part) => ({ title: part, lines: line((each) => each.parts[part]), how }))];
     this.charts = drawn(this.curves, curves.filter(({ lines }) => lines[0].middle.some((value) => value !== null)));

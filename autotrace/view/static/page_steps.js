@@ -9,7 +9,8 @@ import { showLanes } from "./lanes.js";
 import { rowsOf } from "./rows.js";
 import { rowsBySteps } from "./strip.js";
 
-/** Title, column, how the values of a step become one number, whether it is seconds. @type {[string, string, string, boolean][]} */
+/** Title, column, how the values of a step become one number, whether it is seconds.
+ * @type {[string, string, string, boolean][]} */
 const CURVES = [
   ["reward", "reward", "spread", false], ["not OK", "status", "failed", false], ["output tokens", "response_tokens", "spread", false], ["turns", "turns", "spread", false],
   ["duration", "duration", "spread", true], ["tools", "tool_s", "spread", true], ["waiting for the engine", "queue_s", "spread", true], ["decode", "decode_s", "spread", true],
@@ -30,7 +31,8 @@ export async function showSteps(present, run) {
 }
 
 class Curves {
-  /** @param {string} run @param {import("./rows.js").Rows} rows @param {import("./rows.js").Rows[]} beside @param {string[]} others */
+  /** @param {string} run @param {import("./rows.js").Rows} rows @param {import("./rows.js").Rows[]} beside
+   * @param {string[]} others */
   constructor(run, rows, beside, others) {
     this.run = run;
     this.rows = rows;
@@ -76,12 +78,12 @@ class Curves {
     this.close();
     this.steps = rowsBySteps(this.rows);
     const others = this.beside.map((rows) => ({ rows, steps: rowsBySteps(rows) }));
-    const selected = (/** @type {number} */ from, /** @type {number} */ to) => go(["run", this.run, "table"], { where: `step >= ${from} and step <= ${to}` });
+    const selected = (from, to) => go(["run", this.run, "table"], { where: `step >= ${from} and step <= ${to}` });
     const marks = () => begun(this.findings);
     const curves = CURVES.map(([title, column, how, isTime]) => {
       const lines = [{ rows: this.rows, steps: this.steps }, ...others].map(({ rows, steps }, place) => ({ label: [this.run, ...this.others][place], steps: [...steps.keys()], ...(figures(rows, steps, column, how) ?? { middle: [] }) }));
       const isThere = how === "failed" ? lines[0].middle.length : lines[0].middle.some((value) => value !== null);
-      return isThere ? { title, lines, how: { isTime, isShare: how === "failed", marks, selected, chosen: (/** @type {number} */ step) => this.step(step) } } : null;
+      return isThere ? { title, lines, how: { isTime, isShare: how === "failed", marks, selected, chosen: (step) => this.step(step) } } : null;
     });
     this.charts = drawn(this.element, curves.flatMap((each) => each ?? []));
     if (!this.steps.size) fill(this.element, h("p.empty", {}, "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one)."));
@@ -106,7 +108,8 @@ class Curves {
   }
 }
 
-/** @param {import("./rows.js").Rows} rows @param {Map<number, number[]>} steps @param {string} column @param {string} how */
+/** @param {import("./rows.js").Rows} rows @param {Map<number, number[]>} steps @param {string} column
+ * @param {string} how */
 function figures(rows, steps, column, how) {
   const values = column === "staleness" ? late(rows) : column === "status" || column === "step" ? rows.numbers.step : rows.numbers[column];
   if (!values) return null;

@@ -10,7 +10,8 @@ import { Scroller } from "./scroller.js";
 
 const asText = (value) => value ?? "";
 const asFigures = (value) => value ?? "";
-/** The columns of the table: name, heading, how wide, how a value is shown. @type {[string, string, string, (value: any) => string][]} */
+/** The columns of the table: name, heading, how wide, how a value is shown.
+ * @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
   ["trace_id", "trace", "5em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "4em", asFigures],
   ["rollout_n", "n", "3em", number], ["prompt", "prompt", "minmax(11em, 4fr)", asText], ["status", "status", "5em", asText],
@@ -35,7 +36,8 @@ const TIES = "rollouts of this prompt with the same reward; all: the group teach
 /** Milliseconds without a key until a condition is asked. */
 const TYPED = 150;
 
-/** The rows as they were listed last, so that a trajectory's page knows what comes next. @type {{run: string, ids: string[]}} */
+/** The rows as they were listed last, so that a trajectory's page knows what comes next.
+ * @type {{run: string, ids: string[]}} */
 export const listed = { run: "", ids: [] };
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
@@ -76,7 +78,7 @@ class Table {
       list: "where-names", spellcheck: "false", autocomplete: "off", oninput: () => { note({ where: this.filter.value }); clearTimeout(this.typed); this.typed = setTimeout(() => this.apply(), TYPED); } });
     this.names = h("datalist", { id: "where-names" });
     this.words = h("input", { type: "search", class: "words", placeholder: "search in texts", "aria-label": "search in the texts of all trajectories",
-      onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.search(); }, oninput: () => { if (!this.words.value) this.search(); } });
+      onkeydown: (event) => { if (event.key === "Enter") this.search(); }, oninput: () => { if (!this.words.value) this.search(); } });
     this.count = h("span.count", { role: "status" });
     this.further = h("button.quiet.more", { hidden: true }, "more");
     this.problem = h("span.problem", { role: "alert" });

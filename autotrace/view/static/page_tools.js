@@ -21,7 +21,8 @@ export async function showTools(present, run) {
 
 /** @param {string} run @param {any[]} tools */
 function toolTable(run, tools) {
-  const heading = h("div.bar", {}, h("h1", {}, "Tools"), h("span.dim", {}, `${counted(tools.length, "tool")} in the training;`
+  const heading = h("div.bar", {}, h("h1", {}, "Tools"), h("span.dim", {},
+    `${counted(tools.length, "tool")} in the training;`
     + " a call failed if it, or a tool that it called itself, did not end well"));
   if (!tools.length) return [heading, h("p.empty", {}, "No call of a tool was recorded (role: tool in your list).")];
   const call = (/** @type {string[] | null} */ place, /** @type {any} */ words) => (place && words !== ""
@@ -48,6 +49,7 @@ function toolCurves(element, run, tools) {
     const shares = of.failed.map((/** @type {number} */ failed, /** @type {number} */ at) => failed / of.calls[at]);
     return drawn(box, [{ title: "calls", lines: [line(name, of.calls)], how },
       { title: "share failed", lines: [line(name, shares)], how: { ...how, isShare: true } },
-      { title: "duration, p50 / p99", lines: [line("p50", of.p50), line("p99", of.p99)], how: { ...how, isTime: true } }]);
+      { title: "duration, p50 / p99", lines: [line("p50", of.p50), line("p99", of.p99)],
+        how: { ...how, isTime: true } }]);
   });
 }

@@ -14,7 +14,8 @@ const VIEWS = ["conversation", "tokens", "timeline"];
 const IDENTITY = ["data_source", "validate"];
 /** The keys of the labels used last. */
 const LABEL_KEYS = ["4", "5", "6", "7", "8", "9"];
-/** What was labelled here: the labels, the newest first, and which trajectories. @type {Map<string, {words: string[], ids: Set<string>}>} */
+/** What was labelled here: the labels, the newest first, and which trajectories.
+ * @type {Map<string, {words: string[], ids: Set<string>}>} */
 const given = new Map();
 /** Whether the reader types labels, so that the next page begins there. */
 let typing = false;
@@ -24,7 +25,8 @@ const TIMES = [
   ["llm_s", "--role-llm", "llm"], ["tool_s", "--role-tool", "tools"], ["reward_s", "--role-reward", "reward"], ["other_s", "--role-other", "own work and waiting"],
 ];
 
-/** @param {import("./main.js").Present} present @param {string} run @param {string} trace @returns {Promise<import("./main.js").Page>} */
+/** @param {import("./main.js").Present} present @param {string} run @param {string} trace
+ * @returns {Promise<import("./main.js").Page>} */
 export async function showTrace(present, run, trace) {
   const [detail] = await Promise.all([source.trace(run, trace), library("markdownit")]);
   const view = new TrajectoryPage(run, detail);
@@ -69,7 +71,7 @@ class TrajectoryPage {
       oninput: () => { note({ q: this.sought.value }); if (this.view === "conversation") this.conversation(); } });
     const { label, label_why: why } = detail.facts;
     this.called = source.exported ? null : h("input.words", { placeholder: "label: why (l)", "aria-label": "label of this trajectory", title: "a label, such as good, and why after a colon", value: [label, why].filter(Boolean).join(": "),
-      onkeydown: (/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") this.labelled(this.called.value, true); },
+      onkeydown: (event) => { if (event.key === "Enter") this.labelled(this.called.value, true); },
       onchange: () => this.label(this.called.value) });
     this.recent = h("span.recent");
     this.raw = address().query.get("raw") === "1";
@@ -82,8 +84,8 @@ class TrajectoryPage {
 
   heading() {
     const { detail } = this, { step } = detail.attributes;
-    const part = (/** @type {string} */ name) => { const value = detail.attributes[name]; return value === undefined || value === null ? "" : String(value).slice(0, 80); };
-    const named = (/** @type {string} */ word, /** @type {string} */ name) => (part(name) ? [h("b", {}, word), ` ${part(name)}`] : null);
+    const part = (name) => { const value = detail.attributes[name]; return value === undefined || value === null ? "" : String(value).slice(0, 80); };
+    const named = (word, name) => (part(name) ? [h("b", {}, word), ` ${part(name)}`] : null);
     const crumbs = h("nav.crumbs", { "aria-label": "where this trajectory belongs" },
       h("button.quiet", { title: "previous in the list (key k)", "aria-label": "previous", onclick: () => this.neighbour(-1) }, "‹"),
       h("button.quiet", { title: "next in the list (key j)", "aria-label": "next", onclick: () => this.neighbour(1) }, "›"),
@@ -126,7 +128,7 @@ class TrajectoryPage {
     await source.label(this.run, trace, label.trim(), why.join(":").trim());
     const { words, ids } = /** @type {any} */ (given.get(this.run) ?? given.set(this.run, { words: [], ids: new Set() }).get(this.run));
     const word = label.trim();
-    if (word) { ids.add(trace); given.set(this.run, { words: [word, ...words.filter((/** @type {string} */ each) => each !== word)], ids }); } else ids.delete(trace);
+    if (word) { ids.add(trace); given.set(this.run, { words: [word, ...words.filter((each) => each !== word)], ids }); } else ids.delete(trace);
     this.offer();
     this.refresh(await source.trace(this.run, this.detail.trace_id));
   }
@@ -141,11 +143,12 @@ class TrajectoryPage {
     this.words = [...words, ...others].slice(0, LABEL_KEYS.length);
     const rows = await rowsOf(this.run);
     const known = label ? [...label.codes.keys()].filter((row) => label.codes[row] >= 0 && !ids.has(rows.id(row))).length : 0;
-    fill(this.recent, this.words.map((/** @type {string} */ word, /** @type {number} */ place) => h("button.chip", { title: `label it ${word} and go on (key ${LABEL_KEYS[place]})`, onclick: () => this.labelled(word),
+    fill(this.recent, this.words.map((word, place) => h("button.chip", { title: `label it ${word} and go on (key ${LABEL_KEYS[place]})`, onclick: () => this.labelled(word),
     }, h("kbd", {}, LABEL_KEYS[place]), ` ${word}`)), h("span.dim", {}, `${(known + ids.size).toLocaleString("en")} of ${count.toLocaleString("en")} labelled`));
   }
 
-  /** Label this one and go on to the next. @param {string | undefined} word @param {boolean} [typed] go on typing there */
+  /** Label this one and go on to the next. @param {string | undefined} word @param {boolean} [typed] go on typing
+   * there */
   async labelled(word, typed = false) {
     if (word === undefined) return;
     typing = typed;
@@ -156,7 +159,7 @@ class TrajectoryPage {
   /** What most of the time went on. */
   spent() {
     const { times, gap } = this.detail;
-    const within = (/** @type {string} */ name) => (name === "other_s" && gap ? ` (${seconds(gap.seconds)} of it ${gap.where})` : "");
+    const within = (name) => (name === "other_s" && gap ? ` (${seconds(gap.seconds)} of it ${gap.where})` : "");
     return TIMES.filter(([name]) => times[name] > 0).sort(([a], [b]) => times[b] - times[a]).slice(0, 3).map(([name, , word]) => `${word} ${seconds(times[name])}${within(name)}`).join(", ");
   }
 
@@ -171,11 +174,11 @@ class TrajectoryPage {
   /** The column beside: findings, notes, facts, times, attributes. */
   known() {
     const { facts, attributes, notes, times, findings } = this.detail;
-    const list = (/** @type {string} */ title, /** @type {[string, any][]} */ pairs) => (pairs.length ? h("section", {}, h("h2", {}, title), h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, worded(value))]))) : null);
-    const found = findings.map((finding, /** @type {number} */ place) => h("li", {}, h("button.finding", { "data-place": place, onclick: () => this.toFinding(place) }, h("b", {}, finding.code), " ", coded(finding.what))));
+    const list = (title, /** @type {[string, any][]} */ pairs) => (pairs.length ? h("section", {}, h("h2", {}, title), h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, worded(value))]))) : null);
+    const found = findings.map((finding, place) => h("li", {}, h("button.finding", { "data-place": place, onclick: () => this.toFinding(place) }, h("b", {}, finding.code), " ", coded(finding.what))));
     fill(this.aside, h("section.call-box", { hidden: true }),
       found.length ? h("section", {}, h("h2", {}, "findings"), h("ul", {}, found)) : null,
-      notes.length ? h("section.notes", {}, h("h2", {}, "notes"), h("ul", {}, notes.map((/** @type {string} */ each) => h("li", {}, coded(each))))) : null,
+      notes.length ? h("section.notes", {}, h("h2", {}, "notes"), h("ul", {}, notes.map((each) => h("li", {}, coded(each))))) : null,
       list("facts", nested(facts)), list("time", TIMES.filter(([name]) => times[name] !== undefined).map(([name, , word]) => [word, seconds(times[name])])),
       list("attributes", nested(attributes)));
     this.callBox = this.aside.firstElementChild;

@@ -63,7 +63,8 @@ export class Rows {
   /** The rows of whole ids. @param {string[]} ids */
   rowsOf(ids) { return this.locate(Uint8Array.from(ids.join("").match(/../g) ?? [], (byte) => parseInt(byte, 16))); }
 
-  /** The rows for which a condition is true: the server knows what it means. @param {string} expression @returns {Promise<Set<number>>} */
+  /** The rows for which a condition is true: the server knows what it means. @param {string} expression
+   * @returns {Promise<Set<number>>} */
   async where(expression) {
     const { arrays } = await source.where(this.run, expression);
     return new Set(this.locate(arrays.trace_id));
@@ -107,7 +108,8 @@ export class Rows {
     return ["group_reward", ...this.names.numbers].filter((name) => !constant.has(name));
   }
 
-  /** All rows in the order of a column; what has no value comes last, whichever way. @param {string} name @param {boolean} descending */
+  /** All rows in the order of a column; what has no value comes last, whichever way. @param {string} name
+   * @param {boolean} descending */
   order(name, descending) {
     const key = `${name} ${descending}`;
     let order = this.sorted.get(key);
@@ -194,7 +196,8 @@ function means(groups, values) {
   return values.map((_, row) => sums[groups[row]] / counts[groups[row]]);
 }
 
-/** Numbers in texts count as numbers. @typedef {{word: string, number: number}} Word @param {Word} one @param {Word} other */
+/** Numbers in texts count as numbers. @typedef {{word: string, number: number}} Word @param {Word} one @param {Word}
+ * other */
 function natural(one, other) {
   return Number.isNaN(one.number) || Number.isNaN(other.number) ? (one.word < other.word ? -1 : 1) : one.number - other.number;
 }
@@ -216,7 +219,8 @@ function first(ids, number) {
 /** @type {Map<string, Promise<Rows>>} */
 const loaded = new Map();
 
-/** The rows of a run as they were read last, with the columns `names` where there are such. @param {string} run @param {string[]} [names] @returns {Promise<Rows>} */
+/** The rows of a run as they were read last, with the columns `names` where there are such. @param {string} run
+ * @param {string[]} [names] @returns {Promise<Rows>} */
 export function rowsOf(run, names = []) {
   let rows = loaded.get(run);
   if (!rows) {

@@ -9,7 +9,8 @@ const SCALE = [[30, 70, 140], [70, 90, 130], [110, 112, 120], [150, 144, 112], [
 /** @typedef {{x: [number, number], y: [number, number]} | null} Brush */
 
 export class Scatter {
-  /** @param {(row: number) => string} describe what a point is @param {(row: number) => void} open @param {(brush: Brush) => void} selected */
+  /** @param {(row: number) => string} describe what a point is @param {(row: number) => void} open
+   * @param {(brush: Brush) => void} selected */
   constructor(describe, open, selected) {
     this.describe = describe;
     this.open = open;
@@ -35,7 +36,7 @@ export class Scatter {
     this.element = h("div.scatter", {}, this.canvas, this.box, this.tip, this.key);
     this.surface = new Surface(this.canvas, () => this.draw());
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.drag(event));
-    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => { if (!event.buttons) this.tell(this.near(event)); });
+    this.canvas.addEventListener("pointermove", (event) => { if (!event.buttons) this.tell(this.near(event)); });
     for (const left of ["pointerleave", "blur"]) this.canvas.addEventListener(left, () => this.tell(-1));
     this.canvas.addEventListener("focus", () => { if (this.canvas.matches(":focus-visible")) this.step(0); });
     this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
@@ -78,7 +79,8 @@ export class Scatter {
     Object.assign(this.tip.style, { ...(x > this.surface.width / 2 ? { left: "auto", right: `${this.surface.width - x + 8}px` } : { left: `${x + 8}px`, right: "auto" }), top: `${Math.max(0, y - 28)}px` });
   }
 
-  /** @param {Float64Array} xs @param {Float64Array} ys @param {Float64Array | null} third @param {Uint32Array} rows @param {[string, string, string]} names @param {Brush} brush */
+  /** @param {Float64Array} xs @param {Float64Array} ys @param {Float64Array | null} third @param {Uint32Array} rows
+   * @param {[string, string, string]} names @param {Brush} brush */
   show(xs, ys, third, rows, names, brush) {
     Object.assign(this, { xs, ys, third, rows, names, brush });
     this.rangeX = range(xs, rows);
@@ -168,7 +170,8 @@ export class Scatter {
   }
 }
 
-/** Smallest and largest of some rows, a little apart. @param {Float64Array} values @param {Uint32Array} rows @param {number} [margin] @returns {[number, number]} */
+/** Smallest and largest of some rows, a little apart. @param {Float64Array} values @param {Uint32Array} rows
+ * @param {number} [margin] @returns {[number, number]} */
 function range(values, rows, margin = 0.03) {
   let [low, high] = [Infinity, -Infinity];
   for (const row of rows) { if (values[row] < low) low = values[row]; if (values[row] > high) high = values[row]; }

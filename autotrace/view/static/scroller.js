@@ -20,7 +20,8 @@ export class Scroller {
     /** @type {{element: any, position: number}[]} */
     this.pool = [];
     this.soon = eachFrame(() => this.place(false));
-    this.element.addEventListener("scroll", () => { this.top = this.element.scrollTop; this.soon(); }, { passive: true });
+    this.element.addEventListener("scroll", () => { this.top = this.element.scrollTop; this.soon(); },
+      { passive: true });
     this.watcher = new ResizeObserver(([{ contentRect }]) => { this.view = contentRect.height; this.soon(); });
     this.watcher.observe(this.element);
   }
@@ -57,7 +58,8 @@ export class Scroller {
   reveal(position) {
     const top = position * this.height;
     if (top < this.top) this.top = this.element.scrollTop = top;
-    else if (top + this.height > this.top + this.view) this.top = this.element.scrollTop = top + this.height - this.view;
+    else if (top + this.height > this.top + this.view) this.top =
+      this.element.scrollTop = top + this.height - this.view;
     this.place(false);
   }
 }

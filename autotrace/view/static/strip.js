@@ -7,7 +7,8 @@ export const STRIP = ["reward", "validate", "tool_error", "tool_calls", "respons
 const RIGHT_ANSWER = /^facts\.reward_extra_info\.(?:.*_)?(?:acc|accuracy|correct|is_correct|right|solved|pass|passed|success)$/i;
 
 /** What counts as solved: a part of the reward that says so, else a reward in the upper half of the run's.
- * @param {import("./rows.js").Rows} rows @returns {Promise<{of: (row: number) => number, words: string}>} 1, 0 or NaN of a row */
+ * @param {import("./rows.js").Rows} rows @returns {Promise<{of: (row: number) => number, words: string}>} 1, 0 or
+ * NaN of a row */
 export async function solving(rows) {
   const part = rows.names.numbers.find((name) => RIGHT_ANSWER.test(name));
   if (part) {
@@ -73,8 +74,8 @@ export async function showStrip(box, rows) {
 
 const share = (/** @type {number} */ value) => `${Number((100 * value).toPrecision(3))} %`;
 
-/** A number as it was last, its change, and its line. @param {string} name @param {string} words @param {number[]} values
- * @param {(value: number) => string} shown @param {boolean} [isShare] */
+/** A number as it was last, its change, and its line. @param {string} name @param {string} words
+ * @param {number[]} values @param {(value: number) => string} shown @param {boolean} [isShare] */
 function tile(name, words, values, shown, isShare = false) {
   const known = values.filter((value) => value === value);
   if (!known.length) return null;

@@ -39,8 +39,8 @@ export class Timeline {
     this.rows = tree(spans);
     this.chosen = chosen;
     this.current = -1;
-    const ends = spans.start.map((/** @type {number} */ start, /** @type {number} */ at) => start + (spans.duration[at] ?? 0));
-    this.total = Math.max(duration ?? 0, ends.reduce((/** @type {number} */ a, /** @type {number} */ b) => Math.max(a, b), 0)) || 1e-3;
+    const ends = spans.start.map((start, at) => start + (spans.duration[at] ?? 0));
+    this.total = Math.max(duration ?? 0, ends.reduce((a, b) => Math.max(a, b), 0)) || 1e-3;
     this.from = 0;
     this.to = Number(this.total);
     this.canvas = h("canvas.timeline-canvas", { role: "img", "aria-label": `timeline of ${this.rows.length} calls` });
@@ -118,7 +118,8 @@ export class Timeline {
     });
   }
 
-  /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height @param {string} dim @param {string} line */
+  /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height @param {string} dim
+   * @param {string} line */
   axis(context, width, height, dim, line) {
     context.fillStyle = ink("--ground");
     context.fillRect(0, 0, width, AXIS);
@@ -148,7 +149,7 @@ export class Timeline {
     }, { passive: false });
     this.canvas.addEventListener("dblclick", () => this.zoom(0, this.total));
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.drag(event));
-    this.canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => { if (!event.buttons) this.say(this.under(event.offsetY)); });
+    this.canvas.addEventListener("pointermove", (event) => { if (!event.buttons) this.say(this.under(event.offsetY)); });
     this.scroll.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       if (!step) return;

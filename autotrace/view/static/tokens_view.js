@@ -145,7 +145,7 @@ export class TokensView {
 
   listen() {
     this.body.addEventListener("mouseover", (/** @type {MouseEvent} */ event) => this.point(this.under(event.target)));
-    this.body.addEventListener("click", (/** @type {MouseEvent} */ event) => { const at = this.under(event.target); if (at >= 0) this.select(at); });
+    this.body.addEventListener("click", (event) => { const at = this.under(event.target); if (at >= 0) this.select(at); });
     this.body.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;
