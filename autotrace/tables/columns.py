@@ -58,12 +58,12 @@ class Table:
 
 IDENTITY = (
     Column("run_id", "string", "the run", attrgetter("run_id"), tag=True),
-    Column("trace_id", "string", "the trajectory: its id in every backend and command", attrgetter("trace_id")),
-    Column("version", "int64", "counts up when calls or facts of it came after it was complete", attrgetter("version")),
+    Column("trace_id", "string", "id of the trajectory in every backend and command", attrgetter("trace_id")),
+    Column("version", "int64", "counts up when calls or facts come after completion", attrgetter("version")),
     Column("step", "int64", "training step", attrgetter("step"), tag=True),
-    Column("uid", "string", "the prompt in this step: the rollouts of a group share it", attrgetter("uid"), tag=True),
-    Column("rollout_n", "int64", "number of the rollout in its group", attrgetter("rollout_n"), tag=True),
-    Column("validate", "bool", "whether it is of a validation", attrgetter("validate"), tag=True),
+    Column("uid", "string", "the prompt in this step, shared by the group", attrgetter("uid"), tag=True),
+    Column("rollout_n", "int64", "number of the rollout in the group", attrgetter("rollout_n"), tag=True),
+    Column("validate", "bool", "whether the rollout belongs to a validation", attrgetter("validate"), tag=True),
 )
 ID = ("run_id", "trace_id")
 """Columns that identify a trajectory: an actor that outlives a run may give two runs the same trace id."""

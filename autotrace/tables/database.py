@@ -38,7 +38,7 @@ AT_ONCE, IN_MEMORY = 2_000, 100
 Progress = Callable[[int, int], None]
 """Receive the number of trajectories read so far, and the total."""
 BESIDE = (
-    Column("complete", "bool", "everything of it is known but late facts", lambda one: one.root.status != "OPEN"),
+    Column("complete", "bool", "all calls are known; facts may still come", lambda one: one.root.status != "OPEN"),
     Column("facts", "json", "all facts", lambda one: to_json(one.facts)),
 )
 """Columns that conditions and commands use in addition to the columns of ``trajectories``."""

@@ -29,11 +29,11 @@ class Metric(NamedTuple):
 METRICS = Table("metrics", "a number about a step of training", (
     Column("run_id", "string", "the run", attrgetter("run_id")),
     Column("step", "int64", "training step", attrgetter("step")),
-    Column("source", "string", "`trainer`: as the trainer logged it; `token_facts`: as it follows from the"
+    Column("source", "string", "`trainer`: logged by the trainer; `token_facts`: computed from"
            " [token facts](#token-facts)", attrgetter("source")),
-    Column("name", "string", "its name: `actor/entropy`, `critic/score/mean`, ...", attrgetter("name")),
-    Column("value", "float64", "the number; one that is not finite has no row", attrgetter("value")),
-    Column("version", "int64", "counts up when more became known about the step: the rows with the largest count",
+    Column("name", "string", "name of the metric: `actor/entropy`, `critic/score/mean`, ...", attrgetter("name")),
+    Column("value", "float64", "the number; infinite and NaN values have no row", attrgetter("value")),
+    Column("version", "int64", "counts up when more became known about the step: read the largest version",
            attrgetter("version")),
 ))  # fmt: skip
 

@@ -19,36 +19,36 @@ VERSION = 1
 """Version of the schema: increases when a column changes its meaning or is removed; new columns and tables keep the
 version."""
 
-FACTS = Table("facts", "something that became known about a trajectory later", (
+FACTS = Table("facts", "a value that became known about a trajectory later", (
     *OF_ROLLOUT,
-    Column("name", "string", "`reward`, `advantage`, `trained_in_step`, ...; `reward.1` is of a second output",
+    Column("name", "string", "`reward`, `advantage`, `trained_in_step`, ...; `reward.1` belongs to a second output",
            attrgetter("name")),
     Column("number", "float64", "the value, if it is a number", lambda known: number(known.value)),
     Column("value", "json", "the value", lambda known: exact(known.value)),
 ), Rollout.known)  # fmt: skip
 
-CHAINS = Table("chains", "a path through the turns of a trajectory: one, or several where it branches", (
+CHAINS = Table("chains", "a path through the turns of a trajectory; a trajectory that branches has several", (
     *OF_ROLLOUT,
-    Column("chain", "int64", "0, 1, ... by their first own turns", attrgetter("chain.number")),
-    Column("parent", "int64", "the chain that it leaves", attrgetter("chain.parent")),
-    Column("after", "int64", "the turn after which it leaves that; 0: at its beginning",
+    Column("chain", "int64", "0, 1, ... ordered by first own turn", attrgetter("chain.number")),
+    Column("parent", "int64", "the chain from which this chain branches", attrgetter("chain.parent")),
+    Column("after", "int64", "the last shared turn; 0: the chains share no turn",
            lambda one: None if one.chain.kind is None else one.chain.after),
-    Column("kind", "string", "why: `sub-agent`, `compaction`, `rewrite`, `retry`, `best-of` or `restart`; empty: it"
-           " leaves none", attrgetter("chain.kind")),
-    Column("first_turn", "int64", "its first own turn; those before it belong to the chain that it leaves",
+    Column("kind", "string", "reason: `sub-agent`, `compaction`, `rewrite`, `retry`, `best-of` or `restart`;"
+           " empty: no parent", attrgetter("chain.kind")),
+    Column("first_turn", "int64", "first own turn; earlier turns belong to the parent",
            lambda one: one.chain.turns[0]),
     Column("turns", "int64", "own turns", lambda one: len(one.chain.turns)),
-    Column("tokens", "int64", "tokens that they generated", attrgetter("tokens")),
-    Column("in_rows", "int64", "how many of these the rows of the trainer have; empty: not known",
+    Column("tokens", "int64", "tokens generated in the own turns", attrgetter("tokens")),
+    Column("in_rows", "int64", "number of `tokens` that the trainer's rows contain; empty: not known",
            attrgetter("in_rows")),
-    Column("row", "int64", "the trainer's row that it is, from 0; empty: none, or not known", attrgetter("row")),
-    Column("trained", "int64", "tokens of that row that the loss is taken over, shared turns included",
+    Column("row", "int64", "the trainer's row of this chain, from 0; empty: no row, or not known", attrgetter("row")),
+    Column("trained", "int64", "tokens of `row` in the loss, shared turns included",
            attrgetter("trained")),
-    Column("clipped", "int64", "tokens of that row whose importance weight was cut", lambda one: one.count("clipped")),
-    Column("reward", "float64", "of that row, else of the trajectory",
+    Column("clipped", "int64", "tokens of `row` with a clipped importance weight", lambda one: one.count("clipped")),
+    Column("reward", "float64", "reward of `row`, else of the trajectory",
            lambda one: number(one.fact("reward")) if number(one.fact("reward")) is not None
            else number(one.rollout.facts.get("reward"))),
-    Column("advantage", "float64", "of that row", lambda one: number(one.fact("advantage"))),
+    Column("advantage", "float64", "advantage of `row`", lambda one: number(one.fact("advantage"))),
 ), Rollout.chains)  # fmt: skip
 
 OF_TRAJECTORIES: dict[str, Table] = {table.name: table for table in (TRAJECTORIES, TURNS, SPANS, FACTS, TOKENS, CHAINS)}
