@@ -221,7 +221,7 @@ def _step(row: Any) -> Text:
 
 
 def _prompt(row: Any) -> Text:
-    return line("prompt " + (row.sample_index or "?"), "bold") + line(f"  {row.uid or ''}", "dim")
+    return line("prompt " + (row.sample_index or "?"), "bold") + line(f"  {row.uid}" if row.uid else "", "dim")
 
 
 def _rollout(row: Any) -> Text:

@@ -187,7 +187,8 @@ def remarkable(reader: Reader, wanted: Condition, roots: bool) -> list[Text]:
 def shared(reader: Reader, wanted: Condition, row: Any) -> str:
     """Describe a reward, ``reward 0.1``, and how many other trajectories have the same reward."""
     others = reader.count(wanted & equals(reward=row.reward)) - 1
-    return f"reward {row.reward:.4g}{f', like {others:,} others' if others > 1 else ', like 1 other' if others else ''}"
+    tied = f", tied with {terminal.counted(others, 'other')}" if others else ""
+    return f"reward {row.reward:.4g}{tied}"
 
 
 def destinations(reader: Reader) -> list[Text]:

@@ -21,7 +21,7 @@ from autotrace.cli.diagnose import diagnose
 from autotrace.cli.show import show
 from autotrace.cli.terminal import counted, line
 from autotrace.cli.view import view
-from autotrace.config.installation import carried
+from autotrace.config.installation import carried, has_page
 from autotrace.run import files
 from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
@@ -75,7 +75,8 @@ def _go_on(context: click.Context, path: str, commands: Iterable[str], opens: bo
     """Print the next commands, and open the page on request."""
     click.echo("\nNext:")
     for words in commands:
-        click.echo(f"    autotrace {words.format(shlex.quote(path))}")
+        if has_page() or not words.startswith("view"):
+            click.echo(f"    autotrace {words.format(shlex.quote(path))}")
     if opens:
         context.invoke(view, named=(path,), host="127.0.0.1")
 

@@ -80,14 +80,18 @@ def install(extra: str) -> str:
     return f"pip install {' '.join(map(shlex.quote, requirements(extra)))}"
 
 
-def look_at(folder: str, trace: str = "") -> str:
-    """Return the command that shows ``trace`` of a run folder: the page, if this installation can serve the page."""
+def has_page() -> bool:
+    """Return whether this installation can serve the page: ``autotrace view``."""
     from importlib.util import find_spec
 
-    has_page = False
     with contextlib.suppress(Exception):  # a finder of the host may raise anything, and a module may have no spec
-        has_page = find_spec("uvicorn") is not None and find_spec("starlette") is not None
-    if has_page:
+        return find_spec("uvicorn") is not None and find_spec("starlette") is not None
+    return False
+
+
+def look_at(folder: str, trace: str = "") -> str:
+    """Return the command that shows ``trace`` of a run folder: the page, if this installation can serve the page."""
+    if has_page():
         return f"autotrace view {folder}{f' --trace {trace}' if trace else ''}"
     return f"autotrace show {trace} {folder}" if trace else f"autotrace diagnose {folder}"
 

@@ -30,7 +30,7 @@ class Gone(NotFound):
 def unknown(kind: str, name: str, choices: Iterable[str]) -> QueryError:
     """Return the error for a table or column that does not exist, with the nearest name."""
     names = list(choices)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = sorted(difflib.get_close_matches(name, names), key=lambda one: not name.startswith(one))  # a plural first
     hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(names)}"
     return QueryError(f"there is no {kind} {name}; {hint}")
 

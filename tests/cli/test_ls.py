@@ -63,7 +63,7 @@ def test_ties_for_the_best_and_the_worst_are_said(call: Call, runs: Path) -> Non
         trajectory(process, rollout=rollout, reward=reward)
     process.exit()
     shown = call("ls").output
-    assert "reward 0.5, like 2 others" in shown and "reward 0, like 1 other\n" in shown
+    assert "reward 0.5, tied with 2 others" in shown and "reward 0, tied with 1 other\n" in shown
     worst = call("show", "--worst")
     assert "reward 0.0" in worst.stdout
     assert worst.stderr == "the first of 2 trajectories that have the lowest reward, 0; autotrace ls lists them all\n"

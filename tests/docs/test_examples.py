@@ -39,6 +39,14 @@ def delivered(folder: Path, name: str, program: str) -> list[dict[str, Any]]:
     return [one for one in found if one["spans"][0]["role"] == "trajectory"]
 
 
+def test_the_page_of_examples_names_each_folder_with_a_command_that_is_there() -> None:
+    rows = re.findall(r"(?m)^\| `(\w+)` \| .* \| `([^`]+)` \| [^|]*\|$", (EXAMPLES / "README.md").read_text())
+    assert sorted(name for name, _ in rows) == sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+    for name, command in rows:
+        files = [word for word in command.split() if word.endswith((".py", ".yaml"))]
+        assert all((EXAMPLES / name / file).exists() for file in files), command
+
+
 def test_a_plain_asyncio_program(tmp_path: Path) -> None:
     first, second = sorted(delivered(tmp_path, "plain_asyncio", "planner.py"), key=lambda one: -len(one["spans"]))
     assert [span["name"] for span in first["spans"]].count("Planner.look_up") == 3

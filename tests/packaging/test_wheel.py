@@ -203,6 +203,7 @@ def test_the_demo_needs_nothing_else(environment: Path, tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0 and not done.stderr, done.stderr
     assert all(code in done.stdout for code in ("AT-RETOKENIZED", "AT-TOOL-RAISES", "AT-MISMATCH", "AT-STRAGGLER"))
+    assert "\nNext:\n    autotrace steps " in done.stdout and "autotrace view" not in done.stdout
     for package in ("verl", "mlflow"):
         assert subprocess.run([environment / "python", "-c", f"import {package}"], capture_output=True).returncode != 0
 

@@ -27,6 +27,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     ("query", "says"),
     [
         ("SELECT nope FROM trajectories", "there is no column nope; did you mean notes?"),
+        ("SELECT rewards FROM trajectories", "there is no column rewards; did you mean reward?"),
         ("SELECT t.promt_tokens FROM turns t", "there is no column promt_tokens; did you mean prompt_tokens?"),
         ("SELECT * FROM trajectorie", "there is no table trajectorie; did you mean trajectories?"),
         ("SELECT * FROM '/etc/passwd'", "there is no table /etc/passwd; choose from trajectories, turns, spans, facts"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from programs import Program
 
+from autotrace.cli.main import main
 from tests.sinks.mlflow_tokens import token_ids
 
 pytestmark = pytest.mark.timeout(900)  # the first test waits for the programs
@@ -67,6 +70,20 @@ def test_tokens_are_those_of_the_engine(programs: dict[str, Program], traces: di
     seen = [(call["prompt_ids"], call["output_ids"]) for call in programs[name].calls]
     assert len(seen) == 128
     assert sorted(recorded) == sorted(seen)
+
+
+@pytest.mark.parametrize("name", ["classic", LATER[0]])
+def test_each_turn_has_its_texts_under_verls_names(programs: dict[str, Program], name: str) -> None:
+    """What veRL's `token2text` promises for its trace: `prompt_text` and `response_text`, here of every turn."""
+    asked = "SELECT turn, prompt_text, response_text FROM turns"
+    told = CliRunner().invoke(main, ["sql", "--json", str(programs[name].run), asked], catch_exceptions=False)
+    turns = [json.loads(line) for line in told.stdout.splitlines()]
+    assert len(turns) == 128 and {turn["turn"] for turn in turns} == {1, 2}
+    for turn in turns:
+        number = numbers(turn["prompt_text"]) if turn["turn"] == 1 else set()
+        assert turn["turn"] == 2 or (f"[{name}] What is twice" in turn["prompt_text"] and len(number) == 1), turn
+        assert ("I am rollout" if turn["turn"] == 1 else "#### ") in turn["response_text"], turn
+        assert turn["turn"] == 1 or turn["prompt_text"], "the second prompt begins with the tool's answer"
 
 
 @pytest.mark.long
