@@ -114,8 +114,9 @@ def print_findings(
         head = line(f"{number}. {finding.code}", "bold red") + line(f"  {finding.title}", "bold")
         out.print(head, soft_wrap=not out.is_terminal)
         (affects, much), *rest = facts(finding)
-        follows = [("follows", _below(one)) for one in below[finding.code]]
-        for name, words in ((affects, f"{much}{cost(finding, diagnosis, gpus)}"), *follows, *rest):
+        effects = [("causes", _below(one)) for one in below[finding.code]]
+        whole_cost = f"{cost(finding, diagnosis, gpus)}{' with its consequences' if effects else ''}"
+        for name, words in ((affects, f"{much}{whole_cost}"), *effects, *rest):
             _print(out, name, line(words))
         for place in finding.places:
             _print(out, "e.g.", _place(place))

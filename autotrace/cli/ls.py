@@ -16,7 +16,7 @@ from autotrace.cli import listing, runs, terminal
 from autotrace.cli.diagnose import incomplete
 from autotrace.cli.listing import Cells
 from autotrace.cli.terminal import line, safe
-from autotrace.insight.profile import Profile, codes, decode
+from autotrace.insight.profile import Profile, decode
 from autotrace.ship import pace
 from autotrace.tables import hung
 from autotrace.tables.columns import id_of
@@ -31,7 +31,7 @@ from autotrace.trajectory.model import OPEN
 TREE_LIMIT = 100
 """Limits the rows of ``--tree`` without ``--limit``, because each row is read from its segments."""
 
-COLUMNS = (*LINE, "is_trajectory")
+COLUMNS = (*LINE, "is_trajectory", "findings")
 """Columns of a shown row, besides the columns of the chosen form and ``HEADED``."""
 
 
@@ -131,7 +131,7 @@ def columns(rows: Sequence[Any], reader: Reader, pages: Mapping[tuple[str, str],
     profiles = [decode(row.profile) for row in rows]
     inside = open_for(rows, reader)
     where = Cells.of("open", rows, lambda row: _open_words(inside.get(row.trace_id)), style=lambda _: "yellow")
-    found = Cells.of("findings", profiles, lambda each: " ".join(codes(each) or ()), style=lambda each: "red")
+    found = Cells.of("findings", rows, lambda row: " ".join(row.findings or ()), style=lambda each: "red")
     return [
         Cells.of(head, rows, called, style=lambda row: _link(pages.get(id_of(row)))),
         *([] if all(row.is_trajectory for row in rows) else [Cells.of("root", rows, attrgetter("name"))]),

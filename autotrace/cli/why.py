@@ -61,6 +61,8 @@ def why(named: tuple[str, ...], step: int | None, where: str | None, against: st
     for answer in answers:
         for number, text in enumerate(words(answer, lambda cause: _examples(cause.with_it, cause.without_it))):
             out.print(line(text, "bold" if not number else ""), soft_wrap=not out.is_terminal)
+    if not all(answer.causes for answer in answers):
+        out.print(line("autotrace diagnose names faults that are in good and bad rollouts alike", "dim"))
 
 
 def _examples(having: Sequence[str], lacking: Sequence[str]) -> list[str]:

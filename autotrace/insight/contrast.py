@@ -125,8 +125,8 @@ class _Comparison:
         for trait, pairs in measured.items():
             position, words = self._traits[trait]
             for cut in _cuts(sorted(value for value, _ in pairs)):
-                yield position, f"{words} at least {cut:.4g}", [place for value, place in pairs if value >= cut]
-                yield position, f"{words} below {cut:.4g}", [place for value, place in pairs if value < cut]
+                yield position, f"{words}: at least {cut:.4g}", [place for value, place in pairs if value >= cut]
+                yield position, f"{words}: below {cut:.4g}", [place for value, place in pairs if value < cut]
 
     def _candidate(self, mask: int, texts: list[tuple[bool, Stage, str]]) -> _Candidate:
         one, other = (mask & self._first).bit_count(), (mask >> self._sizes[0]).bit_count()
@@ -263,7 +263,7 @@ def _said(texts: Sequence[tuple[bool, Stage, str]], but: str) -> list[str]:
     return list(by_quantity.values())[:BELOW]
 
 
-_CUT = re.compile(r" (?:at least|below) \S+\Z")
+_CUT = re.compile(r": (?:at least|below) \S+\Z")
 
 
 def quoted(words: str) -> str:

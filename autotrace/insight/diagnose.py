@@ -94,7 +94,10 @@ def _places(step: Step, hits: list[Hit]) -> list[Location]:
         if hit.kind not in seen and hit.record.trace_id not in by_trace:
             seen.add(hit.kind)
             by_trace[hit.record.trace_id] = hit
+    by_group: dict[str, Hit] = {}
     for hit in ordered:
+        by_group.setdefault(hit.record.group, hit)
+    for hit in (*by_group.values(), *ordered):
         by_trace.setdefault(hit.record.trace_id, hit)
     return [_place(step, hit) for hit in [*by_trace.values()][:PLACES]]
 

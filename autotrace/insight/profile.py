@@ -10,7 +10,7 @@ import msgspec
 
 from autotrace.trajectory.chains import Chain
 
-VERSION = 8
+VERSION = 9
 """Count the versions of the format; raise the number when an older profile is no longer right."""
 MAX_MARKS = 40
 """Keep so many marks of a trajectory."""

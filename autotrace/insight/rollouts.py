@@ -62,6 +62,8 @@ def of_record(record: Record, step: Step) -> Iterator[Sight]:
             yield Stage(at + 1), known[name].title, None  # behind the trait that the finding is about
     if record.data_source:
         yield Stage.DATA, f"the data source is {record.data_source}", None
+    if record.rollout_n is not None:
+        yield Stage.PLACE, f"the rollout has the number {record.rollout_n} in its group", None
     yield Stage.END, f"the rollout ends with {record.status}", None
     turns = record.profile.turns
     quantities = [

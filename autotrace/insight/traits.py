@@ -189,7 +189,7 @@ def tool_answers(evidence: Evidence) -> Iterator[Shown]:
     yield f"the tools called are {', '.join(sorted(by_name)) or 'none'}", None
     for name, made in by_name.items():
         yield f"calls of {name}", float(len(made))
-        yield f"characters that {name} answers", float(max(len(call.answer) for call in made))
+        yield f"characters of {name}'s longest answer", float(max(len(call.answer) for call in made))
         told = Counter(words for call in made if (words := _told(call, quotes=True)))
         yield from ((f"{name} {words}", None) for words, _ in told.most_common(FEW))
 

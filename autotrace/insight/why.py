@@ -160,7 +160,7 @@ def details(cause: Cause) -> Iterator[str]:
     if cause.also:
         yield f"the same rollouts: {'; '.join(cause.also)}"
     if cause.follows:
-        yield f"follows: {'; '.join(cause.follows)}"
+        yield f"consequences: {'; '.join(cause.follows)}"
 
 
 def share(value: float) -> str:

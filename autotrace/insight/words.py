@@ -25,7 +25,8 @@ def facts(finding: Finding) -> list[tuple[str, str]]:
     kinds = "; ".join(f"{kind} ({count:,})" for kind, count in finding.notes.items())
     named, answer = [(AFFECTS, amount(finding)), ("breakdown", kinds)], finding.answer
     if answer is not None:
-        named += [(CAUSES, "; ".join([headline(cause, answer.other), *details(cause)])) for cause in answer.causes]
+        for cause in answer.causes:
+            named += [(CAUSES, headline(cause, answer.other)), *(("", detail) for detail in details(cause))]
         named += [(CAUSES, unexplained(answer))] if not answer.causes else []
     return [(name, words) for name, words in named if words]
 

@@ -12,7 +12,7 @@ import pytest
 from autotrace.insight import registry
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Code
-from autotrace.insight.profile import Mark, decode, encode
+from autotrace.insight.profile import VERSION, Mark, decode, encode
 from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.model import Trajectory
 from tests.insight.made import llm, span, trajectory
@@ -78,7 +78,7 @@ def test_another_packages_detector_is_asked_and_one_that_fails_disturbs_nobody(o
     profile = examine(trajectory(agent, llm(agent.span_id, 1, [1, 2], [])), TrainerSettings())
     assert [mark.code for mark in profile.marks] == ["AT-EMPTY-ANSWER", "MY-LONG"]
     assert len(profile.marks[1].note) < 300
-    assert profile.stamp == registry.stamp() == "8+broken+own"
+    assert profile.stamp == registry.stamp() == f"{VERSION}+broken+own"
     assert "MY-LONG" in registry.codes()
     (missing,) = [detector for detector in registry.own() if detector.problem]
     assert missing.name == "missing"

@@ -10,7 +10,9 @@ from typing import Any
 
 import mlflow
 import pytest
+from click.testing import CliRunner
 
+from autotrace.cli.main import main
 from autotrace.insight import profile
 from autotrace.ship import live_findings
 from autotrace.ship.readers import of_run
@@ -101,6 +103,7 @@ def test_what_is_known_later_brings_the_findings_of_the_group_along(tmp_path: Pa
     state.db.close()
     assert again == 4, "four are delivered once more; the tables have it of all"
     assert [row["name"] for row in rows(run, "facts")].count("group_findings") == 15
+    assert CliRunner().invoke(main, ["ls", str(run)]).output.count("AT-GROUP-INCOMPLETE") == 15
     later = Process(run, "node-1-bb")
     for trace in others:
         later.fact("trained_in_step", 1, trace)
