@@ -115,8 +115,7 @@ def print_findings(
         out.print(head, soft_wrap=not out.is_terminal)
         (affects, much), *rest = facts(finding)
         effects = [("causes", _below(one)) for one in below[finding.code]]
-        whole_cost = f"{cost(finding, diagnosis, gpus)}{' with its consequences' if effects else ''}"
-        for name, words in ((affects, f"{much}{whole_cost}"), *effects, *rest):
+        for name, words in ((affects, f"{much}{cost(finding, diagnosis, gpus, bool(effects))}"), *effects, *rest):
             _print(out, name, line(words))
         for place in finding.places:
             _print(out, "e.g.", _place(place))
@@ -127,10 +126,11 @@ def print_findings(
     out.print(line(COSTS, "dim"), soft_wrap=True)
 
 
-def cost(finding: Finding, diagnosis: Diagnosis, gpus: int | None) -> str:
+def cost(finding: Finding, diagnosis: Diagnosis, gpus: int | None, has_effects: bool = False) -> str:
     """Describe the cost that determines the order: ``; costs 12% of the run, 3.1 GPU-hours``."""
+    effects = " with its consequences" if has_effects else ""
     hours = f", {finding.cost * diagnosis.wall_s / 3600 * gpus:.3g} GPU-hours" if gpus else ""
-    return f"; costs {percent(finding.cost)} of the run{hours}"
+    return f"; costs {percent(finding.cost)} of the run{effects}{hours}"
 
 
 def _print(out: Console, name: str, words: Text) -> None:
