@@ -29,12 +29,8 @@ PEEKED = 64 << 10
 """Bytes at the beginning of a file that decide the format."""
 EXPANDED, VALUES = 64, 8
 """Bytes of an unpacked archive, and values of a pickle, for each byte of the file."""
-A_VALUE, AT_ONCE = 64, 16
-"""Maximum bytes that a value of Parquet takes in memory, without its text; number of Parquet rows at once."""
-_OF_ONE_SIZE = frozenset({
-    "boolean", "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint",
-    "uhugeint", "float", "double", "decimal", "date", "time", "timestamp", "uuid",
-})  # fmt: skip
+AT_ONCE = 16
+"""Number of Parquet rows at once."""
 
 
 def _object(value: Any) -> Row:
@@ -103,63 +99,26 @@ def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
     the size of the rows in memory: the file holds a text that many rows share only once."""
     import duckdb
 
-    from autotrace.tables.connection import connect, read
+    from autotrace.tables.connection import connect, expanded, read
 
     with opened.reading():  # checks for a regular file and no link
         path = str(opened.path)
         try:
             connection = connect([path], os.path.getsize(path), threads="1")
-            columns = connection.sql(f"SELECT * FROM {read([path])}")
-            entries, listed = columns.columns, ", ".join(map(_quoted, columns.columns))
+            entries = connection.sql(f"SELECT * FROM {read([path])}").columns
             if most == "0":
                 yield 0, dict.fromkeys(entries)
                 return
-            if not opened.is_bounded:
-                sizes = [_size_of(kind, _quoted(name)) for name, kind in zip(entries, columns.types, strict=True)]
-                asked = (
-                    f"SELECT {A_VALUE} * sum(num_values) FROM parquet_metadata([{_quoted(path, chr(39))}])",
-                    f"SELECT sum({' + '.join(sizes)}) FROM {read([path])}",
-                )
-                for sql in asked:
-                    ((size,),) = connection.execute(sql).fetchall()
-                    if (size or 0) > LONGEST + EXPANDED * os.path.getsize(path):
-                        raise opened.wrong(f"its rows would take {int(size) >> 20:,} MB, far more than the file has")
-                opened.is_bounded = True
-            cursor = connection.execute(f"SELECT {listed} FROM {read([path])} OFFSET {int(start)}")
+            if not opened.is_bounded and (size := expanded(connection, path)):
+                raise opened.wrong(f"its rows would take {size >> 20:,} MB, far more than the file has")
+            opened.is_bounded = True
+            cursor = connection.execute(f"SELECT * FROM {read([path])} OFFSET {int(start)}")
             while rows := cursor.fetchmany(AT_ONCE):
                 for row in rows:
                     yield start, jsonable(dict(zip(entries, row, strict=True)))
                     start += 1
         except duckdb.Error as error:
             raise opened.wrong(str(error).partition("\n")[0]) from error
-
-
-def _quoted(name: str, mark: str = '"') -> str:
-    return mark + name.replace(mark, 2 * mark) + mark
-
-
-def _size_of(kind: Any, value: str, depth: int = 0) -> str:
-    """Return SQL for the bytes of the texts in ``value``, which has DuckDB's type ``kind``."""
-    if kind.id in ("list", "array"):
-        within = _size_of(kind.child, item := f"item{depth}", depth + 1)
-        return "0" if within == "0" else f"coalesce(list_sum([{within} for {item} in {value}]), 0)"
-    if kind.id == "map":
-        lists = (f"map_keys({value})", f"map_values({value})")
-        parts = (
-            f"coalesce(list_sum([{_size_of(of, f'item{depth}', depth + 1)} for item{depth} in {part}]), 0)"
-            for (_, of), part in zip(kind.children, lists, strict=True)
-        )
-        return f"({' + '.join(parts)})"
-    if kind.id == "struct":
-        parts = (
-            _size_of(of, f"struct_extract({value}, {_quoted(name, chr(39))})", depth) for name, of in kind.children
-        )
-        return f"({' + '.join(part for part in parts if part != '0') or 0})"
-    if kind.id == "blob":
-        return f"coalesce(octet_length({value}), 0)"
-    if kind.id in _OF_ONE_SIZE:
-        return "0"
-    return f"coalesce(strlen(CAST({value} AS VARCHAR)), 0)"
 
 
 # -- archives ----------------------------------------------------------------------------------------------------------

@@ -18,9 +18,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from autotrace.config import environment as env
 from autotrace.run import files
 from autotrace.tables import arrow, metrics
 from autotrace.tables.commits import FILE, FOLDER, LINGERS, SUFFIX, Added, Commit, Snapshot, folded, snapshot
+from autotrace.tables.connection import connect, expanded
 from autotrace.tables.metrics import METRICS, OfStep
 from autotrace.tables.rollout import Rollout
 from autotrace.tables.schema import OF_TRAJECTORIES, TABLES, WITH_FACTS
@@ -125,7 +127,7 @@ class TableWriter:
             found = self._opened()
             self._sweep(found, LINGERS)
             chosen = to_merge(found, everything)
-            if chosen is None:
+            if chosen is None or not self._are_bounded(chosen[1]):
                 return False
             table, paths = chosen
             name = f"{found.batch + 1:06}.c{SUFFIX}"
@@ -238,10 +240,25 @@ class TableWriter:
         for table in (TRAJECTORIES.name, "facts"):
             for path in [*found.files.get(table, ())][-LATEST:]:
                 with contextlib.suppress(FileNotFoundError):
+                    if not self._are_bounded([path]):
+                        continue
                     rows = pq.read_table(self.folder / path, columns=["trace_id", "version"])
                     for trace_id, version in zip(*(column.to_pylist() for column in rows.columns), strict=True):
                         latest[trace_id] = max(version, latest.get(trace_id, 0))
         return latest
+
+    def _are_bounded(self, paths: Sequence[str]) -> bool:
+        """Tell whether the rows of files of a run that may be a stranger's take memory in proportion to their bytes.
+        Files that do not are neither read nor merged."""
+        if not env.is_by_hand(self.folder.parent):
+            return True
+        import duckdb
+
+        named = [str(self.folder / path) for path in paths]
+        try:
+            return not any(expanded(connect([path], os.path.getsize(path), threads="1"), path) for path in named)
+        except duckdb.Error:
+            return False
 
     def _sweep(self, found: Snapshot, lingers: float, begins: bool = False) -> None:
         """Remove files that no line names any more, once no reader can use the files; ``begins``: also files that no

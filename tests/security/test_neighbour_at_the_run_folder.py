@@ -62,6 +62,18 @@ def test_a_plan_that_somebody_swapped_is_not_taken(place: Place) -> None:
     assert not ran.exists()
 
 
+def test_no_command_line_of_a_run_holds_an_address(place: Place) -> None:
+    """Neither the shipper's, its guard's nor the program's; ``ps`` shows them to everybody."""
+    program(place)
+    lines = "import glob; print([open(path, 'rb').read() for path in glob.glob('/proc/[0-9]*/cmdline')])"
+    place.write("lists.py", f"import contextlib, mine\nmine.work(1)\nwith contextlib.suppress(OSError):\n    {lines}\n")
+    address = ["--tracking-uri", "http://bob:canary7Qx@127.0.0.1:1/?api_key=canary7Qx", "--alert", "http://h/canary7Qx"]
+    spec = ["--spec", "spec.yaml", "--backend", "mlflow", "--drain-timeout", "1", *address]
+    done = place.launch(["python", "lists.py"], spec, {"PYTHONPATH": str(place.cwd)})
+    assert done.returncode == 0 and "autotrace.ship" in done.stdout, done.stderr
+    assert "canary7Qx" not in done.stdout + done.stderr
+
+
 def test_another_node_takes_the_plan_that_travelled(tmp_path: Path) -> None:
     options = Options.from_settings({"backend": "jsonl", "run_dir": str(tmp_path / "runs")})
     run = run_setup.make(options, Command(("x",), "x"), 0, {})

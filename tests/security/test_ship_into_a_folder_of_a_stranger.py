@@ -7,10 +7,13 @@ import os
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from autotrace.run import layout
 from tests.security import hostile, reading
+from tests.ship.spools import Process, trajectory
 
 
 @pytest.fixture
@@ -78,3 +81,25 @@ def test_ship_neither_waits_nor_leaves_the_parquet_files_beside_the_run(
     (again,) = reading.run([ship], here, mine)
     assert again["code"] in (1, 2) and "Traceback" not in again["err"], again
     assert reading.files_of(mine) == was and not any(str(mine) in what for what in again["did"]), again
+
+
+@pytest.mark.parametrize("column", ["trajectories.trace_id", "spans.name"])
+def test_ship_reads_no_tables_that_expand(column: str, folders: tuple[Path, Path, Path]) -> None:
+    """Neither to see what was delivered, nor to merge files."""
+    theirs, mine, here = folders
+    run, process = hostile.honest(theirs)
+    process.exit()
+    reading.run([["ship", str(run)]], here, mine)
+    other = Process(run, "node-2-aa")
+    trajectory(other, step=2, rollout=0, uid="w", reward=1.0, trace=b"\xee" * 16)
+    other.exit()
+    name, _, column = column.partition(".")
+    (path,) = (run / "tables" / name).glob("*.parquet")
+    table, count = pq.read_table(path), 500
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array(["x" * 5_000_000]))
+    table = pa.concat_tables([table.slice(0, 1)] * count)
+    pq.write_table(table.set_column(table.column_names.index(column), column, text), path, compression="zstd")
+    assert path.stat().st_size < 100_000
+    (shipped,) = reading.run([["ship", str(run)]], here, mine, memory=16 << 30)
+    assert not reading.faults([shipped]) and shipped["peak"] < 1 << 30, shipped
+    assert (run / "tables" / name / path.name).exists(), "it was merged"
