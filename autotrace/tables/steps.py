@@ -49,7 +49,7 @@ def steps(
     if len(reader.sources) > 1:
         names = ", ".join(source.info.run_id for source in reader.sources[:3])
         raise QueryError(f"these are {len(reader.sources)} runs ({names}, ...); name one")
-    settings = settings_of(reader)
+    settings = _settings(reader)
     recorded = reader.run.step_facts(step)
     counts = reader.steps() or dict.fromkeys(sorted(recorded), 0)  # a run without rollouts has its metrics
     last = list(counts)[-1:]
@@ -87,7 +87,7 @@ def _by_step(reader: Reader, counts: Mapping[int | None, int]) -> Iterator[tuple
         yield None, reader.select(Condition("step IS NULL", (), frozenset({"step"})), COLUMNS)
 
 
-def settings_of(reader: Reader) -> TrainerSettings:
+def _settings(reader: Reader) -> TrainerSettings:
     """Read the run's settings from its reports, or from its tables if nothing else is left."""
     if binds := reader.run.binds():
         return TrainerSettings.of(binds)

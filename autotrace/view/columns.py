@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from autotrace.insight.settings import TrainerSettings
+from autotrace.tables.columns import ID
 from autotrace.tables.conditions import EVERY, Condition
 from autotrace.tables.errors import NotFound
 from autotrace.tables.hung import open_calls
 from autotrace.tables.reader import Reader
-from autotrace.tables.steps import settings_of
 from autotrace.tables.words import ANY, FLAG, JSON, NUMBER, WORDS, Word, lookup
 from autotrace.trajectory.jsonable import jsonable
 
@@ -65,13 +66,21 @@ _ID = Word('"trace_id"', "text", "", frozenset({"trace_id"}))
 def names(reader: Reader) -> dict[str, Any]:
     """Return the names of all columns, ``numbers`` and ``texts``, and the trainer's ``limit`` of tokens of a response,
     tools included; None: not known."""
-    found: dict[str, Any] = {"numbers": [], "texts": [], "limit": settings_of(reader).response_length}
+    found: dict[str, Any] = {"numbers": [], "texts": [], "limit": _limit(reader)}
     known = [(name, word.kind in (NUMBER, FLAG)) for name, word in WORDS.items()]
     own = [each for column in JSON for each in _within(column, reader.structure(column), 0)]
     for name, is_number in [*known, *own[:MOST]]:
         found["numbers" if is_number else "texts"].append(name)
     found["texts"].append(OPEN_IN)
     return found
+
+
+def _limit(reader: Reader) -> int | None:
+    """Return the trainer's limit of tokens from the reports about the run, or from its files: no row is made for it."""
+    if binds := reader.run.binds():
+        return TrainerSettings.of(binds).response_length
+    rows = reader.select(columns=ID, shown=("settings",), limit=1) if reader.run.files("trajectories") else ()
+    return next((TrainerSettings.decode(row.settings).response_length for row in rows), None)
 
 
 def _within(prefix: str, structure: Mapping[str, Any], depth: int) -> Iterator[tuple[str, bool]]:

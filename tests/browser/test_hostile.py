@@ -66,7 +66,11 @@ def test_hostile_texts_are_texts(tmp_path: Path, visit: Open) -> None:
         page.locator(".timeline-canvas").click(position={"x": 100, "y": 22 + 2 * 20 + 10})
         expect(page.locator(".call-box h2")).to_be_visible()
         said[number, "call"] = page.inner_text("body")
-    for place, wait in {"": ROWS, "/steps?step=1": ".lanes .last", f"/group/{'01' * 16}": ".card"}.items():
+    places = {
+        "": ROWS, "/steps?step=1": ".lanes .last", "/steps": ".heat", "/tools": "tr[data-tool]",
+        "/overview": ".found-list li", f"/group/{'01' * 16}": ".card",
+    }  # fmt: skip
+    for place, wait in places.items():
         tab.go(f"{run}{place or '/table'}", wait)
         said[0, place] = page.inner_text("body")
     said[0, "runs"] = tab.go("#/runs", ".runs").inner_text("body")
@@ -79,6 +83,7 @@ def test_hostile_texts_are_texts(tmp_path: Path, visit: Open) -> None:
         for view in ("conversation", "call"):
             assert written in said[number, view], (number, view)
         assert "AT-TOOL-RAISES" in said[number, "conversation"], number
+    assert "<script>window.pwned = 1</script>" in said[0, "/tools"] and "\\x1b[31mred" in said[0, "/tools"]
     assert "onerror" in said[0, "runs"] and "\\u202e" in said[0, "runs"]
     assert page.evaluate("window.pwned") is None
     assert page.locator("img, svg, script:not([src])").count() == 0

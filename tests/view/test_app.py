@@ -12,6 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from autotrace.ship.readers import of_run
+from autotrace.ship.shipper import ship
 from autotrace.ship.store import migrations
 from autotrace.tables.conditions import condition
 from autotrace.view.app import application
@@ -317,3 +318,20 @@ def test_the_prompt_is_a_column_and_a_condition(client: TestClient) -> None:
     assert "prompt" in client.get(f"/api/runs/{NAME}/names").json()["texts"]
     known = [header["words"]["prompt"][code] for code in arrays["prompt"] if code >= 0]
     assert all("\n" not in prompt and len(prompt) <= 200 for prompt in known)
+
+
+def test_the_limit_of_a_response_comes_from_the_reports(tmp_path: Path) -> None:
+    folder = new_run(tmp_path, "limited")
+    process = Process(folder)
+    process.bind("config", response_length=512)
+    trajectory(process)
+    process.exit()
+    assert ship(folder, once=True).state == "done"
+    with served(folder) as client:
+        assert client.get("/api/runs/limited/names").json()["limit"] == 512
+    bare = new_run(tmp_path, "bare")
+    process = Process(bare)
+    trajectory(process)
+    process.exit()
+    with served(bare) as client:
+        assert client.get("/api/runs/bare/names").json()["limit"] is None
