@@ -29,7 +29,8 @@ class Copy:
         shutil.rmtree(self.folder, ignore_errors=True)
         for name in ("autotrace", "docs", "patch_specs", "tools"):
             shutil.copytree(ROOT / name, self.folder / name, ignore=_IGNORED)
-        shutil.copy(ROOT / "README.md", self.folder)
+        for name in ("README.md", "pyproject.toml"):
+            shutil.copy(ROOT / name, self.folder)
         (self.folder / "examples").symlink_to(ROOT / "examples")  # README shows a finding of the recorded run
         return self
 
