@@ -8,6 +8,8 @@ import gc
 import logging
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Set
 from pathlib import Path
@@ -44,6 +46,11 @@ class _WithoutCredentials(logging.Formatter):
         return without_credentials(super().format(record), MASK)
 
 
+def _log_uncaught(_: type[BaseException], error: BaseException | None, *__: object) -> None:
+    """Log an error that ends a thread: Python itself writes the error to stderr, which is the log file, too."""
+    logging.critical("unexpected error", exc_info=error)
+
+
 def log_to_file(run_folder: Path) -> None:
     """Send this process's log to the shipper's log file, and nowhere else."""
     path = run_folder / layout.SHIPPER_LOG
@@ -51,6 +58,8 @@ def log_to_file(run_folder: Path) -> None:
     handler = logging.FileHandler(path)
     handler.setFormatter(_WithoutCredentials("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = lambda thread: _log_uncaught(thread.exc_type, thread.exc_value)
     logging.getLogger("autotrace").setLevel(logging.INFO)  # a backend's library logs only errors
 
 
