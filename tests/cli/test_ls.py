@@ -153,6 +153,7 @@ def test_an_empty_run_is_not_blamed_on_a_filter(call: Call, runs: Path) -> None:
         assert call(*words).output == (
             "this run has no trajectory; what was bound, called and dropped: autotrace status\n"
         )
+    assert "this run has no trajectory; " in call("why").output
 
 
 def test_nothing_that_matches(call: Call, run: Path) -> None:
