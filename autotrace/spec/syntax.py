@@ -39,13 +39,15 @@ class Names:
 
 
 def parsed(text: str | bytes) -> ast.Module:
-    """Parse a module into its syntax tree. Raises as ``ast.parse``."""
+    """Parse a module. Raises as ``ast.parse``, and ``RecursionError`` for a module that is nested too deeply."""
     with warnings.catch_warnings():  # of other people's escape sequences
         warnings.simplefilter("ignore")
         try:
             return ast.parse(text)
         except SystemError:  # CPython's count of the depth, disturbed by another thread (gh-106905)
             return ast.parse(text)
+        except MemoryError:  # CPython's parser has too little of its own stack
+            raise RecursionError("it is nested too deeply") from None
 
 
 def outline(text: str) -> list[ast.stmt]:

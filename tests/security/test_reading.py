@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,6 +149,21 @@ def test_a_wheel_costs_what_it_holds(theirs: Path, mine: Path, here: Path) -> No
     (here / "list.yaml").write_text("- theirs.m1.f\n")
     (checked,) = reading.run([["check", "list.yaml", "--wheel", str(wheel)]], here, mine)
     assert not reading.faults([checked]) and "times its size" in checked["err"], checked
+
+
+@pytest.mark.parametrize("value", ["not " * 200_000 + "1", "-" * 90_000 + "1", "(" * 99_999 + ")" * 99_999,
+                                   "a" + ".a" * 50_000, "1" + "+1" * 200_000, "\0"])  # fmt: skip
+def test_a_source_that_is_nested_is_told_in_a_sentence(value: str, theirs: Path, mine: Path, here: Path) -> None:
+    (here / "program.py").write_text(f"x = {value}\nclass Agent:\n    def run(self): ...\n")
+    with zipfile.ZipFile(here / "theirs-1.0-py3-none-any.whl", "w") as archive:
+        archive.write(here / "program.py", "theirs/program.py")
+        archive.writestr("theirs-1.0.dist-info/METADATA", "Name: theirs\nVersion: 1.0\n")
+    (here / "list.yaml").write_text("- theirs.program.Agent.run\n")
+    every = [["init", "program.py", "--out", "-"], ["check", "list.yaml", "--wheel", "theirs-1.0-py3-none-any.whl"]]
+    answers = reading.run(every, here, mine)
+    assert not any("Traceback" in one["err"] or "this is a bug" in one["err"] or one["code"] < 0 for one in answers), (
+        answers
+    )
 
 
 def test_a_long_range_of_versions_is_refused_at_once(theirs: Path, mine: Path, here: Path) -> None:
