@@ -97,7 +97,7 @@ test-rest:
 view: environment ## the page of `autotrace view`, driven in Chromium (on PATH, or Playwright's own)
 	$(VENV)/bin/python -m pytest $(PYTEST) tests/browser
 
-# of the newest run of the demo; README shows three of them
+# of the newest run of the demo; docs/view.md shows all of them
 screenshots: environment ## each page of `autotrace view`, light and dark, into docs/screenshots (after make demo)
 	$(VENV)/bin/python -m tests.browser.screenshots
 
