@@ -1,6 +1,6 @@
 """The page of the libraries that need no configuration, generated from the shipped specs (``make pages``).
 
-A list's head says what it shows (``# NAME RANGE: what.``) and which releases it was checked with
+The head of a spec names the recorded calls (``# NAME RANGE: RECORDED CALLS.``) and the checked releases
 (``# releases of NAME: ...``).
 """
 
@@ -21,35 +21,35 @@ _WORDS = {
 
 HEAD = """# Libraries
 
-`autotrace-run` records these libraries without configuration, from the lists that it ships with. A process that does
-not import a library pays nothing for its list. Calls *inside of a trajectory* are recorded if your own target, veRL or
-another framework opened a trajectory. If no spec names one in a process, questions to models are trajectories of their
-own, [made from their conversations](your-agent.md#no-spec-at-all).
-`make packs` checks each list with the releases below. Other releases are traced as far as they have the same
-functions, and `autotrace status` says which functions were not found.
+`autotrace-run` records these libraries without configuration, from the shipped specs. A process that does not import
+a library pays nothing for the library's spec. Calls *inside a trajectory* are recorded if your own target, veRL or
+another framework opened a trajectory. If no spec names a trajectory in a process, autotrace
+[makes trajectories from conversations](your-agent.md#no-spec-at-all).
+`make packs` checks each spec with the releases below. Other releases are traced as far as the named functions exist,
+and `autotrace status` lists the missing functions.
 
 | library | releases | what you get | recorded |
 |---|---|---|---|
 """
 FOOT = """
-The lists are in `patch_specs/`, with what each captures. `enabled: false` in your own list switches a target off
-([Several files](spec-reference.md#several-files)). Anything that is not in the table needs your own list:
+The specs are in `patch_specs/`, with the captured values of each target. `enabled: false` in your own spec switches a
+target off ([Several files](spec-reference.md#several-files)). Any other library needs your own spec:
 [Your agent](your-agent.md), [Any library](any-library.md). `make agents` runs programs on the real clients and
 frameworks.
 """
 
 
 def row(path: Path) -> str:
-    """The table's line of one list. Raises ``SystemExit`` where its head does not say what it needs."""
+    """Return the table's line of a spec. Raises ``SystemExit`` if the head lacks the sentence or the releases."""
     text = path.read_text(encoding="utf-8")
     versions = [one for found in _RELEASES.finditer(text) for one in re.split(r",\s*", found["versions"].strip())]
     sentence = next((found for found in _SENTENCE.finditer(text) if not found["name"].startswith("yaml-")), None)
     if not versions or sentence is None:
-        raise SystemExit(f"{path.name}: its head needs `# NAME: what it shows.` and `# releases of NAME: 1.0, 1.1`")
+        raise SystemExit(f"{path.name}: the head needs `# NAME: RECORDED CALLS.` and `# releases of NAME: 1.0, 1.1`")
     what = sentence["what"].replace("|", "\\|")
     roles = [words for role, words in _WORDS.items() if role in _ROLE.findall(text)]
     inside = text.count("\n  inside: true") == len(re.findall(r"^- ", text, re.MULTILINE))
-    where = "inside of a trajectory" if inside else "always"
+    where = "inside a trajectory" if inside else "always"
     ranges = f"{versions[0]} to {versions[-1]} ({len(versions)})"
     if "/archive/{version}" in text:  # commits, where a library has no releases
         ranges = f"{', '.join(version[:7] for version in versions)} ({len(versions)})"

@@ -46,7 +46,7 @@ ANSWERS: dict[str, tuple[Call, Callable[[str], bool]]] = {
         ("sql", {"query": QUERIES["HAVING"]}),
         lambda text: [one["reward"] for one in lines(text)] == [0.25, 0.25],
     ),
-    "What share was truncated, and which ones?": (
+    "What share was truncated, and which rollouts?": (
         ("trajectories", {"where": "truncated"}),
         lambda text: [one["rollout_n"] for one in lines(text)] == [1, 1],
     ),
@@ -54,7 +54,7 @@ ANSWERS: dict[str, tuple[Call, Callable[[str], bool]]] = {
         ("sql", {"query": QUERIES["error_message"]}),
         lambda text: [(one["tool_name"], one["calls"]) for one in lines(text)] == [("search", 2)],
     ),
-    "Who were the stragglers, and why?": (
+    "Which rollouts were the stragglers, and why?": (
         ("trajectories", {"sort": "duration", "limit": 3}),
         lambda text: len(lines(text)) == 3 and all("decode_s" in one["times"] for one in lines(text)),
     ),
@@ -78,8 +78,8 @@ ANSWERS: dict[str, tuple[Call, Callable[[str], bool]]] = {
         ("sql", {"query": QUERIES["AS behind"]}),
         lambda text: sum(one["trajectories"] for one in lines(text)) == 6,
     ),
-    "How do I load all of it?": (("help", {"topic": "data"}), lambda text: "autotrace.open" in text),
-    "How do I share one?": (
+    "How do I load the whole run?": (("help", {"topic": "data"}), lambda text: "autotrace.open" in text),
+    "How do I share a rollout?": (
         ("help", {"topic": "questions"}),
         lambda text: "autotrace export --format jsonl" in text,
     ),
