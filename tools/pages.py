@@ -71,7 +71,9 @@ def made(page: str, text: str) -> str:
         said = f"## Data needed\n\n{read[0].upper()}{read[1:]}.\n\n"
         return re.sub(r"(?s)(## Data needed\n.*?)?(?=## Where to look)", lambda _: said, text, count=1)
     if page == "docs/findings.md":
-        text = re.sub(r"(?s)(?<=<!-- peers -->\n\n).*?(?=\n## )", lambda _: peers.table(), text)
+        for name in peers.HEADS:
+            mark = re.escape(f"<!-- peers: {name} -->\n\n")
+            text = re.sub(rf"(?s)(?<={mark}).*?(?=\n## )", lambda _, name=name: peers.table(name), text, count=1)
         return re.sub(r"(?s)(?<=## All of them\n\n).*?(?=\n## )", lambda _: findings(), text)
     if page == "docs/commands.md":
         rest = re.compile(r"(?m)^\| .* \| as in \[Data\]\(data\.md#columns\) \|$")

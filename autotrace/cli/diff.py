@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import counted, line
 from autotrace.cli.why import MOST, contrasted
 from autotrace.insight.diagnose import Diagnosis
-from autotrace.insight.difference import Difference, Side, differences, metrics_part, settings_of
+from autotrace.insight.difference import Difference, differences, metrics_part, settings_differ, settings_of
 from autotrace.insight.finding import Location
 from autotrace.insight.pairs import FEW, Kept, Pairs, Tally, pair
 from autotrace.insight.rollouts import Rollouts, Row
@@ -45,22 +45,21 @@ class _Opened:
         run, _, number = name.rpartition("@")
         step = int(number) if run and number.isdecimal() and not is_there(name) else None
         self.reader = stack.enter_context(contextlib.closing(runs.reader_of_one([name if step is None else run])))
-        self.diagnosis, self.rows, metrics = Diagnosis(), list[Row](), {}
+        self.diagnosis, self.rows, self.metrics = Diagnosis(), list[Row](), dict[int, Mapping[str, float]]()
         for each in steps(self.reader, step, partial(terminal.shown, what="trajectories examined")):
             self.diagnosis.add(each)
             self.rows += table.rows_of(each, each.training, MOST, name)
-            metrics[each.number or 0] = each.metrics
-        if not metrics:
+            self.metrics[each.number or 0] = each.metrics
+        if not self.metrics:
             raise terminal.fail(f"{name} has no trajectory and no metric; autotrace steps lists the steps")
         query = KEPT.format("true" if step is None else f"step = {step}")
-        kept = [Kept(*row) for row in self.reader.sql(query).rows()]
-        self.side = Side(settings_of(self.reader.run.info.command, self.reader.run.binds()), metrics, kept)
+        self.rollouts = [Kept(*row) for row in self.reader.sql(query).rows()]
+        self.settings = settings_of(self.reader.run.info.command, self.reader.run.binds())
 
     def load(self, trace: str) -> Trajectory | None:
-        try:
+        with contextlib.suppress(Gone):
             return self.reader.load(trace)
-        except Gone:
-            return None
+        return None
 
 
 @click.command(short_help="Compare two runs: settings, metrics, prompts, findings, and the first difference.")
@@ -76,15 +75,16 @@ def diff(first: str, second: str, as_json: bool) -> None:
     table = Rollouts()
     with contextlib.ExitStack() as stack:
         a, b = opened = [_Opened(name, table, stack) for name in (first, second)]
-        pairs = pair(a.side.rollouts, b.side.rollouts)
-        found = differences(a.side, b.side, pairs, lambda number, trace: opened[number].load(trace))
+        pairs = pair(a.rollouts, b.rollouts)
+        found = [*settings_differ(a.settings, b.settings), *differences(pairs, lambda n, trace: opened[n].load(trace))]
     mine, yours = ({one.code: one for one in each.diagnosis.findings()} for each in opened)
     new, gone = ([own[code] for code in own if code not in rest] for own, rest in ((yours, mine), (mine, yours)))
     answer = None
     if a.rows and b.rows and any(each.stage != "configuration" for each in found):
         answer = contrasted(f"{second} against {first}", f"in {first}", (b.rows, a.rows), table)
-    parted, tallies = metrics_part(a.side, b.side), pairs.tallies()
-    notes = [*_notes(pairs, a.side.rollouts and b.side.rollouts, tallies)]
+        answer.causes = [one for one in answer.causes if one.explains or one.position not in ("time", "place")]
+    parted, tallies = metrics_part(a.metrics, b.metrics), pairs.tallies()
+    notes = [*_notes(pairs, a.rollouts and b.rollouts, tallies)]
     out = terminal.console()
     if as_json:
         value = {
@@ -96,8 +96,8 @@ def diff(first: str, second: str, as_json: bool) -> None:
         out.file.write(terminal.json_line(msgspec.to_builtins(value)))
         return
     for letter, name, each in zip("AB", (first, second), opened, strict=True):
-        count = counted(len(each.side.rollouts), "trajectory")
-        out.print(line(f"{letter}  {name}: {count} in {counted(len(each.side.metrics), 'step')}"), soft_wrap=True)
+        count = counted(len(each.rollouts), "trajectory")
+        out.print(line(f"{letter}  {name}: {count} in {counted(len(each.metrics), 'step')}"), soft_wrap=True)
     said = [*_first(found), *(f"! {note}" for note in notes), *_numbers(parted, tallies, pairs)]
     said += [f"{title} {one.code}  {one.title}: {amount(one)}" for title, codes in (("new", new), ("gone", gone))
              for one in codes]  # fmt: skip

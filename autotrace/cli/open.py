@@ -82,16 +82,22 @@ def _go_on(context: click.Context, path: str, commands: Iterable[str], opens: bo
 
 
 @click.command(short_help="Try the commands on a recorded run: no GPU, no trainer, no network.")
+@click.argument("name", required=False)
 @click.option("--run-dir", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
               help="Put the run into this folder of runs; default: a new temporary folder.")  # fmt: skip
 @click.option("--view", "opens", is_flag=True, help="Then open the run in the browser.")
 @click.pass_context
-def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
+def demo(context: click.Context, name: str | None, run_dir: Path | None, opens: bool) -> None:
     """Try the commands on a recorded run of veRL's agent loops: 3 steps of 16 prompts with 8 rollouts each.
+
+    NAME is a finding, such as AT-RETOKENIZED: a small run with this fault is read in place, beside its clean twin.
 
     Prints what is wrong with the run and one trajectory, and says what to run next. Needs no GPU, no trainer and no
     network. examples/recorded_run/program.py in the repository says how the run was made.
     """
+    if name is not None:
+        _fault(context, name, opens)
+        return
     source = Path(carried("recorded_run", "examples/recorded_run/run"))
     if not source.is_dir():
         raise terminal.fail("this installation does not carry the recorded run; install the wheel")
@@ -109,6 +115,18 @@ def demo(context: click.Context, run_dir: Path | None, opens: bool) -> None:
     context.invoke(show, words=(worst, str(folder)))
     following = ("steps {}", "ls {} --step 2 --sort reward", "compare {} --step 2 --sample 206", "grep KeyError {}")
     _go_on(context, str(folder), (*following, "view {}"), opens)
+
+
+def _fault(context: click.Context, name: str, opens: bool) -> None:
+    """Diagnose the recorded run with a fault, and name the commands that compare the run with its twin."""
+    place = Path(carried("faults", "examples/faults"))
+    names = sorted(path.name for path in place.glob("*") if path.is_dir())
+    chosen = name.lower().removeprefix("at-")
+    if chosen not in names:
+        raise terminal.fail(f"there is no recorded fault {name!r}; there are {', '.join(names)}")
+    fault, clean = (str(place / chosen / which) for which in ("fault", "clean"))
+    context.invoke(diagnose, named=(fault,))
+    _go_on(context, fault, ("view {}", "show --worst {}", f"diff {shlex.quote(clean)} {{}}"), opens)
 
 
 def _copied(source: Path, run_dir: Path | None) -> Path:

@@ -12,7 +12,7 @@ import os
 import re
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import IO, Any
 
@@ -42,7 +42,8 @@ def _parts(name: str, value: Any, depth: int = 3) -> Iterator[tuple[str, object]
         yield name, value
 
 
-def _of_row(run: str, row: dict[str, Any], step: object = None) -> Iterator[Scalar]:
+def of_row(run: str, row: dict[str, Any], step: object = None) -> Iterator[Scalar]:
+    """Yield the numbers of a row of a log, at its step."""
     step = next((row[name] for name in STEPS if row.get(name) is not None), None) if step is None else step
     for name, value in row.items():
         for part, number in _parts(name, value) if name not in STEPS else ():
@@ -58,14 +59,14 @@ _NUMBER = re.compile(r"(?:np\.\w+\()?(-?[\d.]+(?:e[+-]?\d+)?)\)?\Z")
 def _trainer_state(opened: Opened) -> Iterator[Scalar]:
     for _, row in rows(opened):
         for entry in objects(row.get("log_history")):
-            yield from _of_row("", entry)
+            yield from of_row("", entry)
 
 
 def _file_logger(opened: Opened) -> Iterator[Scalar]:
     for _, row in rows(opened):
         if not isinstance(row.get("data"), dict):
             return
-        yield from _of_row("", row["data"], row.get("step"))
+        yield from of_row("", row["data"], row.get("step"))
 
 
 def _console(opened: Opened) -> Iterator[Scalar]:
@@ -84,7 +85,7 @@ def _csv(opened: Opened) -> Iterator[Scalar]:
         texts = (line.decode("utf-8", "replace") for line in iter(lambda: file.readline(1 << 20), b""))
         try:
             for row in csv.DictReader(texts):
-                yield from _of_row("", {name: value for name, value in row.items() if isinstance(name, str)})
+                yield from of_row("", {name: value for name, value in row.items() if isinstance(name, str)})
         except csv.Error as error:
             raise ValueError(str(error)) from error
 
@@ -211,7 +212,7 @@ def _database(opened: Opened) -> Iterator[Scalar]:
                 if len(row) == 4:
                     yield str(row[0]), *row[1:]
                 else:
-                    yield from _of_row(str(row[0]), mapped(loaded(str(row[2]))), row[1])
+                    yield from of_row(str(row[0]), mapped(loaded(str(row[2]))), row[1])
         except (sqlite3.Error, StopIteration) as error:
             raise ValueError(str(error) or "its table metrics has no run") from None
         finally:
@@ -244,14 +245,19 @@ def scalars(opened: Opened) -> Iterator[tuple[str, str, Metrics]]:
     values = iter(()) if read is None else read(opened)
     if (begin := next(values, None)) is None:
         return
+    yield from ((title, run, found) for run, found in collected(chain([begin], values), str(opened.path)).items())
+
+
+def collected(values: Iterable[Scalar], name: str) -> dict[str, Metrics]:
+    """Sort numbers by run and step; ``name``: the name of their place. Raises ``QueryError``."""
     runs: dict[str, Metrics] = {}
-    for number, (run, at, name, given) in enumerate(chain([begin], values)):
+    for number, (run, at, key, given) in enumerate(values):
         if number >= MOST:
-            raise QueryError(f"{opened.path} has more than {MOST:,} values")
+            raise QueryError(f"{name} has more than {MOST:,} values")
         value, step = _value(given), integer(_value(at))
         if step is not None and value is not None:
-            runs.setdefault(run[:100], {}).setdefault(step, {})[str(name)[:200]] = value
-    yield from ((title, run, found) for run, found in runs.items())
+            runs.setdefault(run[:100], {}).setdefault(step, {})[str(key)[:200]] = value
+    return runs
 
 
 def _value(given: object) -> float | None:

@@ -57,21 +57,22 @@ class _Place(NamedTuple):
     """Group of the rollout, and number in the group."""
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """Hold a run that was found: rollouts of a format, metrics, or both."""
 
     title: str
     opened: list[Opened]
     format: Format | None
     metrics: Metrics
+    config: Mapping[str, Any] = {}
 
 
 class Foreign(Source):
     """Read the rollouts of a run. Threads must not share an instance; ``again`` makes another instance."""
 
-    def __init__(self, path: Path, run_id: str, found: _Found, others: list[str]) -> None:
+    def __init__(self, path: Path, run_id: str, found: Found, others: list[str]) -> None:
         self._format, self._opened, self._metrics, self._others = found.format, found.opened, found.metrics, others
-        self._seen = self.fingerprint()
+        self._config, self._seen = found.config, self.fingerprint()
         super().__init__(path, stored_info(run_id, max((seen[0] for seen in self._seen if seen), default=0)))
         count = len(found.opened)
         self.kind = f"{found.title} ({count:,} file{'s' if count > 1 else ''})"
@@ -89,6 +90,10 @@ class Foreign(Source):
             more = ", ..." if len(self._others) > 3 else ""
             told.append(f"{count} no known format: {', '.join(name[:80] for name in self._others[:3])}{more}")
         return f"{self.path}: {'; '.join(told)}" if told else ""
+
+    def binds(self) -> list[tuple[str, dict[str, Any]]]:
+        """See ``Source``."""
+        return [("config", dict(self._config))] if self._config else []
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""
@@ -204,12 +209,12 @@ def foreign(path: Path) -> list[Source]:
     if is_file:
         top = top.resolve()  # a person named the file
     found = [Opened(top.parent, top.name)] if is_file else [Opened(top, name) for name in _names(top)]
-    formats: dict[str, _Found] = {}
-    logged: dict[str, _Found] = {}
+    formats: dict[str, Found] = {}
+    logged: dict[str, Found] = {}
     others: list[str] = []
     for opened in found:
         if (format := recognised(opened)) is not None:
-            formats.setdefault(format.name, _Found(format.title, [], format, {})).opened.append(opened)
+            formats.setdefault(format.name, Found(format.title, [], format, {})).opened.append(opened)
             continue
         try:
             if not _logged(opened, logged) and opened.path.suffix in SUFFIXES and opened.path.name not in _BESIDE:
@@ -220,7 +225,7 @@ def foreign(path: Path) -> list[Source]:
             others.append(f"{opened.name} ({str(error).rpartition(': ')[2][:80]})")
     if len(formats) == len(logged) == 1:
         (name, rollouts), (numbers,) = *formats.items(), logged.values()
-        both = _Found(f"{rollouts.title} and {numbers.title}", rollouts.opened, rollouts.format, numbers.metrics)
+        both = Found(f"{rollouts.title} and {numbers.title}", rollouts.opened, rollouts.format, numbers.metrics)
         formats, logged = {name: both}, {}
     every = {format.name: formats[format.name] for format in FORMATS if format.name in formats} | logged
     called = ids.run_id(top.name, "rollouts")
@@ -234,13 +239,13 @@ _BESIDE = ("trajectory.json", "result.json")
 """Files that are read with another file."""
 
 
-def _logged(opened: Opened, logged: dict[str, _Found]) -> bool:
+def _logged(opened: Opened, logged: dict[str, Found]) -> bool:
     """Add the metrics in a file to the runs that were found: the files of a kind in the same folder are a run. Return
     whether the file has metrics."""
     number = 0
     for title, run, values in scalars(opened):
         number += 1
-        of = logged.setdefault(run or f"{Path(opened.name).parent} {title}", _Found(title, [], None, {}))
+        of = logged.setdefault(run or f"{Path(opened.name).parent} {title}", Found(title, [], None, {}))
         of.opened.append(opened)
         for step, numbers in values.items():
             of.metrics.setdefault(step, {}).update(numbers)

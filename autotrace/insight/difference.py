@@ -1,7 +1,6 @@
 """Find the first difference of two runs in causal order, down to the token.
 
-    paired = pair(one.rollouts, other.rollouts)
-    for found in differences(one, other, paired, load):
+    for found in (*settings_differ(settings, others), *differences(pairs, load)):
         print(found.stage, found.words, found.here, found.there)
 
 Rollouts of a prompt are exchangeable: a rollout pairs with the rollout that it agrees with for
@@ -15,7 +14,6 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -40,15 +38,8 @@ LASTING = 4
 """Call a difference of a metric lasting from so many steps."""
 
 
-@dataclass
-class Side:
-    """Hold a run, or a step of a run."""
-
-    settings: Mapping[str, str]
-    metrics: Mapping[int, Mapping[str, float]]
-    rollouts: Sequence[Kept]
-
-
+Metrics = Mapping[int, Mapping[str, float]]
+"""Map step -> name -> value."""
 Load = Callable[[int, str], Trajectory | None]
 """Load a trajectory of a side (0 or 1) by trace id; None: only the line is left."""
 
@@ -76,11 +67,10 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield from _flat(part, f"{name}{key}.")
 
 
-def settings_differ(one: Side, other: Side) -> list[Difference]:
+def settings_differ(one: Mapping[str, str], other: Mapping[str, str]) -> list[Difference]:
     """Return the settings that differ. Names and places of output do not count; paths with equal last names are
     equal."""
-    names = dict.fromkeys([*one.settings, *other.settings])
-    both = ((name, one.settings.get(name, "not set"), other.settings.get(name, "not set")) for name in names)
+    both = ((name, one.get(name, "not set"), other.get(name, "not set")) for name in {**one, **other})
     return [Difference("configuration", *values) for values in both if len({*map(_last, values[1:])}) > 1]
 
 
@@ -100,13 +90,13 @@ class Parted(msgspec.Struct):
     last_other: float
 
 
-def metrics_part(one: Side, other: Side) -> list[Parted]:
+def metrics_part(one: Metrics, other: Metrics) -> list[Parted]:
     """Return the metrics that differ in common steps, lasting differences first. Times do not count."""
     found = []
-    common = [(step, one.metrics[step], other.metrics[step]) for step in sorted({*one.metrics} & {*other.metrics})]
+    common = [(step, one[step], other[step]) for step in sorted({*one} & {*other})]
     for name in dict.fromkeys(name for _, metrics, _ in common for name in metrics if not _OF_TIME.search(name)):
         both = [(step, own[name], rest[name]) for step, own, rest in common if name in own and name in rest]
-        signs = [0 if math.isclose(a, b, rel_tol=1e-6) else 1 if b > a else -1 for _, a, b in both]
+        signs = [0 if math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-8) else 1 if b > a else -1 for _, a, b in both]
         if any(signs):
             lasts = next((n for n, sign in enumerate(signs[::-1]) if sign != signs[-1]), len(signs))
             since = both[-lasts][0] if signs[-1] and lasts >= min(LASTING, len(both)) else None
@@ -177,10 +167,9 @@ def _places(one: Trajectory, other: Trajectory) -> Iterator[tuple[Place, Differe
             yield at(math.inf, rank, stage, name, values)
 
 
-def differences(one: Side, other: Side, pairs: Pairs, load: Load) -> list[Difference]:
-    """Return the differences in causal order: all settings, and the first difference of each later stage."""
-    found = [*settings_differ(one, other), *_of_prompts(pairs), *_of_pairs(pairs, load)]
-    return sorted(found, key=lambda each: STAGES.index(each.stage))
+def differences(pairs: Pairs, load: Load) -> list[Difference]:
+    """Return the first difference of each stage after the configuration, in causal order."""
+    return sorted([*_of_prompts(pairs), *_of_pairs(pairs, load)], key=lambda each: STAGES.index(each.stage))
 
 
 def _of_prompts(pairs: Pairs) -> Iterator[Difference]:

@@ -61,6 +61,11 @@ def places(path: str | Path, problems: list[Exception] | None = None) -> list[Re
     """Find the runs at ``path``, oldest first. An unreadable run is skipped if other runs are there; ``problems`` gets
     a sentence about each. Raises as ``open``."""
     errors = [] if problems is None else problems
+    if str(path).startswith("wandb://"):
+        from autotrace.foreign.wandb_api import run
+
+        source = run(str(path))
+        return [ReadableRun(source.path, source.info, lambda: source.again() or source)]
     if isinstance(path, str) and is_url(path):
         return remote_runs(path, errors)
     path = Path(path)

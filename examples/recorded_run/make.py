@@ -39,34 +39,49 @@ def record(folder: Path) -> Path:
     return find_runs(folder)[0][-1]
 
 
-def publish(run: Path, to: Path) -> None:
-    """Write what readers need of ``run``."""
-    names = {str(run): "/home/you/autotrace-runs/demo", str(ROOT): "/home/you/project", sys.base_prefix: "/usr",
-             str(Path.home()): "/home/you"}  # fmt: skip
+def neutral(text: str, names: dict[str, str]) -> str:
+    """Replace the names of this machine and its folders."""
+    for before, after in names.items():
+        text = text.replace(before, after)
+    return "trainer" if text == platform.node() else text
 
-    def neutral(text: str) -> str:
-        for before, after in names.items():
-            text = text.replace(before, after)
-        return "trainer" if text == platform.node() else text
+
+def tables(run: Path, to: Path, names: dict[str, str], step: int | None = None) -> None:
+    """Write the tables of ``run``, or of a step, with neutral names and compressed harder. No empty tables."""
 
     def column(values: Any) -> Any:
         if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
             return values
-        return pa.chunked_array([[value and neutral(value) for value in values.to_pylist()]], values.type)
+        return pa.chunked_array([[value and neutral(value, names) for value in values.to_pylist()]], values.type)
 
-    shutil.rmtree(to, ignore_errors=True)
     committed = snapshot((run / FOLDER / FILE).read_bytes())
-    added = {}
+    added, last = {}, committed.superseded
     for table in sorted(committed.files):
         whole = pa.concat_tables(pq.read_table(run / FOLDER / path) for path in sorted(committed.files[table]))
+        if step is not None:  # the last versions of the rows of the step
+            rows = zip(*(whole[name].to_pylist() for name in ("step", "version", "trace_id")
+                         if name in whole.column_names), strict=True)  # fmt: skip
+            kept = [at == step and version >= last.get("".join(trace), 0) for at, version, *trace in rows]
+            whole = whole.filter(pa.array(kept, pa.bool_()))
         whole = pa.table([column(values) for values in whole.columns], schema=whole.schema)
+        if step is not None and not whole.num_rows:
+            continue
         file = to / FOLDER / table / "000001.parquet"
         file.parent.mkdir(parents=True)
         pq.write_table(whole, file, compression="zstd", compression_level=19)
         added[table] = Added(file.name, whole.num_rows, file.stat().st_size)
-    count = sum(commit.trajectories for commit in committed.commits)
-    commit = Commit(1, time.time_ns(), added, supersedes=committed.superseded, trajectories=count)
+    count = sum(commit.trajectories for commit in committed.commits) if step is None else added["trajectories"].rows
+    supersedes = last if step is None else {}
+    commit = Commit(1, time.time_ns(), added, supersedes=supersedes, trajectories=count)
     (to / FOLDER / FILE).write_bytes(commit.line())
+
+
+def publish(run: Path, to: Path) -> None:
+    """Write what readers need of ``run``."""
+    names = {str(run): "/home/you/autotrace-runs/demo", str(ROOT): "/home/you/project", sys.base_prefix: "/usr",
+             str(Path.home()): "/home/you"}  # fmt: skip
+    shutil.rmtree(to, ignore_errors=True)
+    tables(run, to, names)
     info = RunInfo.read(run)
     ((name, kept),) = ((path.name, path) for path in (run / layout.BLOBS).glob("tokenizer-*"))
     (to / layout.BLOBS / name).mkdir(parents=True)
@@ -74,7 +89,7 @@ def publish(run: Path, to: Path) -> None:
     info.tokenizer, info.tokenizers = "/home/you/model", {"/home/you/model": name}
     info.command, info.host = ["python", "examples/recorded_run/program.py"], "trainer"
     info.write(to)
-    (to / STATUS).write_text(neutral((run / STATUS).read_text()).replace(f'"{platform.node()}"', '"trainer"'))
+    (to / STATUS).write_text(neutral((run / STATUS).read_text(), names).replace(f'"{platform.node()}"', '"trainer"'))
     assert (to / layout.RUN_JSON).exists()
 
 

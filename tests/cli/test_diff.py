@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.insight.difference import Side, metrics_part, settings_differ, settings_of
+from autotrace.insight.difference import metrics_part, settings_differ, settings_of
 from autotrace.insight.pairs import Kept, Tally, pair
 from tests.cli.conftest import Call
 
@@ -70,13 +70,13 @@ def test_metrics_part_at_a_step_and_times_do_not_count(call: Call, tmp_path: Pat
 
 def test_a_metric_that_returns_has_no_lasting_difference() -> None:
     curves = ([0, 1, 0, 0, 1, 0, 1, 0], [0, 2, 0, 0, 0, 0, 1, 1])
-    one, other = (Side({}, {step: {"loss": float(value)} for step, value in enumerate(curve)}, []) for curve in curves)
+    one, other = ({step: {"loss": float(value)} for step, value in enumerate(curve)} for curve in curves)
     assert [(part.step, part.since) for part in metrics_part(one, other)] == [(1, None)]
 
 
 def test_settings_are_flattened_and_places_of_output_do_not_count() -> None:
-    def side(*words: str, **config: Any) -> Side:
-        return Side(settings_of(words, [("config", config), ("versions", {"torch": "2.9"})]), {}, [])
+    def side(*words: str, **config: Any) -> dict[str, str]:
+        return settings_of(words, [("config", config), ("versions", {"torch": "2.9"})])
 
     one = side(
         "main.py", "actor.lr=1e-6", "--clip", "0.2", "trainer.experiment_name=a", data={"path": "/a/train.parquet"}
@@ -84,7 +84,7 @@ def test_settings_are_flattened_and_places_of_output_do_not_count() -> None:
     other = side(
         "main.py", "+actor.lr=2e-6", "--clip", "0.3", "trainer.experiment_name=b", data={"path": "/b/train.parquet"}
     )
-    assert one.settings["data.path"] == "/a/train.parquet" and one.settings["versions.torch"] == "2.9"
+    assert one["data.path"] == "/a/train.parquet" and one["versions.torch"] == "2.9"
     found = [(each.words, each.here, each.there) for each in settings_differ(one, other)]
     assert found == [("actor.lr", "1e-6", "2e-6"), ("clip", "0.2", "0.3")]
 
@@ -100,6 +100,6 @@ def test_an_index_that_all_prompts_share_pairs_nothing() -> None:
 def test_the_interval_is_students() -> None:
     made = Tally.of([0.1, 0.2, 0.3])
     assert made.low is not None and made.high is not None
-    assert (made.wins, made.change) == (3, pytest.approx(0.2))
+    assert made.wins == 3 and made.change == pytest.approx(0.2)
     assert made.high - made.change == pytest.approx(4.303 * 0.1 / 3**0.5, rel=0.01)  # t of 2 degrees of freedom
     assert Tally.of([1.0]).low is None

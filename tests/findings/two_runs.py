@@ -27,7 +27,7 @@ from autotrace.trajectory.divergence import shared
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-GROUPS, N = 9, 4
+GROUPS, N, SEED = 9, 4, 42
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ IN_STEPS = {
     "off-policy lag": Cause("weights", "version of the weights", 1),
 }
 """Cause -> what is named; each in the step with its number."""
-SETTINGS = {
-    "seed": (Cause("configuration", "rollout.seed", 2, "answer"), ["+actor_rollout_ref.rollout.seed=7"]),
+SETTINGS: dict[str, tuple[Cause, list[str]]] = {
+    "seed": (Cause("configuration", "rollout.seed", 2, "answer"), ["actor_rollout_ref.rollout.seed=7"]),
     "configuration without effect": (Cause("configuration", "trainer.test_freq"), ["trainer.test_freq=17"]),
-    "versions": (Cause("configuration", "versions.transformers"), []),
+    "versions": (Cause("configuration", "versions.sglang"), []),
     "none": (Cause(""), []),
 }
 """Cause -> what is named, and the words of the command."""
@@ -85,9 +85,9 @@ def replies(cause: str, seed: int) -> Any:
                 + call("double", number=rollout.question)
             }
         right = (rollout.sibling + rollout.question) % 2
-        luck = f" after {seed} thoughts" if seed else ""
-        said = {"text": f"After the tool rollout {number} says{luck} #### {2 * rollout.question + 1 - right}"}
-        if rollout.planted and cause == "weights":
+        luck = "" if seed == SEED else f" after {seed} thoughts"
+        said: Reply = {"text": f"After the tool rollout {number} says{luck} #### {2 * rollout.question + 1 - right}"}
+        if rollout.planted and cause in ("weights", "sampling"):
             said["text"] += " or so"
         elif rollout.planted and cause == "stop token":
             said["eos"] = False
@@ -100,10 +100,6 @@ def replies(cause: str, seed: int) -> Any:
 
 async def play(which: str, out: Path, overrides: Sequence[str]) -> None:
     """One run: ``base`` and ``planted`` have all steps, a setting has the first step alone."""
-    if which == "versions":
-        import transformers
-
-        transformers.__version__ = "4.99.0"
     said = []
     for step, cause in enumerate(IN_STEPS if which in ("base", "planted") else ["template"], 1):
         said += await _step(step, cause if which == "planted" else "", overrides)
@@ -150,7 +146,7 @@ async def _step(step: int, cause: str, overrides: Sequence[str]) -> list[Any]:
         training = Training(engine=lambda rollout, turn: Policy(noise=1.0 * rollout.planted, seed=7))
     elif cause == "dropped rollouts":
         training = Training(updates=lambda planted: [[row for row, one in enumerate(planted) if not one]])
-    seed = int(config.actor_rollout_ref.rollout.get("seed") or 0)
+    seed = int(config.actor_rollout_ref.rollout.seed)
     scenario = Scenario(
         cause, "planted", replies(cause, seed), groups=GROUPS, n=N, share=0.34, by_group=True, agent="asks",
         training=training, weights=lambda at: at - 2 if cause == "off-policy lag" else at - 1,
@@ -165,7 +161,7 @@ async def _step(step: int, cause: str, overrides: Sequence[str]) -> list[Any]:
     ]  # fmt: skip
     batch = await in_process.rollout(agents, prompts, N, step)
     engine.numbered = {one.question * N + one.sibling: one for one in engine.known.values()}
-    trainers.classic(config, engine, batch, [prompt["uid"] for prompt in prompts for _ in range(N)], step)
+    trainers.classic(config, engine, batch, [str(one["uid"]) for one in prompts for _ in range(N)], step)
     return [*engine.said.values()]
 
 
@@ -192,10 +188,13 @@ def played(which: str, folder: Path) -> Played:
         *(SETTINGS[which][1] if which in SETTINGS else []),
     ]
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
+    (installed := folder / "sglang-0.5.23.dist-info").mkdir()
+    (installed / "METADATA").write_text(f"Name: sglang\nVersion: 0.5.{9 if which == 'versions' else 23}\n")
+    environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(folder)])
     with (folder / "log").open("wb") as log:
         done = subprocess.run(
-            [*launch, "--drain-timeout", "600", *program], env={**environ, "PYTHONPATH": str(ROOT)}, cwd=folder,
-            timeout=900, stdout=log, stderr=log, check=False,
+            [*launch, "--logprobs", "1", "--drain-timeout", "600", *program], timeout=900, cwd=folder,
+            env=environ, stdout=log, stderr=log, check=False,
         )  # fmt: skip
     assert done.returncode == 0, (folder / "log").read_text(errors="replace")[-3000:]
     (run,) = (folder / "runs").glob("*/run.json")

@@ -25,7 +25,7 @@ from tests.foreign.test_shapes import SHAPES
 from tests.security import reading
 
 ESCAPE = "\x1b]0;gone\x07\u202e"
-NAMES = ("ls", "open", "door", "page")
+NAMES = ("ls", "open", "door", "page", "diff")
 
 
 def line(**values: Any) -> str:

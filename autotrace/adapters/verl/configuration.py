@@ -5,9 +5,9 @@ Both describe the run, and a spec describes calls: a spec has no word for ``Bind
 
 from __future__ import annotations
 
-import sys
+import contextlib
 from collections.abc import Mapping
-from types import ModuleType
+from importlib import metadata
 from typing import Any
 
 from autotrace.adapters.trainers import end_tokens
@@ -57,7 +57,7 @@ CONFIG = {
 }
 """Maps names in ``Bind("config")`` to paths in veRL's configuration. No path leads to a secret."""
 PACKAGES = ("verl", "torch", "transformers", "vllm", "sglang", "ray", "tensordict")
-"""Lists packages whose versions are reported if the packages are imported."""
+"""Lists packages whose installed versions are reported."""
 _CONFIG = {name: Path(text) for name, text in CONFIG.items()}
 
 
@@ -86,10 +86,9 @@ def publish_worker(worker: Any) -> None:
 
 
 def _version(package: str) -> str | None:
-    """Read the version from the namespace of an imported package, without running the package's code."""
-    module = sys.modules.get(package)
-    version = vars(module).get("__version__") if isinstance(module, ModuleType) else None
-    return str.__str__(version) if isinstance(version, str) else None
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return None
 
 
 def publish_config(config: Any) -> None:
