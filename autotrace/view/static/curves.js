@@ -31,7 +31,9 @@ export function curve(box, lines, how) {
   const options = {
     width: box.clientWidth || 380, height: 160, series, legend: { show: false }, bands: [{ series: [1, 2], fill: ink("--band") }],
     scales: { x: { time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...(how.isShare ? { y: { range: (_, __, high) => [0, Math.max(0.1, high)] } } : {}) },
-    axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS, values: (_, values) => values.map((value) => (value >= xs[0] && value <= xs[xs.length - 1] ? number(value) : "")) }, { ...axis, size: 58, values: (_, values, __, ___, step) => values.map((value) => (how.isTime ? seconds(value) : ticked(value, step))) }],
+    axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS,
+      values: (_, values) => values.map((value) => (value >= xs[0] && value <= xs[xs.length - 1] ? number(value) : "")),
+    }, { ...axis, size: 58, values: (_, values, __, ___, step) => values.map((at) => how.isTime ? seconds(at) : ticked(at, step)) }],
     cursor: { y: false, sync: { key: "steps" }, drag: { x: how.selected !== undefined, y: false, setScale: false } },
     hooks: {
       draw: [(chart) => mark(chart, xs, how.marks())],

@@ -21,6 +21,9 @@ const LOOK = 2;
 
 /** Shows elements as the page. @typedef {(...children: any[]) => void} Present */
 
+/** The pages of a run except the one on which it opens; two are of one of its trajectories.
+ * @type {Record<string, (present: Present, run: string, trace: string) => Promise<Page>>} */
+const PAGES = { steps: showSteps, trace: showTrace, group: showGroup, table: showTable, tools: showTools };
 /** @type {Page | null} */
 let shown = null;
 let [turn, timer] = [0, /** @type {any} */ (0)];
@@ -53,7 +56,9 @@ async function route() {
     }
     /** @type {Present} */
     const present = (...children) => { if (mine === turn) fill(page, ...children); else throw new Problem("The reader went elsewhere while this was read."); };
-    const next = await (first !== "run" || !run ? showRuns(present) : what === "steps" ? showSteps(present, run) : what === "trace" && trace ? showTrace(present, run, trace) : what === "group" && trace ? showGroup(present, run, trace) : what === "table" ? showTable(present, run) : what === "tools" ? showTools(present, run) : showOverview(present, run));
+    const isThere = what !== undefined && Object.hasOwn(PAGES, what) && (trace || !["trace", "group"].includes(what));
+    const show = isThere ? PAGES[what] : showOverview;
+    const next = await (first === "run" && run ? show(present, run, trace ?? "") : showRuns(present));
     clearTimeout(slow);
     if (mine !== turn) { next.close?.(); return; }
     shown = next;
