@@ -157,9 +157,9 @@ def _held(tree: ast.Module) -> dict[str, str]:
             called = syntax.dotted(node.func)
             if _REGISTERS.match(called.rpartition(".")[2]) and _TOOLS.search(called):
                 held |= _items(node.args, f"registered by `{called}`")
-            for one in node.keywords:
-                if one.arg and _TOOLS.search(one.arg):
-                    held |= _items([one.value], f"in `{one.arg}=`")
+            for given in node.keywords:
+                if given.arg and _TOOLS.search(given.arg):
+                    held |= _items([given.value], f"in `{given.arg}=`")
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             called = next((word for word in map(syntax.dotted, targets) if _TOOLS.search(word)), "")
@@ -268,7 +268,7 @@ def _returned_reward(function: syntax.Function) -> str:
     for value in (node.value for node in ast.walk(function) if isinstance(node, ast.Return)):
         names: list[str | None] = [one.arg for one in value.keywords] if isinstance(value, ast.Call) else []
         if isinstance(value, ast.Dict):
-            names = [key.value for key in value.keys if isinstance(key, ast.Constant)]
+            names = [str(key.value) for key in value.keys if isinstance(key, ast.Constant)]
         if isinstance(value, ast.Name) and value.id in ("reward", "score"):
             return "result"
         if word := next((word for word in ("reward", "score") if word in names), ""):
