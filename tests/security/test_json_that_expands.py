@@ -14,7 +14,7 @@ from autotrace.foreign.containers import rows
 from autotrace.foreign.opened import Opened
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.line_files import line_files
-from tests.security import strangers
+from tests.security import reading, strangers
 
 SLACK, A_BYTE = 128 << 20, 24
 DENSE = ("[],", "{},", "1,", '{"":1},')
@@ -48,6 +48,17 @@ def test_values_take_memory_in_proportion_to_their_bytes(kind: str, item: str, t
             tracemalloc.stop()
         assert taken < SLACK + A_BYTE * len(written), f"{taken / len(written):.0f} bytes for each"
         assert was_read or size > 1
+
+
+def test_a_command_takes_memory_in_proportion_to_a_line(tmp_path: Path) -> None:
+    (here := tmp_path / "here").mkdir()
+    peaks = []
+    for size in (0.1, 12):
+        (tmp_path / "rows.jsonl").write_bytes(line("messages", DENSE[0], size))
+        (listed,) = reading.run([["ls", str(tmp_path / "rows.jsonl")]], here, tmp_path / "mine", memory=16 << 30)
+        assert not reading.faults([listed]), listed
+        peaks.append(listed["peak"])
+    assert peaks[1] - peaks[0] < SLACK + A_BYTE * (12 << 20), peaks
 
 
 @pytest.mark.parametrize("column", ["inputs", "attributes", "messages"])
