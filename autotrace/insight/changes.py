@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from autotrace.insight.rollouts import Row
+from autotrace.insight.step_records import grouped
 
 CHANCE = 0.001
 """Limit the probability of a difference by chance, over all places where the steps may be split."""
@@ -99,13 +100,11 @@ class _Stretch(NamedTuple):
 
 
 def _of_step(rows: Sequence[Row]) -> _Stretch:
-    by_group: dict[int, list[float]] = {}
-    for row in rows:
-        if row.reward is not None:
-            by_group.setdefault(row.group, []).append(row.reward)
-    rewards = [reward for own in by_group.values() for reward in own]
+    known = [(row.group, row.reward) for row in rows if row.reward is not None]
+    rewards = [reward for _, reward in known]
+    groups = [_Sums.of([reward for _, reward in own]) for own in grouped(known, lambda one: one[0]).values()]
     return _Stretch(
-        _Sums.of(rewards), _Sums.of([sum(own) / len(own) for own in by_group.values()]),
+        _Sums.of(rewards), _Sums.of([own.mean for own in groups]),
         _Sums.of([sum(rewards) / len(rewards)]),
     )  # fmt: skip
 
@@ -158,7 +157,8 @@ def _splits(series: _Series, large: float, begin: int, end: int) -> Iterator[tup
             gap = abs(sides[1].rollouts.mean - sides[0].rollouts.mean)
             if min(side.groups.size for side in sides) < FEW or gap < large:
                 continue
-            errors = [side.error for side in sides]
+            both = _Stretch(*map(_Sums.more, *sides)).rollouts.variance / 2  # few rewards may be equal by chance
+            errors = [max(side.error, (both / side.rollouts.size, side.rollouts.size - 1)) for side in sides]
             error = sum(one for one, _ in errors)
             freedom = error**2 / sum(one**2 / of for one, of in errors) if error else 1.0  # Welch and Satterthwaite
             own = tests * (two_sided(gap / math.sqrt(error), int(freedom)) if error else 0.0)

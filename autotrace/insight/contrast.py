@@ -43,10 +43,13 @@ NESTED = 0.85
 """Let a candidate follow from the cause above this share of common rows."""
 SURE = 2.6
 """Require an effect of so many standard errors."""
+ALL = 0.9
+"""Count a trait that ceased late in a rollout only if such a share of the rollouts had the trait before."""
 CELL = 3
 """Count a mean only from so many rows."""
-HEADS, BELOW = 3, 5
-"""Name so many causes, and so many traits that follow from each."""
+HEADS, BELOW, SYMPTOMS = 3, 5, 2
+"""Name so many causes, so many traits that follow from each, and so many symptoms if no cause is found."""
+_DECIDED = (Stage.ANSWER, Stage.PARSING, Stage.END, Stage.REWARD)
 
 
 @dataclass(eq=False)
@@ -61,6 +64,12 @@ class _Candidate:
     chance: float
     explains: float | None = None
     weight: float = 0.0
+
+    @property
+    def is_symptom(self) -> bool:
+        """Return whether the words are about a length or a number that the model's answers decide: rollouts that fail
+        are longer, or shorter, whatever made them fail."""
+        return self.first[1] in _DECIDED and _CUT.search(self.first[2]) is not None
 
     @property
     def first(self) -> tuple[bool, Stage, str]:
@@ -97,8 +106,10 @@ class _Comparison:
 
     def made(self, title: str, other: str) -> Explanation:
         candidates = self._candidates() if min(self._sizes) else []
-        causes = list(self._causes(self._significant(candidates)))
-        return Explanation(title, other, causes, len(candidates), *self._sizes, *self._means)
+        kept = self._significant(candidates)
+        causes = list(self._causes(kept))
+        symptoms = [] if causes else [self._cause(one, []) for one in self._explaining(kept, self._full)[:SYMPTOMS]]
+        return Explanation(title, other, causes, len(candidates), *self._sizes, *self._means, symptoms=symptoms)
 
     # -- candidates ----------------------------------------------------------------------------------------------------
 
@@ -210,9 +221,12 @@ class _Comparison:
         left, among = kept, self._full
         for _ in range(HEADS):
             explaining = self._explaining(left, among)
-            # a trait that ceased says less than a trait that came
+            # a trait that ceased says less than a trait that came, and nothing if only some rollouts had the trait
+            explaining = [one for one in explaining if not one.is_symptom]
             came = [one for one in explaining if not _is_late(one.first)]
-            explaining = came or (explaining if self._gap is not None and among == self._full else [])
+            if not came and (self._gap is None or self._chosen or among != self._full):
+                return
+            explaining = came or [one for one in explaining if one.share_before <= 1 - ALL]
             if not explaining:
                 return
             strong = [one for one in explaining if one.weight >= AS_MUCH * explaining[0].weight]

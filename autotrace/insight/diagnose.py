@@ -15,7 +15,7 @@ from autotrace.insight.families.tools import STEP_DECIDES
 from autotrace.insight.finding import GROUPS, TRAJECTORIES, Code, Explanation, Finding, Location
 from autotrace.insight.needs import present
 from autotrace.insight.rollouts import position
-from autotrace.insight.step_records import History, Hit, Step
+from autotrace.insight.step_records import History, Hit, Step, grouped
 from autotrace.insight.why import Why
 from autotrace.trajectory.jsonable import finite
 from autotrace.trajectory.model import OPEN
@@ -108,10 +108,8 @@ def _place(step: Step, hit: Hit) -> Location:
 
 def counts(hits: Iterable[Hit]) -> dict[str, int]:
     """Map code -> number of trajectories with the code."""
-    found: dict[str, set[str]] = {}
-    for hit in hits:
-        found.setdefault(hit.code, set()).add(hit.record.trace_id)
-    return {code: len(ids) for code, ids in found.items()}
+    by_code = grouped(hits, lambda hit: hit.code)
+    return {code: len({hit.record.trace_id for hit in own}) for code, own in by_code.items()}
 
 
 class StepFound(msgspec.Struct):
@@ -183,11 +181,9 @@ class Diagnosis:
 
     def add(self, step: Step) -> list[Hit]:
         """Examine a step and return its hits."""
-        by_code: dict[str, list[Hit]] = {}
         own = hits(step, self._history)
         self._why.add(step)
-        for hit in [*own, *registry.tried(self._changed, step)]:
-            by_code.setdefault(hit.code, []).append(hit)
+        by_code = grouped([*own, *registry.tried(self._changed, step)], lambda hit: hit.code)
         records = self.counted(step.records)
         of_records = {record.group for record in records}
         groups = sum(group.key in of_records for group in step.groups)

@@ -13,6 +13,7 @@ from autotrace.insight.families.chains import death
 from autotrace.insight.families.responses import rendered_anew
 from autotrace.insight.profile import MAX_MARKS, MAX_NOTE, Mark, Profile, ToolUse, TurnProfile
 from autotrace.insight.settings import TrainerSettings
+from autotrace.insight.step_records import grouped
 from autotrace.insight.traits import traits_of
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import number, text
@@ -73,11 +74,8 @@ def _turn(evidence: Evidence, call: LLMCall) -> TurnProfile:
 
 
 def _tools(calls: list[ToolCall]) -> list[ToolUse]:
-    by_name: dict[str, list[ToolCall]] = {}
-    for call in calls:
-        by_name.setdefault(call.name, []).append(call)
     used = []
-    for name, made in by_name.items():
+    for name, made in grouped(calls, lambda call: call.name).items():
         seconds = [number(call.span.duration_ns) or 0.0 for call in made]
         failed = sum(call.failed is not None for call in made)
         used.append(ToolUse(name, len(made), failed, round(sum(seconds) / 1e9, 6), round(max(seconds) / 1e9, 6)))

@@ -125,6 +125,8 @@ class Explanation(msgspec.Struct):
     """Store the first step of a change."""
     note: str = ""
     """Store a last line for people."""
+    symptoms: list[Cause] = []
+    """List differences that may be consequences, if no cause is found."""
 
 
 @dataclass(frozen=True)

@@ -79,14 +79,8 @@ def present(step: Step) -> set[str]:
 
 def checked(codes: Mapping[str, Code], there: Collection[str]) -> tuple[int, dict[str, int]]:
     """Count the checks that could run, and map missing data -> how many checks needed the data, the most first."""
-    missing: dict[str, int] = {}
-    ran = 0
-    for code in codes:
-        lacking = [need for need in needs(code) if need not in there]
-        ran += not lacking
-        if lacking:
-            missing[lacking[0]] = missing.get(lacking[0], 0) + 1
-    return ran, dict(sorted(missing.items(), key=lambda each: -each[1]))
+    first = [next((need for need in needs(code) if need not in there), None) for code in codes]
+    return first.count(None), dict(Counter(need for need in first if need is not None).most_common())
 
 
 _SORTS = {

@@ -74,7 +74,7 @@ def line(
 ) -> StepLine:  # fmt: skip
     """Compute the line of ``records``, which are from ``step``."""
     scores = [score for record in records if (score := finite(record.score)) is not None]
-    mean = sum(scores) / len(scores) if scores else None
+    mean = _mean(scores)
     seconds = sorted(taken for record in records if (taken := record.seconds) is not None)
     groups = (step if records is step.training else Step(step.number, [*records], step.settings)).groups
     judged = [group for group in groups if len(group.rewards) > 1]
@@ -117,9 +117,8 @@ def _tool_errors(records: Iterable[Record]) -> dict[str, int]:
     failed: Counter[str] = Counter()
     for record in records:
         for tool in record.profile.tools:
-            if tool.failed:
-                failed[tool.name] += tool.failed
-    return dict(failed.most_common(5))
+            failed[tool.name] += tool.failed
+    return dict((+failed).most_common(5))
 
 
 def _parts(records: Iterable[Record]) -> dict[str, float]:
@@ -149,10 +148,7 @@ def _generated(record: Record) -> int | None:
 
 
 def _cached(records: Iterable[Record]) -> float | None:
-    prompt = cached = 0
-    for record in records:
-        for turn in record.profile.turns[1:]:
-            if turn.cached is not None and turn.prompt is not None:
-                prompt += turn.prompt
-                cached += turn.cached
-    return cached / prompt if prompt else None
+    later = [turn for record in records for turn in record.profile.turns[1:]]
+    known = [(turn.cached, turn.prompt) for turn in later if turn.cached is not None and turn.prompt is not None]
+    prompt = sum(count for _, count in known)
+    return sum(count for count, _ in known) / prompt if prompt else None

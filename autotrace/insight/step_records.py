@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -12,6 +12,17 @@ from autotrace.insight.profile import Profile, has_tool_error, is_truncated
 from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.deferred import cached
 from autotrace.trajectory.jsonable import finite, integer, number
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Map each key -> its items, in their order."""
+    found: dict[Key, list[Item]] = {}
+    for one in items:
+        found.setdefault(key(one), []).append(one)
+    return found
 
 
 @dataclass

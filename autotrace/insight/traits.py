@@ -24,6 +24,7 @@ from autotrace.insight import conduct
 from autotrace.insight.conduct import SKELETON, content_of, digest_of, first_prompt, masked
 from autotrace.insight.evidence import CUT, Evidence
 from autotrace.insight.profile import Trait
+from autotrace.insight.step_records import grouped
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import loaded, text
 from autotrace.trajectory.model import OK
@@ -174,22 +175,20 @@ def calls_in_text(evidence: Evidence) -> Iterator[Shown]:
 
 @trait(Stage.PARSING)
 def calls(evidence: Evidence) -> Iterator[Shown]:
-    """Count the calls that answers request."""
+    """Count the calls that answers request, and the calls of tools."""
     asked = [len(conduct.requested(evidence, call)) for call in evidence.turns]
     if evidence.parsed or any(call.span.messages for call in evidence.turns):
         yield "calls that the model asks for", float(sum(asked))
+    yield from ((f"calls of {name}", float(n)) for name, n in Counter(call.name for call in evidence.tools).items())
 
 
 @trait(Stage.TOOL)
 def tool_answers(evidence: Evidence) -> Iterator[Shown]:
-    """Show the called tools, the number of calls, and the answers."""
-    by_name: dict[str, list[ToolCall]] = {}
-    for call in evidence.tools:
-        by_name.setdefault(call.name, []).append(call)
-    yield f"the tools called are {', '.join(sorted(by_name)) or 'none'}", None
-    for name, made in by_name.items():
-        yield f"calls of {name}", float(len(made))
-        yield f"characters of {name}'s longest answer", float(max(len(call.answer) for call in made))
+    """Show the called tools, and the answers of tools and of the environment."""
+    yield f"the tools called are {', '.join(sorted({call.name for call in evidence.tools})) or 'none'}", None
+    for name, made in grouped(_asked(evidence), lambda call: call.name).items():
+        if made[0].span.role == "tool":  # what an environment says follows from the actions
+            yield f"characters of {name}'s longest answer", float(max(len(call.answer) for call in made))
         told = Counter(words for call in made if (words := _told(call, quotes=True)))
         yield from ((f"{name} {words}", None) for words, _ in told.most_common(FEW))
 
@@ -198,8 +197,13 @@ def tool_answers(evidence: Evidence) -> Iterator[Shown]:
 def fixed_answers(evidence: Evidence) -> Iterator[Shown]:
     """Show answers of tools that repeat no word of the question: equal answers in many groups answer different
     questions."""
-    told = Counter((call.name, words) for call in evidence.tools if (words := _told(call, quotes=False)))
+    told = Counter((call.name, words) for call in _asked(evidence) if (words := _told(call, quotes=False)))
     yield from ((f"{name} {words}", None) for (name, words), _ in told.most_common(FEW))
+
+
+def _asked(evidence: Evidence) -> list[ToolCall]:
+    """Return the calls of tools and of the environment."""
+    return [*evidence.tools, *(ToolCall(span, 0) for span in evidence.trajectory.spans if span.role == "env")]
 
 
 def _told(call: ToolCall, quotes: bool) -> str:

@@ -19,7 +19,7 @@ from autotrace.insight.changes import Change, changes
 from autotrace.insight.contrast import compare
 from autotrace.insight.finding import Cause, Explanation
 from autotrace.insight.rollouts import Rollouts, Row
-from autotrace.insight.step_records import Step
+from autotrace.insight.step_records import Step, grouped
 from autotrace.insight.traits import Stage
 
 WINDOW = 16
@@ -105,10 +105,7 @@ class Why:
 
 def split_by_group(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Select the rollouts that score below, and above, the mean of their group."""
-    by_group: dict[int, list[Row]] = {}
-    for row in rows:
-        if row.reward is not None:
-            by_group.setdefault(row.group, []).append(row)
+    by_group = grouped((row for row in rows if row.reward is not None), lambda row: row.group)
     if by_group and max(map(len, by_group.values())) == 1:  # no groups: the run is a single group
         by_group = {0: [row for (row,) in by_group.values()]}
     low, high = [], []
@@ -137,6 +134,9 @@ def unexplained(answer: Explanation) -> str:
     """Say that nothing tells the sets apart."""
     if not answer.tested:
         return f"{UNKNOWN}: no trait of these rollouts is recorded, or they are too few to compare"
+    if answer.symptoms:
+        seen = "; ".join(headline(one, answer.other) for one in answer.symptoms)
+        return f"{UNKNOWN}; these differences may be consequences: {seen}"
     sets = f"{answer.rollouts:,} rollouts from {answer.rollouts_before:,}"
     return f"{UNKNOWN}: none of {answer.tested} recorded traits tells these {sets} others apart"
 

@@ -75,6 +75,38 @@ def test_results_stand_under_the_ids_of_their_calls(results: list[dict[str, Any]
     assert codes(BOTH, [*BOTH, *results, END], ran=("Jena", "Gera,"), method="Archive.search") == code
 
 
+def test_a_tool_that_the_agent_itself_tries_again_in_the_same_turn() -> None:
+    def tried(*errors: str) -> set[str]:
+        root = span("trajectory", None)
+        turn = span("llm", root.span_id, 1)
+        turn.messages = [*ASKED, calls("Jena")]
+        failed = [("ConnectionError", one, "") if one else None for one in errors]
+        tries = [
+            span("tool", root.span_id, 2 + n, inputs={"q": "Jena"}, output=None if error else JENA,
+                 status="ERROR" if error else "OK", error=error)
+            for n, error in enumerate(failed)
+        ]  # fmt: skip
+        return {mark.code for mark in examine(trajectory(turn, *tries, root=root), TrainerSettings()).marks}
+
+    assert tried("reset by peer", "reset by peer", "reset by peer", "") == set()
+    assert tried("reset by peer") == tried("", "reset by peer") == {"AT-TOOL-RAISES"}
+
+
+def test_answers_of_an_environment_are_traits_and_no_findings() -> None:
+    def played(number: int, said: str) -> Any:
+        root = span("trajectory", None)
+        turn = span("llm", root.span_id, 1, attributes={"finish_reason": "stop"})
+        turn.messages = [*ASKED, END]
+        acted = span("env", root.span_id, 2, name="Game.step", inputs={"action": "go north"}, output=(said, 0.0, True))
+        made = examine(trajectory(turn, acted, root=root), TrainerSettings())
+        return record(number, f"1/{number // 2}", marks=made.marks, traits=made.traits, reward=float(number % 2))
+
+    step_of = [played(n, "Nothing happens." if n < 8 else f"A {chr(65 + n)}-shaped room.") for n in range(16)]
+    texts = {one.text for each in step_of for one in each.profile.traits}
+    assert 'Game.step answers "Nothing happens."' in texts and "the tools called are none" in texts
+    assert found(step_of) == []
+
+
 def test_a_history_that_keeps_only_the_last_call_is_a_trait() -> None:
     first, second = [calls("Jena"), result("Jena", JENA)], [calls("Gera"), result("Gera", GERA)]
     whole = profile([*ASKED, first[0]], [*ASKED, *first, second[0]], [*ASKED, *first, *second, END])

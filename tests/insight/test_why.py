@@ -13,7 +13,7 @@ from autotrace.insight.contrast import compare, fisher
 from autotrace.insight.diagnose import Diagnosis, hits
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Finding
-from autotrace.insight.profile import TurnProfile, decode, encode
+from autotrace.insight.profile import Trait, TurnProfile, decode, encode
 from autotrace.insight.rollouts import Rollouts
 from autotrace.insight.settings import TrainerSettings
 from autotrace.insight.step_records import History, Step
@@ -106,6 +106,31 @@ def test_a_change_is_placed_at_its_step_also_if_the_step_before_it_is_low_by_cha
     assert sum(one == [12] for one in at) >= 53, at
 
 
+def test_a_step_in_which_all_succeed_by_chance_is_no_level_from_which_the_reward_falls() -> None:
+    table, by_step = Rollouts(), {}
+    for number, right in enumerate((24, 21, 22, 20, 21, 20)):
+        records = [record(n, f"{number}/{n % 6}", step=number, reward=float(n < right)) for n in range(24)]
+        by_step[number] = table.rows_of(step(records, number), records, 100)
+    assert changes(by_step) == []
+
+
+def test_rollouts_that_last_longer_because_they_fail_are_no_cause() -> None:
+    """An episode ends when the task is solved, and the environment says so."""
+    luck, steps = random.Random(5), []
+    for number in range(8):
+        records = []
+        for n in range(24):
+            right = luck.random() < (0.8 if number < 4 else 0.2)
+            said = [Trait("tool_answers", 'game answers "You have it."')] if right else []
+            turns = [TurnProfile(9, 9, "stop", 2)] * (2 if right else 4)
+            records.append(record(n, f"{number}/{n // 4}", step=number, reward=float(right), turns=turns, traits=said))
+        steps.append(step(records, number))
+    (answer,) = explained(steps).answers()
+    assert (answer.step, answer.causes) == (4, [])
+    said = list(words(answer))[1]
+    assert UNKNOWN in said and "may be consequences" in said and "You have it" in said
+
+
 def test_a_few_rollouts_with_old_weights_are_named_with_their_first_step() -> None:
     """Nearly all rollouts have the least value of the quantity, and most low rewards have other reasons."""
     luck, steps = random.Random(3), []
@@ -121,7 +146,7 @@ def test_a_few_rollouts_with_old_weights_are_named_with_their_first_step() -> No
         steps.append(step(records, number))
     (answer,) = explained(steps).answers()
     (said, *_) = [line.strip() for line in words(answer)][1:]
-    assert "since step 6: steps that the weights are behind at least 1" in said, said
+    assert "since step 6: steps that the weights are behind: at least 1" in said, said
 
 
 def test_few_prompts_say_nothing() -> None:

@@ -9,7 +9,7 @@ from autotrace.insight.conduct import masked
 from autotrace.insight.evidence import AS_ASKED, CUT, Evidence, LLMCall
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.step_records import History, Hit, Record, Step
+from autotrace.insight.step_records import History, Hit, Step, grouped
 from autotrace.trajectory.durations import ABORTED
 from autotrace.trajectory.model import ENDED_BY_PROGRAM
 from autotrace.trajectory.span_text import answered_words
@@ -143,12 +143,10 @@ purpose."""
 def ends_on_tool(step: Step, history: History) -> Iterator[Hit]:
     """Find rollouts that are reported as done without a look of the model at the last tool's answer, though the model
     usually gets the tool's answers."""
-    ending: dict[str, list[Record]] = {}
-    for record in step.records:
-        for trait in record.profile.traits:
-            if trait.name == "end" and (on := _ON.match(trait.text)) is not None:
-                ending.setdefault(on[1], []).append(record)
-    for tool, records in ending.items():
+    ends = [(record, trait.text) for record in step.records for trait in record.profile.traits if trait.name == "end"]
+    ending = [(on[1], record) for record, text in ends if (on := _ON.match(text)) is not None]
+    for tool, own in grouped(ending, lambda one: one[0]).items():
+        records = [record for _, record in own]
         using = sum(any(used.name == tool for used in record.profile.tools) for record in step.records)
         if len(records) >= TERMINAL * using:
             continue

@@ -13,7 +13,7 @@ from autotrace.insight.conduct import masked
 from autotrace.insight.evidence import Evidence, is_timeout
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.step_records import History, Hit, Record, Step, measured
+from autotrace.insight.step_records import History, Hit, Record, Step, grouped, measured
 from autotrace.trajectory.jsonable import finite, number
 from autotrace.trajectory.model import Span
 from autotrace.trajectory.span_text import answered_words, asked_words, swallowed
@@ -135,11 +135,8 @@ def trainers_score(step: Step, history: History) -> Iterator[Hit]:
 
 def constant(step: Step, history: History) -> Iterator[Hit]:
     """Find one reward for all rows of a data source: in this step, or with few rows, in the steps before, too."""
-    sources: dict[str, list[Any]] = {}
-    for record in step.training:
-        if record.score is not None:
-            sources.setdefault(record.data_source or "", []).append(record)
-    for source, records in sources.items():
+    having = [record for record in step.training if record.score is not None]
+    for source, records in grouped(having, lambda record: record.data_source or "").items():
         ((value, count),) = Counter(record.score for record in records).most_common(1)
         own = (len(records), len({record.group for record in records}), count, value)
         steps = [(0, own)] if step.number is None else history.up_to(step.number, ("scores", source), own)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
 from autotrace.insight.finding import GROUPS, Code
-from autotrace.insight.step_records import Group, History, Hit, Record, Step
+from autotrace.insight.step_records import Group, History, Hit, Record, Step, grouped
 from autotrace.trajectory.jsonable import integer
 
 CAUSE_SHARE = 0.2
@@ -42,9 +42,7 @@ def flat_groups(step: Step, history: History) -> Iterator[Hit]:
     """Find groups without variance: too many groups, or for one bad cause."""
     judged = [group for group in step.groups if len(group.rewards) > 1]
     flat = [group for group in judged if group.is_flat]
-    by_cause: dict[str, list[Group]] = {}
-    for group in flat:
-        by_cause.setdefault(cause(group, step), []).append(group)
+    by_cause = grouped(flat, lambda group: cause(group, step))
     for kind, code in (("all cut", "AT-NO-SIGNAL-TRUNCATED"), ("all failed", "AT-NO-SIGNAL-ERRORS")):
         groups = by_cause.get(kind, [])
         if len(groups) > CAUSE_SHARE * len(judged):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 from statistics import median
 
 from autotrace.insight.finding import Code
@@ -67,10 +68,7 @@ def idle(step: Step, history: History) -> Iterator[Hit]:
     if len(known) < IDLE_ROWS or wall < IDLE_SECONDS:
         return
     moments = sorted([(start, 1) for _, start, _ in known] + [(end, -1) for _, _, end in known])
-    running = most = 0
-    for _, change in moments:
-        running += change
-        most = max(most, running)
+    most = max(accumulate(change for _, change in moments))
     empty = 1 - sum(end - start for _, start, end in known) / 1e9 / (most * wall)
     if empty <= IDLE:
         return

@@ -14,7 +14,7 @@ from autotrace.insight.evidence import Evidence, is_timeout
 from autotrace.insight.families.ending import truncated
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
-from autotrace.insight.step_records import History, Hit, Record, Step
+from autotrace.insight.step_records import History, Hit, Record, Step, grouped
 from autotrace.trajectory.chains import tree_of
 from autotrace.trajectory.jsonable import loaded
 from autotrace.trajectory.tool_calls import ToolCall, text_of
@@ -55,9 +55,16 @@ SHORT = 300
 _FAILED = re.compile(r"[45]\d\d|.*(?:error|fail|failed|failure|timeout|denied)", re.IGNORECASE)
 
 
+def _settled(evidence: Evidence) -> list[ToolCall]:
+    """Return the tool calls without failures that the agent itself tried again in the same turn: the last try
+    counts."""
+    last = {(call.turn, call.name, call.arguments): call for call in evidence.tools}
+    return [one for one in evidence.tools if one.failed is None or last[one.turn, one.name, one.arguments] is one]
+
+
 def outcomes(evidence: Evidence) -> Iterator[Mark]:
     """Find each tool call that went wrong."""
-    for call in evidence.tools:
+    for call in _settled(evidence):
         code = _outcome(call)
         if code is not None:
             failed = call.failed
@@ -114,7 +121,7 @@ def repeated(evidence: Evidence) -> Iterator[Mark]:
     """Find the same call with the same answer, where both were recorded."""
     if len(evidence.tools) < IN_A_ROW:
         return
-    known = [call for call in evidence.tools if call.span.inputs and (call.failed or call.span.output is not None)]
+    known = [call for call in _settled(evidence) if call.span.inputs and (call.failed or call.span.output is not None)]
     told = Counter((call.name, call.answer) for call in known)
     if not told or max(told.values()) < IN_A_ROW:
         return  # a quicker test than a comparison of the calls
@@ -159,13 +166,9 @@ def rates(step: Step, history: History) -> Iterator[Hit]:
         for tool in record.profile.tools:
             calls[tool.name] += tool.calls
     for code in STEP_DECIDES:
-        by_tool: dict[str, list[Hit]] = {}
-        for record in step.records:
-            for mark in record.profile.marks:
-                if mark.code == code:
-                    hit = Hit(code, record, mark.turn, mark.token, mark.note, mark.kind)
-                    by_tool.setdefault(mark.kind.partition(":")[0], []).append(hit)
-        for name, hits in by_tool.items():
+        having = [(record, mark) for record in step.records for mark in record.profile.marks if mark.code == code]
+        found = [Hit(code, record, mark.turn, mark.token, mark.note, mark.kind) for record, mark in having]
+        for name, hits in grouped(found, lambda hit: hit.kind.partition(":")[0]).items():
             if len(hits) < RATE * calls[name]:
                 continue
             classes = Counter(hit.kind for hit in hits)
@@ -210,7 +213,12 @@ def one_answer(step: Step, history: History) -> Iterator[Hit]:
         for text in {text for texts in by_texts for text in texts}:
             having = [record for texts, records in by_texts.items() if text in texts for record in records]
             says = any(map(str.isalpha, text.partition(" answers ")[2]))  # a number alone may be any number
-            if not says or len(having) < ONE_ANSWER * using or len({record.group for record in having}) < GROUPS:
+            if (
+                not says
+                or not using
+                or len(having) < ONE_ANSWER * using
+                or len({record.group for record in having}) < GROUPS
+            ):
                 continue
             others = Counter[str]()  # a text with masked parts stands for as many answers as there are rollouts
             for texts, count in (each for _, counts in known for each in counts if text not in each[0]):
