@@ -12,7 +12,7 @@ import msgspec
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import counted, line
 from autotrace.insight.contrast import compare
-from autotrace.insight.diagnose import hits
+from autotrace.insight.diagnose import late_hits
 from autotrace.insight.finding import Explanation
 from autotrace.insight.rollouts import Rollouts, Row
 from autotrace.insight.step_records import History, Record, Step
@@ -122,7 +122,7 @@ def _examined(reader: Reader) -> Iterator[Step]:
     """Yield the steps, with the findings of groups and steps as traits."""
     history = History()
     for step in steps(reader, None, partial(terminal.shown, what="trajectories examined")):
-        hits(step, history)
+        late_hits(step, history)
         yield step
 
 

@@ -312,16 +312,20 @@ def _joined(found: list[Finding], steps: Sequence[StepFound]) -> list[Finding]:
 
 
 def hits(step: Step, history: History) -> list[Hit]:
-    """Find every hit in a step, before thresholds. The step keeps the hits of groups and steps as traits
-    (``Step.found``)."""
+    """Find every hit in a step, before thresholds."""
     own = [
         Hit(mark.code, record, mark.turn, mark.token, mark.note, mark.kind)
         for record in step.records
         for mark in record.profile.marks
         if mark.code not in (*STEP_DECIDES, FALSE_ZERO)
     ]
+    return own + late_hits(step, history)
+
+
+def late_hits(step: Step, history: History) -> list[Hit]:
+    """Find the hits of groups and of the step. The step keeps their codes as traits (``Step.found``)."""
     found = [hit for group in step.groups for one in registry.OF_GROUP for hit in registry.tried(one, group, step)]
     found += [hit for one in registry.OF_STEP for hit in registry.tried(one, step, history)]
     for hit in found:
         step.found.setdefault(hit.record.trace_id, set()).add(hit.code)
-    return own + found
+    return found

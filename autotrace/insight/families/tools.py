@@ -180,10 +180,8 @@ def rates(step: Step, history: History) -> Iterator[Hit]:
 def slow(step: Step, history: History) -> Iterator[Hit]:
     """Find calls that take far longer than the tool's usual call."""
     used = [(record, tool) for record in step.records for tool in record.profile.tools]
-    longest: dict[str, list[float]] = {}
-    for _, tool in used:
-        longest.setdefault(tool.name, []).append(tool.longest)
-    usually = {name: median(times) for name, times in longest.items() if len(times) >= 4}
+    by_name = grouped(used, lambda one: one[1].name)
+    usually = {name: median(tool.longest for _, tool in own) for name, own in by_name.items() if len(own) >= 4}
     for record, tool in used:
         usual = usually.get(tool.name)
         if usual is not None and tool.longest > max(SLOW_SECONDS, SLOW_TIMES * usual):
