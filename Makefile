@@ -224,13 +224,13 @@ stress: environment ## every kind of function under collections, threads, forks,
 	        python -m tests.stress.run $(SECONDS) $(STRESS_SEED) || failed=1; \
 	done; exit $$failed
 
-pythons: environment ## what wraps and records, on other Pythons (PYTHONS="python3.10 python3.13")
+pythons: environment ## what wraps and records, on other Pythons (PYTHONS="python3.10 python3.13" TESTS=tests/conformance)
 	set -e; for python in $(PYTHONS); do $$python -V; \
 	    $(VENV)/bin/python -m uv run --quiet --no-project --isolated --python $$python --with-editable . \
 	        $(addprefix --with ,pytest pytest-asyncio pytest-timeout hypothesis attrs billiard cloudpickle coverage dask datasets dill fastapi freezegun gevent httpx huey hydra-core joblib multiprocess numpy openai pillow py-spy time-machine trio pydantic sqlalchemy typer wrapt typeguard beartype) \
 	        pytest $(PYTEST) --ignore=tests/conformance/test_ray.py --ignore=tests/conformance/test_with_torch.py \
 	        --deselect=tests/launch/test_main.py::TestRefusals::test_a_directory_store_is_2_with_the_remedy \
-	        tests/conformance tests/record tests/stress tests/spec $(OF_PYTHONS); \
+	        $(or $(TESTS),tests/conformance tests/record tests/stress tests/spec $(OF_PYTHONS)); \
 	done
 
 ##@ Speed
