@@ -116,6 +116,7 @@ pages: environment ## write the parts of pages that are made from code: columns,
 
 docs: environment ## the pages, into site/; fails on a dead link, an outdated reference or English that is hard to read
 	$(VENV)/bin/python tools/english.py
+	$(VENV)/bin/python tools/sentences.py
 	$(VENV)/bin/python -m tools.pages --check
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'mkdocs-material>=9.5,<10' \
 	    mkdocs build --strict
