@@ -56,6 +56,10 @@ def pythons() -> str:
     return f"Python 3.{min(map(int, minors))} to 3.{max(map(int, minors))}"
 
 
+HEAD = "\n## "
+"""Begins the next section of a page."""
+
+
 def made(page: str, text: str) -> str:
     """The ``text`` of ``page``, with its parts as the code has them now."""
     if page in ("README.md", "docs/running.md"):
@@ -72,8 +76,8 @@ def made(page: str, text: str) -> str:
         return re.sub(r"(?s)(## Data needed\n.*?)?(?=## Where to look)", lambda _: said, text, count=1)
     if page == "docs/findings.md":
         for name in peers.HEADS:
-            mark = re.escape(f"<!-- peers: {name} -->\n\n")
-            text = re.sub(rf"(?s)(?<={mark}).*?(?=\n## )", lambda _, name=name: peers.table(name), text, count=1)
+            before, mark, after = text.partition(f"<!-- peers: {name} -->\n\n")
+            text = f"{before}{mark}{peers.table(name)}{after[after.index(HEAD) :]}" if mark else text
         return re.sub(r"(?s)(?<=## All of them\n\n).*?(?=\n## )", lambda _: findings(), text)
     if page == "docs/commands.md":
         rest = re.compile(r"(?m)^\| .* \| as in \[Data\]\(data\.md#columns\) \|$")
