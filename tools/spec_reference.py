@@ -74,25 +74,25 @@ A path begins with the name of an argument, or with one of
 |---|---|
 | `self` | the object the method was called on |
 | `kwargs` | all keyword arguments |
-| `result` | what was returned; of a generator its `final` item, or all items put together; of a `with` what it binds |
-| `item` | what a generator just yielded (only in `final`) |
+| `result` | the return value; of a generator the `final` item, or all items put together; of a `with` the bound value |
+| `item` | the item that a generator just yielded (only in `final`) |
 
-and goes on with attributes, keys and indexes, all joined by dots: `result.outputs.-1.token_ids`. Arguments that arrive
-through `**kwargs` are known by their own names. What is not there is absent, never an error;
-if your path was absent in every call, `autotrace status` and the last line of the run say so. A path is read with
-`getattr`, keys and `get`: a property, a `__getattr__` or a `get` of the object's class runs, in the thread of the call.
-Name none that computes or asks a server. Of a list of paths the
-first that is present counts, so one entry can serve several releases of a library.
+and goes on with attributes, keys and indexes, all joined by dots: `result.outputs.-1.token_ids`. An argument that
+arrives through `**kwargs` is known by the argument's own name. A missing value is absent, never an error; if your path
+was absent in every call, `autotrace status` and the last line of the run say so. A path is read with `getattr`, keys
+and `get`: a property, a `__getattr__` or a `get` of the object's class runs, in the thread of the call. Do not name a
+property that computes or asks a server. In a list of paths, the first present path counts, so an entry can serve
+several releases of a library.
 
-`*` stands for all items: `result.choices.0.logprobs.content.*.logprob` is a list, of a mapping one by its keys. Numbers
-are computed with `+ - * / // %`, `sum(...)` of a list or tensor, an index in brackets, a choice with `A if B else C`
-(without `else`: else absent), the opposite with `not`, sameness with `==`: `result.advantages[i - n]`,
-`i // self.num_generations`, `not self.model.training`, `sum(result.token_rewards)`, `batch.phase == 'eval'`. What is no
-plain number is absent.
+`*` means all items: `result.choices.0.logprobs.content.*.logprob` is a list; for a mapping, `*` gives a mapping with
+the same keys. Numbers are computed with `+ - * / // %`, `sum(...)` of a list or tensor, an index in brackets, a choice
+with `A if B else C` (without `else`: else absent), the opposite with `not`, equality with `==`:
+`result.advantages[i - n]`, `i // self.num_generations`, `not self.model.training`, `sum(result.token_rewards)`,
+`batch.phase == 'eval'`. A result that is not a plain number is absent.
 
 ## Batches, and trajectories by their id
 
-A trainer that generates a batch at once has no call for each rollout. `rows` makes one for each row:
+A trainer that generates a batch at once has no call for each rollout. `rows` makes a call for each row:
 
 ```yaml
 - target: my_project.trainer.Trainer.generate_and_score
@@ -100,17 +100,17 @@ A trainer that generates a batch at once has no call for each rollout. `rows` ma
   rows: inputs
   attributes: {step: self.step, uid: i // self.group_size, rollout_n: i % self.group_size}
   facts: {reward: "result.rewards[i]"}
-- target: my_project.trainer.Trainer.generate       # called by the above, with all rows or with some of them
+- target: my_project.trainer.Trainer.generate       # called by generate_and_score, with all or some rows
   role: llm
   rows: prompts
   tokens: {prompt: row, response: "result[i]"}
 ```
 
-A `uid` that is a number counts within its batch. Inside of a batch, rows go to the trajectories of the batch: by number
-if there are as many, else by the object that the row is, else by the tokens that its prompt begins with; what fits none
-is counted. Arrays and tensors are read where they lie in the CPU's memory, never elsewhere.
+A `uid` that is a number counts within the batch. Inside a batch, rows go to the trajectories of the batch: by number
+if the numbers of rows and trajectories are equal, else by the identity of the row's object, else by the first tokens of
+the row's prompt. Rows that fit no trajectory are counted. Arrays and tensors are read only in the CPU's memory.
 
-An agent that branches may return a list: the rows that the trainer makes of its trajectory, one for each
+An agent that branches may return a list with the trainer's rows of the trajectory: a row for each
 [chain](branches.md). `chains` names that list:
 
 ```yaml
@@ -121,11 +121,10 @@ An agent that branches may return a list: the rows that the trainer makes of its
   facts: {reward: row.reward, num_turns: result.num_turns}
 ```
 
-Each row is recorded below the call when that ends. A path that begins with `row`, `i` or `n` is about the row, so each
-row has a reward of its own. Any other path is about the whole call, as `num_turns` here.
+Each row is recorded below the call when the call ends. A path that begins with `row`, `i` or `n` is about the row, so
+each row has a separate reward. Any other path is about the whole call, as `num_turns` here.
 
-A call that is made outside of the context of its trajectory says which it is `of`, by the `id` that some call inside of
-that trajectory gives:
+For a call outside the trajectory's context, `of` names the trajectory, by the `id` of some call inside the trajectory:
 
 ```yaml
 - {target: my_project.rollout.Rollout.start, role: trajectory, id: self.id}
@@ -133,9 +132,9 @@ that trajectory gives:
 - {target: my_project.scores.score_group, role: reward, rows: states, of: row.rollout_id, facts: {reward: row.reward}}
 ```
 
-A trajectory says itself which step and which group it is of, or a call of role `trainer` around it does: the `step`,
-`validate`, `project_name`, `experiment_name`, `uid`, `sample_index` and `data_source` of that call are the
-trajectory's where it has none. `group` is for a call that makes the rollouts of one prompt:
+The step and the group of a trajectory come from the trajectory's own attributes, or from a surrounding call of role
+`trainer`: a trajectory without `step`, `validate`, `project_name`, `experiment_name`, `uid`, `sample_index` or
+`data_source` takes the value from that call. `group` is for a call that makes the rollouts of a prompt:
 
 ```yaml
 - {target: my_project.trainer.Trainer.generate, role: trainer, attributes: {step: step}}
@@ -146,8 +145,8 @@ trajectory's where it has none. `group` is for a call that makes the rollouts of
 ## Several files
 
 The shipped specs come first, then the files given with `--spec` or `AUTOTRACE_SPECS`, in order. An entry that names a
-target of an earlier file refines it: the keys it gives replace the earlier ones. `enabled: false` switches it off, and
-no glob of another file brings it back. Within one file a name may stand only once.
+target of an earlier file refines the earlier entry, key by key. `enabled: false` switches the target off, and no glob
+of another file switches the target on again. Within one file, a name may appear only once.
 """.splitlines()
 
 

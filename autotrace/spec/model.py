@@ -33,13 +33,13 @@ class Capture(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     include: Annotated[
         list[str] | None,
-        _of("Only these arguments, or parts of them; the word `result` stands for what the call returns.",
+        _of("Record only the listed arguments or parts of arguments; the word `result` means the return value.",
             "a list of argument names", "[messages, sampling_params, result]"),
     ] = None  # fmt: skip
     exclude: Annotated[
         list[str],
-        _of("Never these arguments; `result.NAME` leaves one member of the result out.", "a list of argument names",
-            "[image_data, result.routed_experts]"),
+        _of("Never record the listed arguments; `result.NAME` leaves one member of the result out.",
+            "a list of argument names", "[image_data, result.routed_experts]"),
     ] = []  # fmt: skip
 
 
@@ -48,7 +48,7 @@ class Tokens(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     prompt: Annotated[Paths | None, _of("Token ids the model was given.", _PATHS, "prompt_ids")] = None
     response: Annotated[Paths | None, _of("Token ids the model produced.", _PATHS, "result.token_ids")] = None
-    logprobs: Annotated[Paths | None, _of("One log-probability per response token.", _PATHS, "result.log_probs")] = None
+    logprobs: Annotated[Paths | None, _of("A log-probability for each response id.", _PATHS, "result.log_probs")] = None
     mask: Annotated[
         Paths | None, _of("1 for tokens of the model, 0 for tokens of tools and users.", _PATHS, "result.response_mask")
     ] = None
@@ -57,16 +57,16 @@ class Tokens(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class Key(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Names the trajectory that facts are about, by attributes of the trajectory."""
 
-    uid: Annotated[Paths | None, _of("Its attribute `uid`.", _PATHS, "row.uid")] = None
-    rollout_n: Annotated[Paths | None, _of("Its attribute `rollout_n`.", _PATHS, "row.number")] = None
+    uid: Annotated[Paths | None, _of("The trajectory's attribute `uid`.", _PATHS, "row.uid")] = None
+    rollout_n: Annotated[Paths | None, _of("The trajectory's attribute `rollout_n`.", _PATHS, "row.number")] = None
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Describes a batch of samples, for sampling an exact number of each batch."""
 
-    group: Annotated[Paths | None, _of("Per row, what the rollouts of one prompt share.", _PATHS, "batch.uid")] = None
+    group: Annotated[Paths | None, _of("Per row, the value common to a prompt's rollouts.", _PATHS, "batch.uid")] = None
     sample: Annotated[
-        Paths | None, _of("Per row, what names the prompt in the dataset, equal in every run.", _PATHS, "batch.index")
+        Paths | None, _of("Per row, the name of the prompt in the dataset, equal in every run.", _PATHS, "batch.index")
     ] = None
     limit: Annotated[
         Paths | None,
@@ -80,25 +80,26 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     target: Annotated[
         str | list[str],
-        _of("What to trace: `package.module.Class.method` or `package.module:Class.method`. Of a list, the first that "
-            "exists in the installed release. `package.module.Class.*` means the public methods of that class, "
-            "`package.**` all public functions and methods below. Of a decorated function the outermost one is traced; "
-            "`package.module.function.__wrapped__` means the one below a decorator that uses `functools.wraps`.",
+        _of("What to trace: `package.module.Class.method` or `package.module:Class.method`. In a list, the first name "
+            "that exists in the installed release counts. `package.module.Class.*` means the public methods of "
+            "the class, `package.**` all public functions and methods below. A decorated function is traced at the "
+            "outermost function; `package.module.function.__wrapped__` means the function below a decorator that uses "
+            "`functools.wraps`.",
             "a dotted name, or a list of dotted names",
             "my_project.agents.SearchAgent.run"),
     ]  # fmt: skip
     versions: Annotated[
         str | None,
-        _of("Releases this entry is meant for; with any other release installed it is skipped.",
+        _of("Releases this entry is meant for. Any other installed release skips the entry.",
             'a distribution and a range such as "verl>=0.5,<0.8"', '"verl>=0.5"'),
     ] = None  # fmt: skip
     subclasses: Annotated[
-        bool, _of("Also every override in present and future subclasses, once per call.", "true or false", "true")
+        bool, _of("Trace every override in present and future subclasses, too, once per call.", "true or false", "true")
     ] = False
     role: Annotated[
         str,
-        _of("What the call is in a trajectory. `trajectory` opens a new one.", "one of " + ", ".join(ROLES), "tool",
-            enum=list(ROLES)),
+        _of("The kind of call within a trajectory. `trajectory` opens a new trajectory.",
+            "one of " + ", ".join(ROLES), "tool", enum=list(ROLES)),
     ] = "span"  # fmt: skip
     label: Annotated[str | None, _of("Name to show instead of the qualified name.", "a text", "web search")] = None
     capture: Annotated[
@@ -112,8 +113,8 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None  # fmt: skip
     tokenizer: Annotated[
         str | None,
-        _of("What decodes the token ids of this call: a folder (relative to this file), or a name on the Hugging Face "
-            "hub. Without it: the option `--tokenizer`, else what the trainer or the engine loaded.",
+        _of("The tokenizer that decodes the token ids of this call: a folder (relative to this file), or a name on the "
+            "Hugging Face hub. Default: the option `--tokenizer`, else the tokenizer of the trainer or the engine.",
             "a folder, or a name on the hub", "Qwen/Qwen3-8B"),
     ] = None  # fmt: skip
     attributes: Annotated[
@@ -125,8 +126,8 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = {}
     outcomes: Annotated[
         dict[str, str],
-        _of("Exceptions that leave a call which did not fail, and what is then its attribute `outcome`. They count in "
-            "every call of the process.", "a mapping from package.module.Exception to a word",
+        _of("Exceptions that end a call without a failure, and the call's attribute `outcome` in that case. The "
+            "exceptions count in every call of the process.", "a mapping from package.module.Exception to a word",
             "{my_project.errors.Handover: handed over}"),
     ] = {}  # fmt: skip
     batch: Annotated[
@@ -136,49 +137,50 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ] = None  # fmt: skip
     rows: Annotated[
         Paths,
-        _of("The call is a batch, and this argument has its rows. Each row is recorded as a call of its own with this "
-            "role: `trajectory` opens one for each row, any other role stands below the trajectories of the batch "
-            "around it. Paths may begin with `row` (one item), `i` (its number, from 0) and `n` (how many there are).",
+        _of("The call is a batch, and this argument has the rows. Each row is recorded as a separate call with this "
+            "role: `trajectory` opens a trajectory for each row; a row of any other role appears below a trajectory of "
+            "the surrounding batch. Paths may begin with `row` (the item), `i` (the number of `row`, from 0) and `n` "
+            "(the number of items).",
             _PATHS, "inputs"),
     ] = []  # fmt: skip
     chains: Annotated[
         Paths,
-        _of("The call returns a list with the rows that a trainer makes of this trajectory: one for each chain. Paths "
-            "of `tokens`, `attributes`, `facts` and `capture` may begin with `row` (one of them), `i` (its number, "
-            "from 0) and `n` (how many there are), and are then about that row.",
+        _of("The call returns a list with the rows that a trainer makes from this trajectory: a row for each chain. "
+            "Paths of `tokens`, `attributes`, `facts` and `capture` may begin with `row`, `i` (the row's number, from "
+            "0) and `n` (the number of rows), and are then about that row.",
             _PATHS, "result.trajectories"),
     ] = []  # fmt: skip
     id: Annotated[
         Paths,
-        _of("What the library calls the trajectory that this call is in, or opens: what `of` names.", _PATHS,
+        _of("The library's id for the trajectory that this call is in, or opens. `of` names this id.", _PATHS,
             "self.trace.id"),
     ] = []  # fmt: skip
     of: Annotated[
         Paths | Key,
-        _of("The id of the trajectory that this call belongs to, where it is made outside of it: in another task, "
-            "thread or process. With `rows`: of the trajectory that the row's `facts` are about. Where that has no id, "
-            "its attributes `uid` and `rollout_n` name it: `of: {uid: row.uid, rollout_n: row.number}`.",
+        _of("The id of the trajectory that this call belongs to, for a call in another task, thread or process. With "
+            "`rows`: the id of the trajectory that the row's `facts` are about. The attributes `uid` and `rollout_n` "
+            "name a trajectory without an id: `of: {uid: row.uid, rollout_n: row.number}`.",
             _PATHS + ", or a mapping with uid and rollout_n", "session_id"),
     ] = []  # fmt: skip
     group: Annotated[
         bool,
-        _of("The trajectories that open inside of this call are a group: they are numbered (`rollout_n`) and get a "
-            "`uid`, as far as they have none of their own.", "true or false", "true"),
+        _of("Trajectories that open inside this call are a group. Trajectories without a `rollout_n` are numbered, and "
+            "trajectories without a `uid` get a common `uid`.", "true or false", "true"),
     ] = False  # fmt: skip
     inside: Annotated[
         bool,
-        _of("Only calls inside of another recorded call: of a library that others use as well.", "true or false",
+        _of("Record only calls inside another recorded call: for a library that other code uses, too.", "true or false",
             "true"),
     ] = False  # fmt: skip
     final: Annotated[
         Paths,
-        _of("For generators: the span ends at the first item for which one of these paths is true.",
+        _of("For generators: the span ends at the first item for which any of the paths is true.",
             "a path that begins with item, or a list of such paths", "item.finished"),
     ] = []  # fmt: skip
     items: Annotated[
         Annotated[int, Meta(ge=1, le=256)] | None,
-        _of("Of what a generator or iterator yields, keep this many of the last items where they are no chat; without "
-            "it, the last one.", "a whole number from 1 to 256", "64"),
+        _of("Keep this many of the last items of a generator or iterator, unless the items are chunks of a chat. "
+            "Default: the last item.", "a whole number from 1 to 256", "64"),
     ] = None  # fmt: skip
     watch: Annotated[
         bool,
@@ -205,7 +207,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             "a list of dotted names", "[my_project.agents.SearchAgent.score]"),
     ] = []  # fmt: skip
     enabled: Annotated[
-        bool, _of("`false` switches off what an earlier file or a shipped spec named.", "true or false", "false")
+        bool, _of("`false` switches off the target of an earlier file or a shipped spec.", "true or false", "false")
     ] = True
 
 
