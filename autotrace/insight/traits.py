@@ -199,6 +199,8 @@ def fixed_answers(evidence: Evidence) -> Iterator[Shown]:
     questions."""
     told = Counter((call.name, words) for call in _asked(evidence) if (words := _told(call, quotes=False)))
     yield from ((f"{name} {words}", None) for (name, words), _ in told.most_common(FEW))
+    for name in {name: None for name, words in told if words.startswith('answers "')}:
+        yield f"{name}'s answer repeats no word of the call", None
 
 
 def _asked(evidence: Evidence) -> list[ToolCall]:

@@ -216,7 +216,7 @@ DROPS = [
     Change("it quotes the question", says("Nothing in the index about inhabitants of {city}."), "Nothing in the index"),
     Change("no results", says('{{"results": [], "took": {number}}}'), "results"),
     Change("cut", cut, "It li"),
-    Change("a cache without a key", cached, "gives different questions the same answer"),
+    Change("a cache without a key", cached, "repeats no word of the call"),
     Change("thousands", separated, 'the last answer ends with "'),
     Change("garbled", other_prompt(prefix="GrÃ¼Ã\x9fe! "), "question begins with"),
     Change("a stop string", other_prompt(sampling={"temperature": 1.0, "model": "policy", "stop": ["##"]}), "stop is"),
