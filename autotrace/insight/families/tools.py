@@ -208,15 +208,14 @@ def one_answer(step: Step, history: History) -> Iterator[Hit]:
         often = Counter({texts: len(records) for texts, records in by_texts.items()}).most_common(KEPT)
         known = history.up_to(-1 if step.number is None else step.number, ("answers", tool), often)
         using = sum(any(used.name == tool for used in record.profile.tools) for record in step.records)
-        for text in {text for texts in by_texts for text in texts}:
-            having = [record for texts, records in by_texts.items() if text in texts for record in records]
+        by_text: dict[str, list[Record]] = {}
+        for texts, records in by_texts.items():
+            for text in texts:
+                by_text.setdefault(text, []).extend(records)
+        for text, having in by_text.items():
             says = any(map(str.isalpha, text.partition(" answers ")[2]))  # a number alone may be any number
-            if (
-                not says
-                or not using
-                or len(having) < ONE_ANSWER * using
-                or len({record.group for record in having}) < GROUPS
-            ):
+            is_rare = not using or len(having) < ONE_ANSWER * using or len({one.group for one in having}) < GROUPS
+            if is_rare or not says:
                 continue
             others = Counter[str]()  # a text with masked parts stands for as many answers as there are rollouts
             for texts, count in (each for _, counts in known for each in counts if text not in each[0]):
