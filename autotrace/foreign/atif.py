@@ -44,7 +44,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
                 said.append(answer)
                 calls.result(answer)
     extra, more = mapped(row, "extra"), mapped(row, "final_metrics", "extra")
-    attributes = {name: extra.get(name) for name in _IDENTITY}
+    attributes = {name: extra.get(name) for name in IDENTITY}
     attributes |= {"agent_name": agent.get("name"), "session_id": row.get("session_id")}
     judged = mapped(row, BESIDE, "verifier_result", "rewards")  # a trial of Harbor
     attributes["sample_index"] = attributes["sample_index"] or mapped(row, BESIDE).get("task_name")
@@ -55,7 +55,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
         yield from read({**sub, "subagent_trajectories": None}, path)
 
 
-_IDENTITY = ("project_name", "experiment_name", "step", "sample_index", "rollout_n", "validate", "uid", "data_source")
+IDENTITY = ("project_name", "experiment_name", "step", "sample_index", "rollout_n", "validate", "uid", "data_source")
 """Names that autotrace's own export puts into ``extra``."""
 
 

@@ -31,7 +31,7 @@ class SpanCollector:
         self.root = Span("0" * 15 + "1", None, name, "trajectory", name, start_ns or 0, end_ns, OK)
         self.spans = [self.root]
         self.notes: list[str] = []
-        self._asked: dict[str, Span] = {}
+        self.asked: dict[str, Span] = {}
         """Id of a call -> the tool call that has no answer yet."""
         self._allowance = Allowance(REPEATED)
         self._before: list[int] = []
@@ -85,23 +85,30 @@ class SpanCollector:
         for number, asked in enumerate(calls):
             name, arguments = asked["function"]["name"], asked["function"]["arguments"]
             inputs = _object(arguments) or ({"arguments": arguments} if arguments.strip("{} ") else {})
-            tool = self.call(name, "tool", inputs=inputs, attributes={"tool_name": name})
+            tool = self._tool(name, inputs=inputs)
             if tool is not None:
-                self._asked[asked["id"] or f"{tool.span_id} {number}"] = tool
+                self.asked[asked["id"] or f"{tool.span_id} {number}"] = tool
         return span
 
     def result(self, message: Message) -> Span | None:
         """Set a tool's answer on the call that the message names, else on the first call without an answer."""
         named = message.get("tool_call_id")
-        key = named if named in self._asked else None if named else next(iter(self._asked), None)
-        if key is None:
-            name = message.get("name") or "tool"
-            tool = self.call(name, "tool", attributes={"tool_name": name})
-        else:
-            tool = self._asked.pop(key)
+        key = named if named in self.asked else None if named else next(iter(self.asked), None)
+        tool = self.asked.pop(key or "", None) or self._tool(message.get("name") or "tool")
         if tool is not None:
             tool.output = message.get("content")
         return tool
+
+    def requested(self, name: str, id: Any, start_ns: int | None) -> Span | None:
+        """Return the tool call without an answer that has this id, else this name; otherwise add a call."""
+        of_name = (key for key, tool in self.asked.items() if tool.name == name)
+        tool = self.asked.pop(str(id), None) or self.asked.pop(next(of_name, ""), None) or self._tool(name)
+        if tool is not None:
+            tool.start_ns = start_ns or tool.start_ns
+        return tool
+
+    def _tool(self, name: str, **fields: Any) -> Span | None:
+        return self.call(name, "tool", attributes={"tool_name": name}, **fields)
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 
@@ -213,7 +220,8 @@ def plain(given: Any) -> Message | None:
 def part_text(part: Any) -> str | None:
     """Return the text of a part of a message: a text, or an object with ``text``, or with ``value`` beside ``type``."""
     if isinstance(part, dict):
-        part = part.get("text", part.get("value") if part.get("type") in ("text", "output_text") else None)
+        named = ("value", "content") if part.get("type") in ("text", "output_text") else ()
+        part = next((part[name] for name in ("text", *named) if part.get(name) is not None), None)
     return part if isinstance(part, str) else None
 
 

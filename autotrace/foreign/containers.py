@@ -265,8 +265,16 @@ def entries(opened: Opened) -> frozenset[str] | bytes:
 
 
 def rows(opened: Opened, start: int = 0) -> Rows:
-    """Yield the rows of a file from ``start``, in order. Raises ``QueryError``."""
-    return _KINDS[opened.path.suffix](opened, start)
+    """Yield the rows of a file from ``start``, in order; rows of ``SPREAD`` as one. Raises ``QueryError``."""
+    found = _KINDS[opened.path.suffix](opened, start)
+    for at, row in found:
+        if not start and any(needed <= row.keys() for needed in SPREAD):
+            row = {**row, BESIDE: [dict(row)]}
+            for end, following in found:
+                if end > LONGEST:
+                    raise opened.wrong(f"it has more than {LONGEST >> 20} MB")
+                row[BESIDE].append(following)
+        yield at, row
 
 
 @dataclass(frozen=True)
@@ -293,6 +301,8 @@ def names(*words: str) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(word.split()) for word in words)
 
 
+SPREAD = names("resourceSpans", "traceId type startTime")
+"""Names in rows that have parts of rollouts: the spans of a trace may be in several rows."""
 _STEP = re.compile(r"step_(\d{1,12})(?:/|\Z)")
 _VALIDATION = re.compile(r"(?:\A|[/_.-])(?:val|valid|validation|eval|test)(?=[/_.-]|\Z)")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotrace.config import ids
-from autotrace.foreign import atif, inspect_logs, messages, slime, uni_agent, verifiers, verl
+from autotrace.foreign import atif, inspect_logs, messages, slime, spans, uni_agent, verifiers, verl
 from autotrace.foreign.containers import NAMED, SUFFIXES, Format, Rows, entries, rows
 from autotrace.foreign.opened import Opened, Row
 from autotrace.foreign.scalars import TITLES, Metrics, is_wanted, scalars
@@ -37,7 +37,7 @@ from autotrace.trajectory.span_text import asked_words
 
 FORMATS: tuple[Format, ...] = (
     verl.FORMAT, verifiers.FORMAT, atif.FORMAT, messages.COMPLETIONS, slime.FORMAT, uni_agent.FORMAT,
-    inspect_logs.FORMAT, messages.FORMAT,
+    inspect_logs.FORMAT, spans.FORMAT, messages.FORMAT,
 )  # fmt: skip
 """Formats in order: the first format that recognises a file reads the file."""
 DEEPEST, MOST_FILES, MOST_ROLLOUTS = 8, 20_000, 1_000_000

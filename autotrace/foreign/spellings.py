@@ -23,7 +23,7 @@ _ROLES = {
 }  # fmt: skip
 _KNOWN = frozenset({"system", "user", "assistant", "tool", *_ROLES})
 """Roles of messages. BFCL's log has further roles, which no model read."""
-_SPEAKER, _TEXT = ("role", "from"), ("content", "value", "message")
+_SPEAKER, _TEXT = ("role", "from"), ("content", "value", "message", "parts")
 _BLOCK = re.compile(r"```[\w-]*\n(.*?)\n?```", re.DOTALL)
 _DEEPEST = 3
 _SILENT = frozenset({"message", "system", "finish", "think", "recall"})
@@ -33,11 +33,16 @@ _SILENT = frozenset({"message", "system", "finish", "think", "recall"})
 def spoken(value: Any) -> list[Any]:
     """Return the items of a list of messages, also if the list is written as JSON text; else an empty list."""
     if isinstance(value, str) and value.lstrip()[:2] in ("[{", "[\n", "[ ", "[]"):
-        try:
-            value = decoded(value.encode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            return []
+        value = parsed(value)
     return [value] if isinstance(value, dict) else listed(value)
+
+
+def parsed(value: Any) -> Any:
+    """Return the value of JSON text; anything else unchanged."""
+    try:
+        return decoded(value.encode("utf-8", "replace")) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return value
 
 
 def first(given: dict[str, Any], names: Iterable[str]) -> Any:
@@ -74,7 +79,9 @@ def _flat(values: Iterable[Any], depth: int) -> Iterator[dict[str, Any]]:
             if _is_message(given):
                 yield given
             elif depth:
-                yield from _flat((part for part in given.values() if isinstance(part, list)), depth - 1)
+                yield from _flat(
+                    (part for name, part in given.items() if isinstance(part, list) or name == "message"), depth - 1
+                )
 
 
 def _is_message(given: dict[str, Any]) -> bool:
@@ -95,11 +102,14 @@ def _of(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if role == "function_call" and isinstance(content, str):
         calls, message["content"] = [content], None
     if isinstance(content, list):
-        calls = [*calls, *(part for part in objects(content) if part.get("type") in ("tool_use", "toolCall"))]
-        results = [part for part in objects(content) if part.get("type") == "tool_result"]
+        calls = [*calls, *(part for part in objects(content) if part.get("type") in _CALLS)]
+        results = [part for part in objects(content) if part.get("type") in _RESULTS]
         for part in results:
-            yield {"role": "tool", "tool_call_id": part.get("tool_use_id"), "content": part.get("content")}
-        message["content"] = rest = [part for part in content if mapped(part).get("type") not in _CALLS]
+            seen = first(part, ("content", "response", "result"))
+            yield {"role": "tool", "tool_call_id": first(part, ("tool_use_id", "id")), "content": seen}
+        rest = [part for part in content if mapped(part).get("type") not in (*_CALLS, *_RESULTS)]
+        thoughts = [part.get("content") for part in objects(rest) if part.get("type") == "reasoning"]
+        message |= {"content": rest, **({"reasoning": thoughts[0]} if any(thoughts) else {})}
         if results and not rest:
             return
     if message["role"] == "tool":
@@ -108,7 +118,7 @@ def _of(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield message
 
 
-_CALLS = ("tool_use", "tool_result", "toolCall")
+_CALLS, _RESULTS = ("tool_use", "toolCall", "tool_call"), ("tool_result", "tool_call_response")
 _ANSWERED = ("tool_call_id", "call_id", "tool_use_id", "id")
 
 

@@ -22,6 +22,7 @@ NEEDS = {
     "verl": "verl", "trl": "trl", "verifiers_legacy": "verifiers.utils.save_utils", "verifiers": "verifiers.v1",
     "inspect_logs": "inspect_ai", "harbor": "harbor.models.trajectories", "slime": "slime.utils.types",
     "miles": "miles.ray", "uni_agent": "uni_agent.framework",
+    "otlp": "opentelemetry.exporter.otlp.proto.common", "mlflow_traces": "mlflow", "langfuse": "langfuse",
 }  # fmt: skip
 """Maker -> the module without which what it wrote once is read."""
 Made = Callable[[str], Path]
@@ -210,3 +211,27 @@ def test_formats_beside_each_other_are_runs_of_their_own(made: Made, tmp_path: P
     shutil.copy(made("verl") / "first" / "1.jsonl", tmp_path)
     runs = autotrace.open(tmp_path)
     assert [len(list(run.trajectories())) for run in runs] == [4, 1, 4, 2]
+
+
+@pytest.mark.parametrize("name", ["otlp", "mlflow_traces", "langfuse"])
+def test_the_exported_spans(made: Made, name: str) -> None:
+    for file in sorted(made(name).iterdir()):
+        one = read(file)[0]
+        assert said(one) == ["turn 1", "add", "turn 2"], file
+        root, first, tool, last = one.spans
+        assert tool.inputs == {"a": 1, "b": 2} and tool.output in ("3", 3) and last.response_text == "It is 3."
+        assert first.messages and [message["role"] for message in first.messages][-2:] == ["user", "assistant"]
+        assert (last.prompt_tokens, last.response_tokens, last.name) == (9, 2, "m")
+        assert root.start_ns <= first.start_ns < tool.start_ns < last.start_ns
+        assert all(span.end_ns and span.parent_id == root.span_id for span in one.spans[1:]) and root.end_ns
+        if file.name != "observations.jsonl":
+            assert one.facts["reward"] == 1.0 and one.attributes["step"] == 3
+            assert one.attributes["session_id"] == "s1"
+
+
+def test_a_failed_call_and_spans_without_a_model(made: Made) -> None:
+    one, failed = read(made("otlp"))
+    assert one.llm_spans[0].messages[-1]["reasoning_content"] == "Hm."  # type: ignore[index]
+    assert one.llm_spans[0].messages[0] == {"role": "system", "content": "Be brief."}  # type: ignore[index]
+    (turn,) = failed.llm_spans
+    assert turn.error == ("error", "no answer", "") and turn.messages[0]["content"] == "What is 2 plus 2?"  # type: ignore[index]

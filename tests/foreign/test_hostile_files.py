@@ -252,6 +252,50 @@ def atif(place: Path) -> None:
     (place / "one.json").write_text(json.dumps(nested))
 
 
+def spans(place: Path) -> None:
+    pair = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
+    span = {"spanId": "s", "parentSpanId": "p", "traceId": "t", "startTimeUnixNano": "1", "endTimeUnixNano": "2",
+            "attributes": [pair], "events": [{"name": "gen_ai.evaluation.result", "attributes": [pair]}],
+            "status": {"code": 2}, "name": "n"}  # fmt: skip
+    words = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions", "mlflow.chat.tokenUsage",
+             "gen_ai.response.finish_reasons", "gen_ai.usage.input_tokens", "gen_ai.response.model")  # fmt: skip
+    short = [one for one in STRANGE if len(str(one)) < 10_000]
+    values = [value for one in short for value in (one, json.dumps(one), {"arrayValue": {"values": one}})]
+    told = [[pair, {"key": word, "value": {"stringValue": value}}] for word in words for value in values]
+    told += [[pair, {"key": "x", "value": value}] for value in STRANGE]
+    every = [*strange(tuple(span), span), *({**span, "attributes": one} for one in told), span]
+    many = [{**one, "traceId": f"{number}"} for number, one in enumerate(every) if len(str(one)) < 10_000]
+    circle = [{**span, "spanId": str(number), "parentSpanId": str((number + 1) % 5)} for number in range(5)]
+    deep = [{**span, "spanId": str(n), "parentSpanId": str(n - 1), "traceId": "deep"} for n in range(11_000)]
+    batches = [{"resourceSpans": [{"scopeSpans": [{"spans": part}]}]} for part in (every, many, circle, deep)]
+    batches += [{"resourceSpans": value} for value in STRANGE]
+    (place / "traces.jsonl").write_bytes(lines(*batches))
+
+
+def exports(place: Path) -> None:
+    """Traces of MLflow and Langfuse with a strange value in the place of each part."""
+    attributes = {"mlflow.spanType": '"CHAT_MODEL"', "mlflow.spanInputs": "[", "mlflow.spanOutputs": "{}"}
+    span = {"span_id": "s", "attributes": attributes, "status": {}, "start_time_unix_nano": 1}
+    trace = {"info": {"assessments": [{"assessment_name": "a", "feedback": {"value": 1}}]}, "data": {"spans": [span]}}
+    rows = [*strange(tuple(trace), trace), *({**trace, "data": {"spans": [one]}} for one in strange(tuple(span), span))]
+    rows += [{**trace, "info": {name: value}} for name in ("assessments", "trace_metadata") for value in STRANGE]
+    (place / "mlflow.json").write_text(json.dumps({"traces": [*rows, *STRANGE]}))
+    apart = [{**one, "data": {"spans": [{**span, "trace_id": str(n)}]}} for n, one in enumerate(rows)]
+    (place / "apart.json").write_text(json.dumps({"traces": apart}))
+    texts = [{"trace_id": "t", "trace": value} for value in (*STRANGE, "[" * 10**5, '{"trace": "{}"}')]
+    (place / "records.jsonl").write_bytes(lines({"trace_id": "t", "trace": json.dumps(trace)}, *texts))
+    seen = {"traceId": "t", "type": "GENERATION", "startTime": "2026-01-01T00:00:00Z", "id": "o", "input": "q",
+            "output": "a", "usageDetails": {}, "level": "ERROR", "parentObservationId": "o"}  # fmt: skip
+    (place / "observations.json").write_text(json.dumps([seen, *strange(tuple(seen), seen)]))
+    whole = {"id": "t", "timestamp": "t", "observations": [seen], "scores": [{"name": "s", "value": 1}], "metadata": {}}
+    (place / "whole.jsonl").write_bytes(lines(whole, *strange(tuple(whole), whole)))
+
+
+def spans_of_many_lines(place: Path) -> None:
+    row = line(traceId="t", type="GENERATION", startTime=1, id="o", input="x" * 1_000_000)
+    (place / "observations.jsonl").write_bytes(f"{row}\n".encode() * 70)
+
+
 def inspect(place: Path) -> None:
     honest = {"id": 1, "epoch": 1, "messages": [answer()], "output": {}, "scores": {"s": {"value": "C"}}}
     log = {"version": 2, "status": "success", "eval": {}, "plan": {}, "samples": strange(SAMPLE, honest)}
@@ -405,10 +449,10 @@ def parquet_that_is_none(place: Path) -> None:
 PLACES: tuple[Callable[[Path], None], ...] = (
     verl, messages, shapes, text_of_lists, metrics, databases, deep, deep_enough, many_answers, many_calls,
     many_keys, many_rows, no_end, number_of_digits, bytes_of_no_text, links, hole, graph, graph_of_one_root, atif,
-    inspect, inspect_archive, archive_bomb, archive_that_lies, arrays, pickles, tensors, shared, samples, masks,
-    packed_pickle, parquet_bomb, parquet_of_one_text_in_many_places, parquet_of_nothing_without_end,
-    parquet_of_a_long_text_in_all_columns, parquet_of_many_parts, json_of_many_parts, parquet_of_strange_columns,
-    parquet_that_is_none,
+    spans, exports, spans_of_many_lines, inspect, inspect_archive, archive_bomb, archive_that_lies, arrays, pickles,
+    tensors, shared, samples, masks, packed_pickle, parquet_bomb, parquet_of_one_text_in_many_places,
+    parquet_of_nothing_without_end, parquet_of_a_long_text_in_all_columns, parquet_of_many_parts,
+    json_of_many_parts, parquet_of_strange_columns, parquet_that_is_none,
 )  # fmt: skip
 
 
