@@ -53,13 +53,16 @@ def open_path(context: click.Context, path: str, opens: bool) -> None:
     with contextlib.closing(runs.reader_of_one([path])) as reader:
         count, steps = reader.count(), [step for step in reader.steps() if step is not None]
         within = f" in {counted(len(steps), 'step')}" if steps else ""
-        kind, missing = reader.run.kind or "a run that autotrace recorded", ", ".join(_missing(reader))
+        kind = reader.run.kind or "a run that autotrace recorded"
+        missing = ", ".join(_missing(reader)) if count else ""
         out.print(line(f"{path}: {kind}: {counted(count, 'trajectory')}{within}"), soft_wrap=True)
         if missing:
             out.print(line(f"not recorded: {missing}", "dim"), soft_wrap=True)
     out.print(Text(""))
     context.invoke(diagnose, named=(path,))
-    _go_on(context, path, ("view {}", "ls {} --sort reward", "show --worst {}", "sql 'SELECT ...' {}"), opens)
+    rollouts = ("ls {} --sort reward", "show --worst {}", "sql 'SELECT ...' {}")
+    following = rollouts if count else ("steps {}", "sql 'SELECT step, name, value FROM metrics' {}")
+    _go_on(context, path, ("view {}", *following), opens)
 
 
 def _missing(reader: Reader) -> list[str]:

@@ -65,6 +65,8 @@ def test_the_commands_say_what_is_wrong_and_what_is_missing(made: Path, tmp_path
     assert "AT-ENTROPY-COLLAPSED" in diagnosed["out"] and "AT-ENTROPY-COLLAPSED" in steps["out"]
     assert "no rollouts: only metrics are here; start the training with autotrace-run" in diagnosed["err"]
     assert "metrics of trainer_state.json (1 file)" in opened["out"] and "loss" in steps["out"]
+    assert "not recorded" not in opened["out"] and "show --worst" not in opened["out"]
+    assert "autotrace steps " in opened["out"]
     assert json.loads(as_json["out"].splitlines()[0])["metrics"] == of_step(1)
 
 

@@ -77,7 +77,7 @@ class Overview {
 
   show() {
     const [{ found, trajectories }] = this.all, many = counted(trajectories, "trajectory", "trajectories");
-    fill(this.said, found.length ? `${counted(found.length, "finding")} in ${many}, most costly first` : trajectories ? `${many}: no problems found` : "This run has no trajectory yet; autotrace status says what was bound, called and dropped.");
+    fill(this.said, found.length ? `${counted(found.length, "finding")} in ${many}, most costly first` : trajectories ? `${many}: no problems found` : "This run has no trajectory yet; autotrace status says what was bound, called and dropped. If only a trainer's metrics are here, autotrace steps shows them.");
     fill(this.found, found.map((finding) => this.finding(finding)));
     const known = new Set(found.map((finding) => finding.code));
     fill(this.only, this.others.map((name, place) => {
