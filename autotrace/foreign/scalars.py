@@ -1,8 +1,9 @@
 """Read the metrics that a trainer leaves behind, without the packages that wrote them.
 
 W&B's offline folder (``*.wandb`` of wandb 0.31), TensorBoard's event files, ``trainer_state.json`` of transformers, the
-lines of veRL's file and console loggers, trackio's and MLflow's SQLite databases, and CSV with a column of steps. A
-file is anybody's: reading is bounded by the bytes of the file, and a database runs no view, function or trigger.
+lines of veRL's file and console loggers, trackio's and MLflow's SQLite databases, MLflow's ``mlruns``, and CSV with a
+column of steps. A file is anybody's: reading is bounded by the bytes of the file, and a database runs no view, function
+or trigger.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sqlite3
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import IO, Any
 
 from autotrace.foreign.collector import mapped, objects
@@ -88,6 +90,14 @@ def _csv(opened: Opened) -> Iterator[Scalar]:
                 yield from of_row("", {name: value for name, value in row.items() if isinstance(name, str)})
         except csv.Error as error:
             raise ValueError(str(error)) from error
+
+
+def _metric_file(opened: Opened) -> Iterator[Scalar]:
+    run, _, name = str(opened.path).rpartition("/metrics/")
+    with opened.reading() as file:
+        for words in (line.split() for line in iter(lambda: file.readline(1 << 12), b"")):
+            if len(words) == 3:  # time, value, step
+                yield Path(run).name, words[2].decode("ascii", "replace"), name, words[1].decode("ascii", "replace")
 
 
 # -- protocol buffers --------------------------------------------------------------------------------------------------
@@ -228,20 +238,21 @@ _KINDS: dict[str, tuple[str, Callable[[Opened], Iterator[Scalar]]]] = {
     r"\.jsonl\Z": ("metrics of veRL's file logger", _file_logger),
     r"\.(?:log|out|txt)\Z": ("metrics of veRL's console", _console), r"\.csv\Z": ("metrics of CSV", _csv),
     r"\.(?:db|sqlite3?)\Z": ("metrics of trackio or MLflow", _database),
+    r"/[0-9a-f]{32}/metrics/.+\Z": ("metrics of MLflow's files", _metric_file),
 }  # fmt: skip
 """Pattern of a file's path -> title, reader."""
 TITLES = tuple(title for title, _ in _KINDS.values())
 
 
-def is_wanted(name: str) -> bool:
-    """Return whether a file with this name may contain metrics."""
-    return any(re.search(pattern, name) for pattern in _KINDS)
+def is_wanted(path: str) -> bool:
+    """Return whether a file at this path may contain metrics."""
+    return any(re.search(pattern, path) for pattern in _KINDS)
 
 
 def scalars(opened: Opened) -> Iterator[tuple[str, str, Metrics]]:
     """Yield title, name and metrics of each run in a file; nothing if the file is of another kind. Raises
     ``QueryError``."""
-    title, read = next((of for pattern, of in _KINDS.items() if re.search(pattern, opened.name)), ("", None))
+    title, read = next((of for pattern, of in _KINDS.items() if re.search(pattern, str(opened.path))), ("", None))
     values = iter(()) if read is None else read(opened)
     if (begin := next(values, None)) is None:
         return

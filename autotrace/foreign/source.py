@@ -308,14 +308,14 @@ def _names(top: Path) -> list[str]:
             below.clear()
         below[:] = [name for name in below if not name.startswith(".")]
         if not is_own:
-            paths = (inside / name for name in names if not name.startswith(".") and is_named(name))
+            paths = (inside / name for name in names if not name.startswith(".") and is_named(str(top / inside / name)))
             found += [str(path) for path in paths if not (top / path).is_symlink()]
     return sorted(found, key=_in_order)
 
 
-def is_named(name: str) -> bool:
-    """Return whether a file with this name may be read."""
-    return Path(name).suffix in SUFFIXES or is_wanted(name)
+def is_named(path: str) -> bool:
+    """Return whether a file at this path may be read."""
+    return Path(path).suffix in SUFFIXES or is_wanted(path)
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:

@@ -135,6 +135,10 @@ def metrics(place: Path) -> None:
         (place / f"events.out.tfevents.{number}").write_bytes(framed + events)
         head = bytes(4) + struct.pack("<H", min(len(record), 30_000)) + b"\1"
         (place / f"{number}.wandb").write_bytes(b":W&B\xe1\xbe\0" + head + record)
+    files = place / ("0" * 32) / "metrics"
+    files.mkdir(parents=True)
+    (files / "a").write_bytes(b"1 1.0 1\n\xff 1e999 \xff\n1 nan 9\n1 2 " + b"9" * 5000 + b"\n" + os.urandom(1 << 16))
+    (files / f"b{ESCAPE[:3]}").write_bytes(b"1 1 1" * (1 << 20))
     endless = bytes(4) + struct.pack("<H", 32_754) + b"\3" + bytes(32_754)
     (place / "endless.wandb").write_bytes(
         b":W&B\xe1\xbe\0" + (bytes(4) + b"\xf2\x7f\2" + bytes(32_754)) + endless * 2500

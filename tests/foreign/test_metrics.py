@@ -17,7 +17,7 @@ from tests.foreign.makers.metrics import STEPS, of_step
 from tests.foreign.test_formats import ROOT
 from tests.security import reading
 
-NAMES = ("wandb", "tensorboard", "transformers", "verl", "console", "mlflow", "trackio", "csv")
+NAMES = ("wandb", "tensorboard", "transformers", "verl", "console", "mlflow", "mlruns", "trackio", "csv")
 
 
 @pytest.fixture(scope="module")
