@@ -16,7 +16,7 @@ from autotrace.cli.why import MOST, contrasted
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.insight.difference import Difference, differences, metrics_part, settings_differ, settings_of
 from autotrace.insight.finding import Location
-from autotrace.insight.pairs import FEW, Kept, Pairs, Tally, pair
+from autotrace.insight.pairs import FEW, Kept, PairCounts, Pairs, pair
 from autotrace.insight.rollouts import Rollouts, Row
 from autotrace.insight.why import words
 from autotrace.insight.words import amount, percent, where
@@ -38,7 +38,7 @@ FROM trajectories LEFT JOIN said USING (trace_id) WHERE {} ORDER BY step NULLS L
 """Selects the values of ``Kept``."""
 
 
-class _Opened:
+class _Side:
     """Holds a side with its reader."""
 
     def __init__(self, name: str, table: Rollouts, stack: contextlib.ExitStack) -> None:
@@ -74,7 +74,7 @@ def diff(first: str, second: str, as_json: bool) -> None:
     """
     table = Rollouts()
     with contextlib.ExitStack() as stack:
-        a, b = opened = [_Opened(name, table, stack) for name in (first, second)]
+        a, b = opened = [_Side(name, table, stack) for name in (first, second)]
         pairs = pair(a.rollouts, b.rollouts)
         found = [*settings_differ(a.settings, b.settings), *differences(pairs, lambda n, trace: opened[n].load(trace))]
     mine, yours = ({one.code: one for one in each.diagnosis.findings()} for each in opened)
@@ -117,7 +117,7 @@ def _first(found: Sequence[Difference]) -> Iterator[str]:
         yield "  no rollout differs: the settings have no effect"
 
 
-def _notes(pairs: Pairs, has_rollouts: object, tallies: Sequence[Tally]) -> Iterator[str]:
+def _notes(pairs: Pairs, has_rollouts: object, tallies: Sequence[PairCounts]) -> Iterator[str]:
     """Say what limits the comparison."""
     if not has_rollouts:
         yield "no rollouts to compare: only metrics and settings are compared"
@@ -128,7 +128,7 @@ def _notes(pairs: Pairs, has_rollouts: object, tallies: Sequence[Tally]) -> Iter
         yield f"fewer than {FEW} prompts pair: the interval says little"
 
 
-def _numbers(parted: Sequence[Any], tallies: Sequence[Tally], pairs: Pairs) -> Iterator[str]:
+def _numbers(parted: Sequence[Any], tallies: Sequence[PairCounts], pairs: Pairs) -> Iterator[str]:
     if parted:
         yield f"{counted(len(parted), 'metric')} differ"
     for part in parted[:SHOWN]:

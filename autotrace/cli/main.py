@@ -74,7 +74,7 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve as click does; suggest the nearest command for an unknown name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, 1)
+            near = ["autotrace-run"] if args[0] == "run" else difflib.get_close_matches(args[0], COMMANDS, 1)
             hint = f"did you mean {near[0]}?" if near else "autotrace --help lists the commands"
             raise click.UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)

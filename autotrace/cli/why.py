@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -77,19 +78,21 @@ def _examples(having: Sequence[str], lacking: Sequence[str]) -> list[str]:
 def _of_one(reader: Reader, step: int | None, where: str | None, against: str | None) -> Sequence[Explanation]:
     if step is None and where is None:
         watch = Why(MOST)
+        has_steps = any(number is not None for number in reader.steps())
         for each in _examined(reader):
-            watch.add(each)
-        found = list(watch.answers())
+            watch.add(each if has_steps else replace(each, number=0))
+        found, rows = list(watch.answers()), [row for own in watch.by_step.values() for row in own]
+        if not rows and reader.run.kind:
+            return []  # metrics alone: the reader says so
+        if not rows:
+            nothing = runs.Selection().nothing(reader) if not reader.count() else "no trajectory of training to compare"
+            raise terminal.fail(nothing)
+        if not any(row.reward is not None for row in rows):
+            raise terminal.fail(f"no reward is recorded for {counted(len(rows), 'rollout')}, so nothing is compared")
         if not found:
-            count = sum(map(len, watch.by_step.values()))
-            if not count and reader.run.kind:
-                return []  # metrics alone: the reader says so
-            if not count:
-                raise terminal.fail(runs.Selection().nothing(reader))
-            said = (
-                f"{counted(count, 'rollout')} in {counted(len(watch.by_step), 'step')}: the mean reward does not change"
-            )
-            return [Explanation(said, "", [], 0, count, 0, note="and no group has rollouts with different rewards")]
+            said = f"{counted(len(rows), 'rollout')} in {counted(len(watch.by_step), 'step')}"
+            note = "and no group has rollouts with different rewards"
+            return [Explanation(f"{said}: the mean reward does not change", "", [], 0, len(rows), 0, note=note)]
         return found
     if where is not None:
         one, other = _satisfying(reader, where), (_satisfying(reader, against) if against is not None else None)

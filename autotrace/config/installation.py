@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import site
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -41,8 +42,8 @@ def again(interpreter: str = "") -> str:
 
     if (place := origin()) is None:
         return f"install autotrace for {interpreter}, from its wheel" if interpreter else "install its wheel again"
-    pip = f"{shlex.quote(interpreter)} -m pip install" if interpreter else "pip install --force-reinstall"
-    return f"{pip} {shlex.quote(place)}"
+    words = f"{shlex.quote(interpreter)} -m pip install" if interpreter else f"{pip()} install --force-reinstall"
+    return f"{words} {shlex.quote(place)}"
 
 
 def origin() -> str | None:
@@ -76,8 +77,23 @@ def install(extra: str) -> str:
 
     if (place := origin()) is not None:
         name, at, url = place.partition(" @ ")
-        return f"pip install {shlex.quote(f'{name}[{extra}]{at}{url}')}"
-    return f"pip install {' '.join(map(shlex.quote, requirements(extra)))}"
+        return f"{pip()} install {shlex.quote(f'{name}[{extra}]{at}{url}')}"
+    return f"{pip()} install {' '.join(map(shlex.quote, requirements(extra)))}"
+
+
+def pip() -> str:
+    """Return the words that run pip of this interpreter: ``pip`` if a shell finds the right one by this name; for an
+    environment without pip, that of uv."""
+    import shlex
+    import shutil
+    from importlib.util import find_spec
+
+    found = shutil.which("pip")
+    if found is not None and os.path.dirname(found) == os.path.dirname(sys.executable):
+        return "pip"
+    if find_spec("pip") is not None:
+        return f"{shlex.quote(sys.executable)} -m pip"
+    return "uv pip" if shutil.which("uv") else "pip"
 
 
 def has_page() -> bool:

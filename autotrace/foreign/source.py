@@ -57,7 +57,7 @@ class _Place(NamedTuple):
     """Group of the rollout, and number in the group."""
 
 
-class Found(NamedTuple):
+class ForeignRun(NamedTuple):
     """Hold a run that was found: rollouts of a format, metrics, or both."""
 
     title: str
@@ -70,7 +70,7 @@ class Found(NamedTuple):
 class Foreign(Source):
     """Read the rollouts of a run. Threads must not share an instance; ``again`` makes another instance."""
 
-    def __init__(self, path: Path, run_id: str, found: Found, others: list[str]) -> None:
+    def __init__(self, path: Path, run_id: str, found: ForeignRun, others: list[str]) -> None:
         self._format, self._opened, self._metrics, self._others = found.format, found.opened, found.metrics, others
         self._config, self._seen = found.config, self.fingerprint()
         super().__init__(path, stored_info(run_id, max((seen[0] for seen in self._seen if seen), default=0)))
@@ -209,12 +209,12 @@ def foreign(path: Path) -> list[Source]:
     if is_file:
         top = top.resolve()  # a person named the file
     found = [Opened(top.parent, top.name)] if is_file else [Opened(top, name) for name in _names(top)]
-    formats: dict[str, Found] = {}
-    logged: dict[str, Found] = {}
+    formats: dict[str, ForeignRun] = {}
+    logged: dict[str, ForeignRun] = {}
     others: list[str] = []
     for opened in found:
         if (format := recognised(opened)) is not None:
-            formats.setdefault(format.name, Found(format.title, [], format, {})).opened.append(opened)
+            formats.setdefault(format.name, ForeignRun(format.title, [], format, {})).opened.append(opened)
             continue
         try:
             if not _logged(opened, logged) and opened.path.suffix in SUFFIXES and opened.path.name not in _BESIDE:
@@ -225,7 +225,7 @@ def foreign(path: Path) -> list[Source]:
             others.append(f"{opened.name} ({str(error).rpartition(': ')[2][:80]})")
     if len(formats) == len(logged) == 1:
         (name, rollouts), (numbers,) = *formats.items(), logged.values()
-        both = Found(f"{rollouts.title} and {numbers.title}", rollouts.opened, rollouts.format, numbers.metrics)
+        both = ForeignRun(f"{rollouts.title} and {numbers.title}", rollouts.opened, rollouts.format, numbers.metrics)
         formats, logged = {name: both}, {}
     every = {format.name: formats[format.name] for format in FORMATS if format.name in formats} | logged
     called = ids.run_id(top.name, "rollouts")
@@ -239,13 +239,13 @@ _BESIDE = ("trajectory.json", "result.json")
 """Files that are read with another file."""
 
 
-def _logged(opened: Opened, logged: dict[str, Found]) -> bool:
+def _logged(opened: Opened, logged: dict[str, ForeignRun]) -> bool:
     """Add the metrics in a file to the runs that were found: the files of a kind in the same folder are a run. Return
     whether the file has metrics."""
     number = 0
     for title, run, values in scalars(opened):
         number += 1
-        of = logged.setdefault(run or f"{Path(opened.name).parent} {title}", Found(title, [], None, {}))
+        of = logged.setdefault(run or f"{Path(opened.name).parent} {title}", ForeignRun(title, [], None, {}))
         of.opened.append(opened)
         for step, numbers in values.items():
             of.metrics.setdefault(step, {}).update(numbers)

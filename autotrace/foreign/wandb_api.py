@@ -20,7 +20,7 @@ from autotrace.config import ids
 from autotrace.foreign.collector import listed, mapped
 from autotrace.foreign.opened import LONGEST, decoded
 from autotrace.foreign.scalars import Scalar, collected, of_row
-from autotrace.foreign.source import Foreign, Found
+from autotrace.foreign.source import Foreign, ForeignRun
 from autotrace.tables.errors import QueryError
 from autotrace.trajectory.jsonable import integer, loaded
 
@@ -47,7 +47,7 @@ def run(address: str) -> Foreign:
     config: dict[str, Any] = {}
     found = collected(_history(dict(zip(("entity", "project", "run"), names, strict=True)), address, config), address)
     called = ids.run_id(names[2], "run")
-    return Foreign(Path(address), called, Found("W&B's metrics", [], None, found.get("", {}), config), [])
+    return Foreign(Path(address), called, ForeignRun("W&B's metrics", [], None, found.get("", {}), config), [])
 
 
 def _history(names: dict[str, str], address: str, config: dict[str, Any]) -> Iterator[Scalar]:
@@ -65,10 +65,17 @@ def _history(names: dict[str, str], address: str, config: dict[str, Any]) -> Ite
             return
 
 
-def _asked(variables: dict[str, Any], address: str) -> Any:
-    base = os.environ.get("WANDB_BASE_URL", BASE).rstrip("/")
+def _of_netrc(host: str) -> str:
     try:
-        key = os.environ.get("WANDB_API_KEY") or (netrc.netrc().authenticators(urlsplit(base).netloc) or [""] * 3)[2]
+        return (netrc.netrc().authenticators(host) or [""] * 3)[2]
+    except FileNotFoundError:
+        return ""
+
+
+def _asked(variables: dict[str, Any], address: str) -> Any:
+    base, key = os.environ.get("WANDB_BASE_URL", BASE).rstrip("/"), ""
+    try:
+        key = os.environ.get("WANDB_API_KEY") or _of_netrc(urlsplit(base).netloc)
         given = {"Authorization": f"Basic {base64.b64encode(f'api:{key}'.encode()).decode()}"} if key else {}
         body = json.dumps({"query": QUERY, "variables": variables}).encode()
         headers = {"Content-Type": "application/json", **given}
@@ -76,4 +83,5 @@ def _asked(variables: dict[str, Any], address: str) -> Any:
         with urllib.request.build_opener(_Stays).open(request, timeout=TIMEOUT) as answer:
             return decoded(answer.read(LONGEST))
     except (OSError, ValueError, RecursionError, netrc.NetrcParseError) as error:
-        raise QueryError(f"{address} cannot be read from {base}: {error}") from None
+        no_key = "" if key else "; WANDB_API_KEY, or netrc, gives your key"
+        raise QueryError(f"{address} cannot be read from {base}: {error}{no_key}") from None

@@ -4,7 +4,7 @@ nothing."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 
 from autotrace.insight.finding import Code
 from autotrace.insight.step_records import Record, Step
@@ -84,27 +84,29 @@ def checked(codes: Mapping[str, Code], there: Collection[str]) -> tuple[int, dic
 
 
 _SORTS = {
-    "calls of models and tools": ("LLM calls", "messages", "tool calls", "sampling parameters"),
+    "calls": ("LLM calls", "messages", "tool calls", "sampling parameters"),
     "tokens and limits": ("token ids", "the response and the mask", "limits of tokens", "a limit of turns"),
     "rewards and steps": ("rewards", "calls of the reward function", "parts of the reward", "training steps"),
-    "data of the trainer": ("advantages", "the batches that were trained on", "trainer log-probabilities",
+    "the trainer": ("advantages", "the batches that were trained on", "trainer log-probabilities",
                             "trainer metrics"),
-    "data of the engine": ("weight versions", "the engine's cache and queue"),
+    "the engine": ("weight versions", "the engine's cache and queue"),
 }  # fmt: skip
 """Map a few words -> the names of data that they stand for, if several are missing."""
 
 
-def sentence(codes: Mapping[str, Code], there: Collection[str]) -> str:
-    """Return ``41 checks; 26 checks could not run: no token ids (12), no data of the trainer (14); --json lists all``.
-    The sentence is short, however much is missing."""
+def sentence(codes: Mapping[str, Code], there: Set[str]) -> str:
+    """Return ``41 checks; 26 checks could not run: no token ids (12), incomplete data of the trainer (14)``. The
+    sentence is short, however much is missing."""
     ran, missing = checked(codes, there)
     said, count = f"{ran} check{'' if ran == 1 else 's'}", sum(missing.values())
     if not missing:
         return said
-    sorts = {need: sort for sort, needs in _SORTS.items() if len(missing.keys() & {*needs}) > 1 for need in needs}
+    sorts = {
+        need: f"{'incomplete' if there & {*needs} else 'no'} data of {sort}"
+        for sort, needs in _SORTS.items() if len(missing.keys() & {*needs}) > 1 for need in needs
+    }  # fmt: skip
     reasons = Counter[str]()
     for need, lacking in missing.items():
-        reasons[sorts.get(need, need.removeprefix("the ").removeprefix("a "))] += lacking
-    why = ", ".join(f"no {need} ({lacking})" for need, lacking in reasons.most_common())
-    short = "; --json lists all" if len(reasons) < len(missing) else ""
-    return f"{said}; {count} check{'' if count == 1 else 's'} could not run: {why}{short}"
+        reasons[sorts.get(need, f"no {need.removeprefix('the ').removeprefix('a ')}")] += lacking
+    why = ", ".join(f"{reason} ({lacking})" for reason, lacking in reasons.most_common())
+    return f"{said}; {count} check{'' if count == 1 else 's'} could not run: {why}"

@@ -39,7 +39,7 @@ class Kept(NamedTuple):
     """Store a digest of tokens, texts, weights, end, reward, advantage and training."""
 
 
-class Change(msgspec.Struct):
+class PairChange(msgspec.Struct):
     """Hold a prompt with rewards on both sides."""
 
     change: float
@@ -50,7 +50,7 @@ class Change(msgspec.Struct):
     traces: list[list[str]]
 
 
-class Tally(msgspec.Struct):
+class PairCounts(msgspec.Struct):
     """Count prompts whose mean reward is higher, lower and equal on the second side."""
 
     source: str
@@ -64,7 +64,7 @@ class Tally(msgspec.Struct):
     high: float | None = None
 
     @classmethod
-    def of(cls, changes: Sequence[float], source: str = "") -> Tally:
+    def of(cls, changes: Sequence[float], source: str = "") -> PairCounts:
         """Count the changes of prompts."""
         count, mean = len(changes), fmean(changes)
         wins, losses = sum(one > 1e-9 for one in changes), sum(one < -1e-9 for one in changes)
@@ -95,7 +95,7 @@ class Pairs:
         """Return the rollouts of each prompt that both sides have."""
         return [(rollouts, self.sides[1][key]) for key, rollouts in self.sides[0].items() if key in self.sides[1]]
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[PairChange]:
         """Return the prompts with rewards on both sides, the largest change first."""
         found = []
         for group in self.groups:
@@ -103,15 +103,15 @@ class Pairs:
             if all(rewards):
                 first, traces = group[0][0], [[one.trace_id for one in side] for side in group]
                 prompt = next(filter(None, reversed(first.prompts)), "")
-                found.append(Change(fmean(rewards[1]) - fmean(rewards[0]), prompt, first.source, rewards, traces))
+                found.append(PairChange(fmean(rewards[1]) - fmean(rewards[0]), prompt, first.source, rewards, traces))
         return sorted(found, key=lambda each: -abs(each.change))
 
-    def tallies(self) -> list[Tally]:
+    def tallies(self) -> list[PairCounts]:
         """Count all prompts, then the prompts of each data source if there are several."""
         changes = self.changes()
         sources = sorted({each.source for each in changes})
-        parts = [Tally.of([one.change for one in changes if one.source == source], source) for source in sources]
-        return [Tally.of([one.change for one in changes]), *(parts if len(parts) > 1 else ())] if changes else []
+        parts = [PairCounts.of([one.change for one in changes if one.source == source], source) for source in sources]
+        return [PairCounts.of([one.change for one in changes]), *(parts if len(parts) > 1 else ())] if changes else []
 
 
 def pair(one: Sequence[Kept], other: Sequence[Kept]) -> Pairs:

@@ -34,7 +34,7 @@ OF_CODE = {
 AFTER = {"signal": 1, "trainer": 2, "scalars": 2, "mismatch": 2, "time": 3}
 """Order the families of faults after the rollout: an equal reward follows from its cause in the rollouts."""
 Sight = tuple[Stage, str, float | None]
-"""Describe a trait of a row: its position, its words, and its number if the trait is a quantity."""
+"""Describe a trait of a row: the position, the words, and the number if the trait is a quantity."""
 
 
 def position(code: str) -> int:
@@ -47,7 +47,7 @@ def position(code: str) -> int:
 
 
 def of_record(record: Record, step: Step) -> Iterator[Sight]:
-    """Yield all traits of a rollout: the traits of its profile, its findings, and the values of its line."""
+    """Yield all traits of a rollout: the traits of the profile, the findings, and the values of the line."""
     for trait in record.profile.traits:
         if trait.name in DECLARED:
             yield DECLARED[trait.name][0], trait.text, trait.value

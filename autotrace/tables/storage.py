@@ -17,8 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from autotrace.config.installation import pip
 from autotrace.run import files
 from autotrace.tables.commits import FILE, FOLDER, asked_again, snapshot
+from autotrace.tables.errors import missing
 
 DEFAULT = "parquet"
 """Default destination, in the run directory."""
@@ -54,7 +56,7 @@ def check(root: str, find: Callable[[str], Any]) -> None:
         raise ValueError(f"{root}: a bucket is missing; write {scheme}://BUCKET/FOLDER")
     library = _LIBRARIES[scheme]
     if find(library) is None:
-        raise ValueError(f"{root} needs {library}, which is not installed: pip install {library}")
+        raise ValueError(f"{root} needs {library}, which is not installed: {pip()} install {library}")
 
 
 def root_of(given: str) -> str:
@@ -168,8 +170,10 @@ class RemoteStorage:
     @cached_property
     def opened(self) -> tuple[Any, str]:
         """Return the file system and the root's path in the file system."""
-        import fsspec
-
+        try:
+            import fsspec
+        except ModuleNotFoundError:
+            raise missing("fsspec", "parquet") from None
         filesystem, base = fsspec.core.url_to_fs(self.root, use_listings_cache=False, skip_instance_cache=True)
         return filesystem, base
 

@@ -85,7 +85,8 @@ def terminated(case):
     child = own.Process(target=work.hang, args=(case, 0, sender))
     child.start()
     receiver.recv()
-    while not glob.glob(f"{{os.environ['AUTOTRACE_RUN_FOLDER']}}/spool/*-{{child.pid}}-*"):
+    spool = f"{{os.environ['AUTOTRACE_RUN_FOLDER']}}/spool/*-{{child.pid}}-*"
+    while not any(case.encode() in open(path, "rb").read() for path in glob.glob(spool)):
         time.sleep(0.01)
     child.terminate()
     child.join()

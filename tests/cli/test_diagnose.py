@@ -249,7 +249,7 @@ def test_nothing_found_is_an_object_too(call: Call, runs: Path) -> None:
     shown, said = call("diagnose").stdout, call("diagnose", "--json").stdout
     assert shown.startswith("no problems found in 1 trajectory in 1 step by ")
     assert "checks could not run: " in shown and "no data of the trainer (" in shown
-    assert shown.endswith("; --json lists all\n") and len(shown) <= 300, "three lines of a terminal"
+    assert len(shown) <= 300, "three lines of a terminal"
     (line,) = map(json.loads, said.splitlines())
     assert (line["code"], line["title"], line["of"], line["incomplete"]) == (None, "no problems found", 1, [])
     assert line["checks"] + sum(line["not_checked"].values()) == len(registry.codes())

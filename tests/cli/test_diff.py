@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autotrace.insight.difference import metrics_part, settings_differ, settings_of
-from autotrace.insight.pairs import Kept, Tally, pair
+from autotrace.insight.pairs import Kept, PairCounts, pair
 from tests.cli.conftest import Call
 
 
@@ -98,8 +98,8 @@ def test_an_index_that_all_prompts_share_pairs_nothing() -> None:
 
 
 def test_the_interval_is_students() -> None:
-    made = Tally.of([0.1, 0.2, 0.3])
+    made = PairCounts.of([0.1, 0.2, 0.3])
     assert made.low is not None and made.high is not None
     assert made.wins == 3 and made.change == pytest.approx(0.2)
     assert made.high - made.change == pytest.approx(4.303 * 0.1 / 3**0.5, rel=0.01)  # t of 2 degrees of freedom
-    assert Tally.of([1.0]).low is None
+    assert PairCounts.of([1.0]).low is None

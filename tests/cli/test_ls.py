@@ -156,6 +156,19 @@ def test_an_empty_run_is_not_blamed_on_a_filter(call: Call, runs: Path) -> None:
     assert "this run has no trajectory; " in call("why").output
 
 
+def test_why_says_what_is_missing_and_compares_a_run_without_steps(call: Call, runs: Path) -> None:
+    folder = new_run(runs, "20261121-064412-aaaaaa")
+    process = Process(folder)
+    for number in range(16):
+        trajectory(process, step=None, rollout=number % 4, uid=f"u{number // 4}", reward=None)
+    assert "no reward is recorded for 16 rollouts" in call("why").output
+    for number in range(16):
+        trajectory(process, step=None, rollout=number % 4, uid=f"v{number // 4}", reward=float(number % 2))
+    process.exit()
+    shown = call("why").output
+    assert "below the mean reward of their group" in shown and "mean reward does not change" not in shown
+
+
 def test_nothing_that_matches(call: Call, run: Path) -> None:
     assert "no trajectory matches" in call("ls", "--status", "timeout").output
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from types import ModuleType
 
 import pytest
 
-from autotrace.config.installation import again, look_at
+from autotrace.config.installation import again, look_at, pip
 from tests.places import Place
 from tests.waiting import DEADLINE
 
@@ -38,3 +39,10 @@ def test_the_command_that_shows_a_trajectory_is_named_whatever_a_finder_does(mon
     assert look_at("R", "abc") == "autotrace show abc R"
     monkeypatch.setitem(sys.modules, "uvicorn", ModuleType("uvicorn"))  # without a spec, find_spec raises ValueError
     assert look_at("R", "abc") == "autotrace show abc R"
+
+
+def test_pip_is_named_so_that_a_shell_runs_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
+    assert pip() == "pip"
+    monkeypatch.setenv("PATH", os.sep)  # the environment is not activated
+    assert pip() == f"{sys.executable} -m pip"
