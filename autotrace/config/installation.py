@@ -82,7 +82,7 @@ def install(extra: str) -> str:
 
 
 def pip() -> str:
-    """Return the words that run pip of this interpreter: ``pip`` if a shell finds the right one by this name; for an
+    """Return the words that run pip of this interpreter: ``pip`` if a shell finds the right pip by this name; for an
     environment without pip, that of uv."""
     import shlex
     import shutil

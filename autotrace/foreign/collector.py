@@ -255,7 +255,7 @@ _BEGUN = re.compile(r"\s*(?:<think>\s*(?:</think>\s*)?)?")
 
 
 def from_text(prompt: str, response: str) -> list[Message]:
-    """Parse the messages of a prompt and its response. Marks of a chat template name the roles. If special tokens were
+    """Parse the messages of a prompt and a response. Marks of a chat template name the roles. If special tokens were
     left out (veRL's dumps), ChatML leaves ``user`` on a line of its own, and Qwen's tool results are within
     ``<tool_response>``; otherwise the prompt is a message and the response another message."""
     if any(markup.opening in prompt and markup.begin.search(prompt) for markup in MARKUPS):

@@ -265,7 +265,7 @@ def entries(opened: Opened) -> frozenset[str] | bytes:
 
 
 def rows(opened: Opened, start: int = 0) -> Rows:
-    """Yield the rows of a file from ``start``, in order; rows of ``SPREAD`` as one. Raises ``QueryError``."""
+    """Yield the rows of a file from ``start``, in order; rows of ``SPREAD`` joined. Raises ``QueryError``."""
     found = _KINDS[opened.path.suffix](opened, start)
     for at, row in found:
         if not start and any(needed <= row.keys() for needed in SPREAD):

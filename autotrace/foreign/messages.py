@@ -1,4 +1,4 @@
-"""Read rows that contain a list of messages, in any spelling of ``spellings``, under any of its names.
+"""Read rows that contain a list of messages, in any spelling and under any name of ``spellings``.
 
 The data sets of TRL and ``datasets``, Miles' ``trajectory_data`` (``miles/ray/rollout/debug_data.py``), ShareGPT, the
 files of SWE-agent, mini-swe-agent, OpenHands, tau-bench, tau2, BFCL and Terminal-Bench, and the files of ``autotrace

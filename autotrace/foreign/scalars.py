@@ -45,7 +45,7 @@ def _parts(name: str, value: Any, depth: int = 3) -> Iterator[tuple[str, object]
 
 
 def of_row(run: str, row: dict[str, Any], step: object = None) -> Iterator[Scalar]:
-    """Yield the numbers of a row of a log, at its step."""
+    """Yield the numbers of a row of a log, at the step of the row."""
     step = next((row[name] for name in STEPS if row.get(name) is not None), None) if step is None else step
     for name, value in row.items():
         for part, number in _parts(name, value) if name not in STEPS else ():
@@ -260,7 +260,7 @@ def scalars(opened: Opened) -> Iterator[tuple[str, str, Metrics]]:
 
 
 def collected(values: Iterable[Scalar], name: str) -> dict[str, Metrics]:
-    """Sort numbers by run and step; ``name``: the name of their place. Raises ``QueryError``."""
+    """Sort numbers by run and step; ``name``: the name of the place. Raises ``QueryError``."""
     runs: dict[str, Metrics] = {}
     for number, (run, at, key, given) in enumerate(values):
         if number >= MOST:

@@ -106,7 +106,7 @@ def _time(span: Row, name: str) -> int | None:
 
 
 def _trace(id: str, about: Row, spans: list[Row]) -> Trajectory:
-    """Build a rollout. A single span above all others is its root."""
+    """Build a rollout. A single span above all others is the root."""
     ids = {str(_of(one, "id")) for one in spans}
     tops = [one for one in spans if str(_of(one, "parent")) not in ids]
     root = tops[0] if len(tops) == 1 and _role(tops[0]) not in ("llm", "tool") else {}
