@@ -67,7 +67,7 @@ def _history(names: dict[str, str], address: str, config: dict[str, Any]) -> Ite
 
 def _of_netrc(host: str) -> str:
     try:
-        return (netrc.netrc().authenticators(host) or [""] * 3)[2]
+        return (netrc.netrc().authenticators(host) or [""] * 3)[2] or ""
     except FileNotFoundError:
         return ""
 
