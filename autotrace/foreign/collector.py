@@ -249,7 +249,10 @@ def _call(given: Any) -> Message | None:
 # -- text of a chat template -------------------------------------------------------------------------------------------
 
 _ROLE = re.compile(r"(?:\A|\n)(system|user|assistant|tool)\n")
-_TOOL = re.compile(r"\n?(?:user|tool)\n(?=<tool_response>)(.*?</tool_response>)\s*\n?assistant\n", re.DOTALL)
+_TOOL = re.compile(r"\n?(?:user|tool)\n(?=<tool_response>)")
+_TOLD = re.compile(r"(?<=</tool_response>)\s*\n?assistant\n")
+"""Begin and end of the answers of tools, searched one after the other: one pattern for both would search the whole rest
+from each begin."""
 
 _BEGUN = re.compile(r"\s*(?:<think>\s*(?:</think>\s*)?)?")
 
@@ -268,10 +271,10 @@ def from_text(prompt: str, response: str) -> list[Message]:
     elif prompt:
         messages.append({"role": "user", "content": prompt})
     at = 0
-    for match in _TOOL.finditer(response) if "<tool_response>" in response else ():
-        results = prompt_messages(f"<|im_start|>user\n{match[1]}<|im_end|>")
-        messages += [response_message(response[at : match.start()]), *results]
-        at = match.end()
+    while (begin := _TOOL.search(response, at)) and (end := _TOLD.search(response, begin.end())):
+        results = prompt_messages(f"<|im_start|>user\n{response[begin.end() : end.start()]}<|im_end|>")
+        messages += [response_message(response[at : begin.start()]), *results]
+        at = end.end()
     return [*messages, response_message(response[at:])]
 
 

@@ -28,9 +28,10 @@ BESIDE = ""
 PEEKED = 64 << 10
 """Bytes at the beginning of a file that decide the format."""
 EXPANDED, VALUES = 64, 8
-"""Bytes of an unpacked archive, and values of a pickle, for each byte of the file."""
-AT_ONCE = 16
-"""Number of Parquet rows at once."""
+"""Bytes of an unpacked archive, and values of a pickle or of arrays, for each byte of the file."""
+AT_ONCE, ROWS, A_ROW = 16, 10_000, 4
+"""Number of Parquet rows at once; rows of any file, and bytes of the file for each further row: equal rows take no
+bytes."""
 
 
 def _object(value: Any) -> Row:
@@ -109,8 +110,12 @@ def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
             if most == "0":
                 yield 0, dict.fromkeys(entries)
                 return
-            if not opened.is_bounded and (size := expanded(connection, path)):
-                raise opened.wrong(f"its rows would take {size >> 20:,} MB, far more than the file has")
+            if not opened.is_bounded:
+                if size := expanded(connection, path):
+                    raise opened.wrong(f"its rows would take {size >> 20:,} MB, far more than the file has")
+                ((count,),) = connection.execute(f"SELECT count(*) FROM {read([path])}").fetchall()
+                if count > ROWS + os.path.getsize(path) // A_ROW:
+                    raise opened.wrong(f"it has {count:,} rows, far more than its bytes can tell apart")
             opened.is_bounded = True
             cursor = connection.execute(f"SELECT * FROM {read([path])} OFFSET {int(start)}")
             while rows := cursor.fetchmany(AT_ONCE):
@@ -172,12 +177,15 @@ def _arrays(opened: Opened, start: int) -> Rows:
     pickles."""
     with opened.reading() as file, _archive(opened, file) as archive:
         row: Row = {}
+        left = PEEKED + VALUES * os.fstat(file.fileno()).st_size
         for member in archive.infolist():
             data = _unpacked(archive, member, file)
             end = 10 + int.from_bytes(data[8:10], "little")
             shape = _ARRAY.fullmatch(data[10:end]) if data.startswith(b"\x93NUMPY\x01") else None
             if shape is None:
                 raise ValueError(f"{member.filename[:80]} is not a flat array of numbers")
+            if (left := left - int(shape[2])) < 0:
+                raise opened.wrong("it has far more numbers than bytes")
             numbers: array[Any] = array(_CODES[shape[1]])
             numbers.frombytes(data[end : end + int(shape[2]) * numbers.itemsize])
             row[member.filename.removesuffix(".npy")] = numbers.tolist()

@@ -31,6 +31,8 @@ Metrics = dict[int, dict[str, float]]
 """Step -> name -> value."""
 MOST = 2_000_000
 """Maximum values of a file."""
+LONGEST_NAME = 200
+"""Characters of a name that count."""
 STEPS = ("step", "global_step", "_step", "training/global_step", "Step", "iteration", "epoch")
 """Names of the column of steps in CSV and in a history."""
 
@@ -39,7 +41,7 @@ def _parts(name: str, value: Any, depth: int = 3) -> Iterator[tuple[str, object]
     """Yield the numbers in a value; the name of a number in an object leads through the object."""
     if isinstance(value, dict) and depth:
         for key, part in value.items():
-            yield from _parts(f"{name}/{key}", part, depth - 1)
+            yield from _parts(f"{name[:LONGEST_NAME]}/{key}", part, depth - 1)
     else:
         yield name, value
 
@@ -86,8 +88,10 @@ def _csv(opened: Opened) -> Iterator[Scalar]:
     with opened.reading() as file:
         texts = (line.decode("utf-8", "replace") for line in iter(lambda: file.readline(1 << 20), b""))
         try:
-            for row in csv.DictReader(texts):
-                yield from of_row("", {name: value for name, value in row.items() if isinstance(name, str)})
+            lines = filter(None, csv.reader(texts))
+            names = next(lines, [])
+            for line in lines:
+                yield from of_row("", dict(zip(names, line, strict=False)))
         except csv.Error as error:
             raise ValueError(str(error)) from error
 
@@ -156,11 +160,14 @@ def _records(file: IO[bytes]) -> Iterator[bytes]:
         if not length or len(data := _whole(file, length)) != length:
             return
         at += _HEAD + length
-        parts, size = ([data], length) if kind in (1, 2) else ([*parts, data], size + length)
-        if size > LONGEST:
+        if kind in (1, 2):
+            parts, size = [], 0
+        parts.append(data)
+        if (size := size + length) > LONGEST:
             raise ValueError("a record is too long")
         if kind in (1, 4):
             yield b"".join(parts)
+            parts, size = [], 0
 
 
 def _wandb(opened: Opened) -> Iterator[Scalar]:
@@ -267,7 +274,7 @@ def collected(values: Iterable[Scalar], name: str) -> dict[str, Metrics]:
             raise QueryError(f"{name} has more than {MOST:,} values")
         value, step = _value(given), integer(_value(at))
         if step is not None and value is not None:
-            runs.setdefault(run[:100], {}).setdefault(step, {})[str(key)[:200]] = value
+            runs.setdefault(run[:100], {}).setdefault(step, {})[str(key)[:LONGEST_NAME]] = value
     return runs
 
 

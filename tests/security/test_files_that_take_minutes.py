@@ -1,0 +1,107 @@
+"""Files of some MB and less whose reading took minutes: each cost more than in proportion to its bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.security import reading
+
+MOST = 1 << 30
+"""Bytes that reading one of the files may take, with the libraries."""
+FILES: dict[str, Callable[[Path], None]] = {}
+
+
+def file(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    FILES[make.__name__] = make
+    return make
+
+
+def _dump(folder: Path, output: str) -> None:
+    row = {"input": "user\nhi\nassistant\n", "output": output, "score": 1.0, "step": 1}
+    (folder / "1.jsonl").write_text(json.dumps(row) + "\n")
+
+
+@file
+def answers_of_tools_that_begin_without_an_end(folder: Path) -> None:
+    _dump(folder, "\nuser\n<tool_response>" * 50_000)
+
+
+@file
+def answers_of_tools_that_nobody_reads(folder: Path) -> None:
+    _dump(folder, "<tool_response>\nuser\n<tool_response></tool_response>" * 30_000)
+
+
+@file
+def a_record_in_a_million_parts(folder: Path) -> None:
+    log, ends = bytearray(7), (2, 4)
+    for number in range(1_000_000):
+        if (left := 32768 - len(log) % 32768) < 7:
+            log += bytes(left)
+        log += struct.pack("<IHBB", 0, 1, ends[number > 0] if number in (0, 999_999) else 3, 1)
+    (folder / "run-1.wandb").write_bytes(log)
+
+
+@file
+def a_record_that_ends_again_and_again(folder: Path) -> None:
+    log = bytearray(7)
+    for number in range(60_000):
+        if (left := 32768 - len(log) % 32768) < 7:
+            log += bytes(left)
+            left = 32768
+        size = min(30_000, left - 7) if number < 1_000 else 1
+        log += (
+            struct.pack("<IHB", 0, size, 4 if number >= 1_000 else 2 + (number > 0)) + bytes(size) if left > 8 else b""
+        )
+        log += bytes(32768 - len(log) % 32768) if left <= 8 else b""
+    (folder / "run-1.wandb").write_bytes(log)
+
+
+@file
+def a_table_of_short_rows_below_many_names(folder: Path) -> None:
+    (folder / "metrics.csv").write_text(",".join(["a"] * 400_000) + ",step\n" + "1\n" * 20_000)
+
+
+@file
+def a_long_name_above_many_names(folder: Path) -> None:
+    below = {str(number): number for number in range(200_000)}
+    (folder / "metrics.jsonl").write_text(json.dumps({"step": 1, "data": {"n" * 4_000_000: below}}) + "\n")
+
+
+@file
+def equal_rows_without_number(folder: Path) -> None:
+    rows = "SELECT 1 AS step, 'p' AS prompt, 'c' AS completion, 1.0 AS reward FROM range(200000)"
+    duckdb.sql(f"COPY ({rows}) TO '{folder / 'completions_1.parquet'}'")
+
+
+@file
+def arrays_of_equal_numbers(folder: Path) -> None:
+    session = folder / "step_1" / "session-sample-0-rollout-0-x"
+    session.mkdir(parents=True)
+    count = 60_000_000
+    head = f"{{'descr': '|i1', 'fortran_order': False, 'shape': ({count},), }}".encode().ljust(117) + b"\n"
+    with zipfile.ZipFile(session / "trajectory.npz", "w") as archive:
+        for name in ("prompt_ids", "response_ids"):
+            member = zipfile.ZipInfo(f"traj0_{name}.npy")
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, b"\x93NUMPY\x01\0" + struct.pack("<H", len(head)) + head + b"\1" * count)
+        archive.writestr("rest.npy", os.urandom(2_000_000))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_reading_takes_no_minutes(name: str, tmp_path: Path) -> None:
+    here, mine, theirs = (tmp_path / folder for folder in ("here", "mine", "theirs"))
+    for folder in (here, mine, theirs):
+        folder.mkdir()
+    FILES[name](theirs)
+    answers = reading.run([["open", str(theirs)], ["steps", str(theirs)]], here, mine)
+    assert not reading.faults(answers)
+    assert sum(answer["seconds"] for answer in answers) < reading.SECONDS / 2
+    assert max(answer["peak"] for answer in answers) < MOST
