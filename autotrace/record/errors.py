@@ -14,7 +14,6 @@ from typing import Any
 from autotrace.record import faults
 from autotrace.record.object_fields import attribute_of, layout_of, member, mro_of, name_of, qualified_name
 from autotrace.record.snapshot import Limits, snapshot
-from autotrace.record.template import IN_PLACE
 
 _LIMITS = Limits(2, 16)
 _MAX_FRAMES = 40
@@ -104,8 +103,7 @@ def described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | Non
     trace = _traceback(error)
     while trace is not None and len(frames) < _MAX_FRAMES:
         code = trace.tb_frame.f_code
-        if not code.co_filename.startswith(IN_PLACE):  # the wrapper, which has the original's name
-            frames.append((code.co_filename, trace.tb_lineno, code.co_name))
+        frames.append((code.co_filename, trace.tb_lineno, code.co_name))
         trace = trace.tb_next
     kind = type(error)
     title = error.kind if type(error) is Failure else qualified_name(kind).removeprefix("builtins.")
