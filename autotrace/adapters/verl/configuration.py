@@ -86,7 +86,7 @@ def publish_worker(worker: Any) -> None:
 
 
 def _version(package: str) -> str | None:
-    with contextlib.suppress(metadata.PackageNotFoundError):
+    with contextlib.suppress(Exception):  # not installed, or with metadata that cannot be read
         return metadata.version(package)
     return None
 
