@@ -42,7 +42,7 @@ def again(interpreter: str = "") -> str:
 
     if (place := origin()) is None:
         return f"install autotrace for {interpreter}, from its wheel" if interpreter else "install its wheel again"
-    words = f"{shlex.quote(interpreter)} -m pip install" if interpreter else f"{pip()} install --force-reinstall"
+    words = f"{shlex.quote(interpreter)} -m pip install" if interpreter else f"{installer()} --force-reinstall"
     return f"{words} {shlex.quote(place)}"
 
 
@@ -77,23 +77,23 @@ def install(extra: str) -> str:
 
     if (place := origin()) is not None:
         name, at, url = place.partition(" @ ")
-        return f"{pip()} install {shlex.quote(f'{name}[{extra}]{at}{url}')}"
-    return f"{pip()} install {' '.join(map(shlex.quote, requirements(extra)))}"
+        return f"{installer()} {shlex.quote(f'{name}[{extra}]{at}{url}')}"
+    return f"{installer()} {' '.join(map(shlex.quote, requirements(extra)))}"
 
 
-def pip() -> str:
-    """Return the words that run pip of this interpreter: ``pip`` if a shell finds the right pip by this name; for an
-    environment without pip, that of uv."""
+def installer() -> str:
+    """Return the words that install into this environment: ``pip install`` if a shell finds the right pip by this name,
+    and uv's for an environment without pip."""
     import shlex
     import shutil
     from importlib.util import find_spec
 
     found = shutil.which("pip")
     if found is not None and os.path.dirname(found) == os.path.dirname(sys.executable):
-        return "pip"
+        return "pip install"
     if find_spec("pip") is not None:
-        return f"{shlex.quote(sys.executable)} -m pip"
-    return "uv pip" if shutil.which("uv") else "pip"
+        return f"{shlex.quote(sys.executable)} -m pip install"
+    return f"uv pip install --python {shlex.quote(sys.executable)}" if shutil.which("uv") else "pip install"
 
 
 def has_page() -> bool:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from autotrace.config.installation import install, pip
+from autotrace.config.installation import install, installer
 
 if TYPE_CHECKING:
     from autotrace.tables.columns import Table
@@ -37,7 +37,7 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> QueryError:
 
 def missing(library: str, extra: str | None = None) -> ModuleNotFoundError:
     """Return the error for a library that is not installed, with the command that installs the library."""
-    remedy = install(extra) if extra else f"{pip()} install {library}"
+    remedy = install(extra) if extra else f"{installer()} {library}"
     return ModuleNotFoundError(f"this needs {library}, which is not installed: {remedy}", name=library)
 
 

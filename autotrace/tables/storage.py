@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from autotrace.config.installation import pip
+from autotrace.config.installation import installer
 from autotrace.run import files
 from autotrace.tables.commits import FILE, FOLDER, asked_again, snapshot
 from autotrace.tables.errors import missing
@@ -56,7 +56,7 @@ def check(root: str, find: Callable[[str], Any]) -> None:
         raise ValueError(f"{root}: a bucket is missing; write {scheme}://BUCKET/FOLDER")
     library = _LIBRARIES[scheme]
     if find(library) is None:
-        raise ValueError(f"{root} needs {library}, which is not installed: {pip()} install {library}")
+        raise ValueError(f"{root} needs {library}, which is not installed: {installer()} {library}")
 
 
 def root_of(given: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from autotrace.config.installation import again, look_at, pip
+from autotrace.config.installation import again, installer, look_at
 from tests.places import Place
 from tests.waiting import DEADLINE
 
@@ -41,8 +43,13 @@ def test_the_command_that_shows_a_trajectory_is_named_whatever_a_finder_does(mon
     assert look_at("R", "abc") == "autotrace show abc R"
 
 
-def test_pip_is_named_so_that_a_shell_runs_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_is_named_so_that_a_shell_runs_the_right_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
-    assert pip() == "pip"
+    assert installer() == "pip install"
     monkeypatch.setenv("PATH", os.sep)  # the environment is not activated
-    assert pip() == f"{sys.executable} -m pip"
+    assert installer() == f"{sys.executable} -m pip install"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # an environment of uv's
+    assert installer() == "pip install"
+    (tmp_path / "uv").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert installer() == f"uv pip install --python {sys.executable}"

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from autotrace.config.installation import pip
+from autotrace.config.installation import installer
 from autotrace.launch.option_types import OptionError
 from autotrace.launch.options import SETTINGS, Options, SettingsCommand, unknown_variables
 from tests.places import SHOW, Place
@@ -139,7 +139,7 @@ def test_a_traced_process_imports_no_click(place: Place) -> None:
             {"AUTOTRACE_TABLES": "/etc/hostname"},
             "AUTOTRACE_TABLES: /etc/hostname is a file; name a folder or a URL",
         ),
-        (["--tables", "abfs://c/x"], {}, f"abfs://c/x needs adlfs, which is not installed: {pip()} install adlfs"),
+        (["--tables", "abfs://c/x"], {}, f"abfs://c/x needs adlfs, which is not installed: {installer()} adlfs"),
         (["--run-dir", "/proc/nowhere"], {}, "choose another folder with --run-dir or AUTOTRACE_RUN_DIR"),
     ],
 )

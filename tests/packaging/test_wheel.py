@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -46,6 +47,11 @@ def environment(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: p
 def source(environment: Path, wheel: Path) -> Path:
     """What ``environment`` was installed from: hints of what to install name that, and no name that an index has."""
     return wheel if "wheel" in environment.parent.name else ROOT
+
+
+def installer(environment: Path, path: str) -> str:
+    """Words that install into ``environment``, which has no pip."""
+    return f"uv pip install --python {environment / 'python'}" if shutil.which("uv", path=path) else "pip install"
 
 
 def test_the_wheel_holds_activation_files_and_lists(wheel: Path) -> None:
@@ -119,7 +125,8 @@ def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, source: 
     assert (launched.returncode, launched.stdout) == (0, "True\n2\n"), launched.stderr
     said = launched.stderr.splitlines()[-1]
     assert said.startswith("autotrace: saved 1 trajectory to autotrace-runs/")
-    assert said.endswith(f"; to have them in MLflow: pip install '{source}[mlflow]'")
+    words = installer(environment, variables["PATH"])
+    assert said.endswith(f"; to have them in MLflow: {words} '{source}[mlflow]'")
     (folder,) = (tmp_path / "autotrace-runs").iterdir()
     assert list((folder / "tables").rglob("*.parquet"))
     until(lambda: not list((folder / "spool").iterdir()))  # when the shipper has ended
@@ -142,7 +149,7 @@ def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, source: 
         assert (refused.returncode, refused.stdout) == (2, "")
         assert refused.stderr == (
             f"autotrace: {by} names an MLflow store: the backend mlflow needs mlflow, which is not installed beside "
-            f"autotrace: pip install '{source}[mlflow]', or choose --backend jsonl\n"
+            f"autotrace: {words} '{source}[mlflow]', or choose --backend jsonl\n"
         )
     assert run("autotrace-run", "--backend", "jsonl", "--", "python", "main.py").stdout == "True\n2\n"
 
@@ -179,6 +186,7 @@ def test_commands_without_the_libraries_of_extras(environment: Path, source: Pat
             words, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=DEADLINE, check=False
         )
 
+    words = installer(environment, variables["PATH"])
     assert run("python", "-c", "import starlette").returncode != 0
     assert (
         "saved 1 trajectory to jsonl"
@@ -187,14 +195,14 @@ def test_commands_without_the_libraries_of_extras(environment: Path, source: Pat
     for command in ("ls", "status", "diagnose", "steps", "export", "runs"):
         done = run("autotrace", command)
         assert done.returncode == 0 and not done.stderr, done.stderr
-    for words in (("export", "--format", "parquet"), ("sql", "SELECT count(*) FROM trajectories")):
-        assert run("autotrace", *words).returncode == 0, words
+    for command_words in (("export", "--format", "parquet"), ("sql", "SELECT count(*) FROM trajectories")):
+        assert run("autotrace", *command_words).returncode == 0, command_words
     done = run("autotrace", "view", "--no-browser")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert f"pip install '{source}[view]'" in done.stderr
+    assert f"{words} '{source}[view]'" in done.stderr
     done = run("autotrace", "mcp")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert f"pip install '{source}[mcp]'" in done.stderr
+    assert f"{words} '{source}[mcp]'" in done.stderr
 
 
 def test_the_demo_needs_nothing_else(environment: Path, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ _ROWS: dict[str, list[dict[str, Any]]] = {
     "messages": [{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}], "id": "i"}],
     "trl": [{"prompt": "q", "completion": "a", "step": 1, "advantage": 0.5}],
 }
-_SAMPLES = {"atif": "harbor", "inspect": "inspect_logs"}
+_SAMPLES = {"atif": "harbor", "inspect": "inspect_logs", "spans": "langfuse"}
 
 
 def _foreign(folder: Path, name: str) -> Path:

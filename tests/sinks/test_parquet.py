@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from autotrace.config import environment as env
-from autotrace.config.installation import pip
+from autotrace.config.installation import installer
 from autotrace.run import layout
 from autotrace.sinks.parquet.backend import BACKEND
 from autotrace.sinks.parquet.sink import ParquetSink
@@ -158,7 +158,7 @@ def test_the_files_of_another_run_are_refused(sink: Sink, tmp_path: Path) -> Non
     [
         ("ftp://host/x", "unknown scheme ftp://; choose from s3,"),
         ("s3://", "a bucket is missing; write s3://BUCKET/FOLDER"),
-        ("gs://bucket/x", f"needs gcsfs, which is not installed: {pip()} install gcsfs"),
+        ("gs://bucket/x", f"needs gcsfs, which is not installed: {installer()} gcsfs"),
         ("/etc/hostname", "is a file; name a folder"),
     ],
 )

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import autotrace
-from autotrace.config.installation import pip
+from autotrace.config.installation import installer
 from autotrace.config.plan import Plan, Settings
 from autotrace.run import layout
 from autotrace.run.status import Status
@@ -260,7 +260,7 @@ def test_a_missing_library_is_named_with_the_remedy(folder: Path) -> None:
         "except ModuleNotFoundError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=True)
-    assert done.stdout == f"this needs polars, which is not installed: {pip()} install polars\n"
+    assert done.stdout == f"this needs polars, which is not installed: {installer()} polars\n"
 
 
 def test_the_package_itself_imports_nothing() -> None:
