@@ -84,7 +84,7 @@ class Probe:
         self.final_test: Callable[[Any], Any] | None = None
         """Holds the function of ``final_reader`` for the chunks of every further call."""
         self.signatures: dict[Any, Signature] = {}
-        """Map a function to the signature: wrappers of the same decorator share their code, not their names."""
+        """Map a function to the signature: wrappers of the same decorator share code, but not names."""
         self.passing: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()
         """Holds signatures of functions defined inside functions, which the host may drop."""
         self.named = self._named(target)
