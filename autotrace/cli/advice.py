@@ -102,21 +102,24 @@ def _streaming(plan: Plan | None, trace: Mapping[str, Any], rows: Sequence[Any])
 def _nothing(status: Status, config: Mapping[str, Any], info: RunInfo, plan: Plan | None) -> list[str]:
     if status.traces or status.open:
         return []
+    if config and status.processes:
+        return ["veRL ran but no trajectory began; the table of targets shows what was called"]
+    if info.untraced and not status.processes:
+        return [info.untraced]
     sentences = []
+    own = own_targets(plan)
+    named = plan is None or any(target.key in own and target.role == "trajectory" for target in plan.targets)
+    if not (named or any(target.outside for target in status.targets)):
+        names = ", ".join(clients(plan))
+        clause = f". Calls through {names} are recorded only inside a trajectory" if names else ""
+        name_it = _name_it(f"{_script(info)}.FUNCTION")
+        sentences.append(
+            f"no trajectory began, and your specs name none: {name_it}; autotrace init proposes such a spec{clause}"
+        )
     if not status.processes:
         sentences.append(
-            "no process recorded anything: either none called a function of the specs, or the command ran in an "
-            "interpreter without autotrace (autotrace doctor shows where it is installed)"
-        )
-    elif config:
-        sentences.append("veRL ran but no trajectory began; the table of targets shows what was called")
-    own = own_targets(plan)
-    named = plan is not None and any(target.key in own and target.role == "trajectory" for target in plan.targets)
-    names = ", ".join(clients(plan))
-    if names and not (config or named or any(target.outside for target in status.targets)):
-        sentences.append(
-            f"calls through {names} are recorded only inside of a "
-            f"trajectory: {_name_it(f'{_script(info)}.FUNCTION')}; autotrace init proposes such a spec"
+            "no traced process imported a module of the specs, or the command ran in an interpreter without autotrace "
+            "(autotrace doctor shows where autotrace is installed)"
         )
     return sentences
 

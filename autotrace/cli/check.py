@@ -19,7 +19,7 @@ from autotrace.config import environment as env
 from autotrace.config import exit_codes
 from autotrace.config.plan import Target
 from autotrace.spec import names, verdict
-from autotrace.spec.compiler import compile_plan
+from autotrace.spec.compiler import compile_plan, without_entry
 from autotrace.spec.document import SpecError
 from autotrace.spec.drafts import shown
 from autotrace.spec.resolve import Resolver
@@ -59,6 +59,8 @@ def check(files: tuple[str, ...], archive: Path | None, as_json: bool) -> None:
         for problem in error.problems:
             click.echo(terminal.safe(problem), err=True)
         raise click.exceptions.Exit(exit_codes.USAGE) from error
+    for sentence in without_entry(given):
+        click.echo(f"autotrace: {terminal.safe(sentence)}", err=True)
     own = {target.key for target in plan.targets if not target.is_shipped}
     absent = "is not installed" if archive is None else f"is not in {archive.name}"
     wanted = {shown(Path(name)) for name in files}

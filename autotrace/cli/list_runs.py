@@ -38,8 +38,10 @@ def runs(folder: str | None, as_json: bool) -> None:
 
     listing.show(out, [
         Cells.of("run", rows, itemgetter("run")),
+        *([Cells.of("experiment", rows, itemgetter("experiment"))] if any(run["experiment"] for run in rows) else []),
         Cells.of("started", rows, lambda run: run["created"][:19].replace("T", " ")),
         Cells.of("state", rows, itemgetter("state"), style=lambda run: STYLES.get(run["state"], "red")),
         *(Cells.of(name, rows, itemgetter(name), True) for name in ("trajectories", "left")),
+        *([Cells.of("processes died", rows, itemgetter("died"), True)] if any(run["died"] for run in rows) else []),
         *(Cells.of(name, rows, itemgetter(name)) for name in ("backends", "command")),
     ])  # fmt: skip

@@ -69,6 +69,19 @@ class Commands(click.Group):
             return None
         return command
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does; for an option of a command, tell the user to write the option after the command."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = next((word for word in given if word in COMMANDS), "")
+            command = self.get_command(ctx, name)
+            option = error.option_name
+            if command is None or not any(option in one.opts for one in command.params):
+                raise
+            raise click.UsageError(f"write {option} after the command: autotrace {name} {option} ...", ctx) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

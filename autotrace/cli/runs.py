@@ -138,7 +138,8 @@ def chosen(run: str | None) -> Path:
     if not named and (error := next((closed[path] for path in closed if path.name.startswith(run)), None)):
         raise error
     if named:
-        raise fail(f"{run}: {len(named)} runs in {parent} begin with {run!r}")
+        newest = ", ".join(path.name for path in named[: -MOST - 1 : -1])
+        raise fail(f"{run}: {len(named)} runs in {parent} begin with {run!r}; the newest are {newest}")
     raise fail(f"{run}: no such folder, and no such run in {parent}")
 
 

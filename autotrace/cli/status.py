@@ -111,12 +111,12 @@ def print_targets(out: Console, current: Status, plan: Plan | None, everything: 
             Text(", ").join(Text(state, style=STATE_STYLE.get(state, "")) for state in states),
             Text(f"{target.calls:,}" if target.calls else ""),
             Text(str(target.processes or "")),
-            line(f"no process imported its module ({own[key]})" if unseen and key in own else _where(target)),
+            line(f"no traced process imported its module ({own[key]})" if unseen and key in own else _where(target)),
         )
     if table.row_count:
         terminal.table(out, table)
     for keys, what in (
-        (waiting, "in modules that no process imported"),
+        (waiting, "in modules that no traced process imported"),
         (inside, "of calls that are recorded only inside of others, and none was"),
         (others, "for other releases of their library"),
     ):

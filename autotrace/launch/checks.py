@@ -54,6 +54,22 @@ def switched_off(words: Sequence[str], options: Options, known: Sequence[str]) -
     ]
 
 
+_OURS = ("--tracking-uri", "--drain-timeout", "--token-facts", "--spool-limit", "--step-budget", "--stop-on")
+"""Lists options that other programs hardly have."""
+
+
+def misplaced(words: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return a line for each of autotrace's options among ``words``, the command. ``known`` lists the backends."""
+    lines = []
+    for word, following in zip(words[1:], (*words[2:], ""), strict=False):
+        option, _, value = word.partition("=")
+        value = value or following
+        by_value = {"--spec": value.endswith((".yaml", ".yml")), "--backend": value in known}
+        if by_value.get(option, option in _OURS):
+            lines.append(f"the program gets {option}, which comes after the command; write options of autotrace before")
+    return lines
+
+
 def never_bound(plan: Plan, command: Command, environ: Mapping[str, str], folders: Sequence[str] = ()) -> list[str]:
     """Report the user's targets that cannot be bound; the run goes on without such a target.
 
@@ -74,7 +90,6 @@ def _complaints(plan: Plan, command: Command, environ: Mapping[str, str], folder
     if interpreter is None or _folder(interpreter) != _folder(sys.executable):
         return
     own = [one for one in plan.targets if not one.is_shipped]
-    own = [one for one in own if not any(name.startswith("__main__") for name in one.names)]
     if not own:
         return
     from autotrace.spec import verdict
@@ -137,17 +152,17 @@ _CODE = (
 
 
 def untraced(command: Command, environ: Mapping[str, str]) -> str | None:
-    """Return a warning if ``command`` is Python and would run without the agent.
+    """Return the reason if ``command`` is Python and would run without the agent.
 
     None if the interpreter loads the agent, or if nobody can tell. The function starts the interpreter once, and only
     if the interpreter's folders hold no ``autotrace.pth``.
     """
     interpreter = command.interpreter(environ)
     if interpreter == command.path and ignores_environment(command.argv):
-        return "warning: -E and -I tell Python to ignore its environment, so this command is not traced; leave them out"
+        return "-E and -I tell Python to ignore its environment, so this command is not traced; leave them out"
     if interpreter is None or _has_pth(interpreter) or activates(interpreter, environ) is not False:
         return None
-    return f"warning: {interpreter} has no autotrace, so this command is not traced; {again(interpreter)}"
+    return f"{interpreter} has no autotrace, so this command is not traced; {again(interpreter)}"
 
 
 def activates(interpreter: str, environ: Mapping[str, str], timeout: float = TIMEOUT) -> bool | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import click
@@ -20,7 +19,7 @@ from autotrace.config import exit_codes
 from autotrace.config.installation import replaced, with_activation
 from autotrace.config.stderr import complain
 from autotrace.launch.command import Command, CommandError, find, refuse_dead_keys
-from autotrace.launch.options import Options, SettingsCommand, unknown_variables
+from autotrace.launch.options import Options, SettingsCommand
 from autotrace.run import files, layout
 from autotrace.run.inherited import after, is_over, without_run
 
@@ -46,11 +45,9 @@ switches everything off.
 
 def _passes_through() -> bool:
     """Tell whether the command runs unchanged: switched off, or inside a living run whose settings count."""
-    return os.environ.get(env.AUTOTRACE, "").lower() in env.OFF or _inside_a_run(os.environ)
-
-
-def _inside_a_run(environ: Mapping[str, str]) -> bool:
-    return bool(environ.get(env.RUN_ID)) and os.path.isdir(environ.get(env.RUN_FOLDER, "")) and not is_over(environ)
+    environ = os.environ
+    is_inside = environ.get(env.RUN_ID) and os.path.isdir(environ.get(env.RUN_FOLDER, "")) and not is_over(environ)
+    return bool(is_inside) or environ.get(env.AUTOTRACE, "").lower() in env.OFF
 
 
 @click.command(
@@ -83,24 +80,22 @@ def main(ctx: click.Context, /, command: tuple[str, ...], **_: Any) -> None:
 
     # Imported late: a switched off or nested launch pays nothing for these modules.
     from autotrace.launch import run_setup
-    from autotrace.launch.checks import switched_off, untraced
+    from autotrace.launch.checks import misplaced, untraced
     from autotrace.launch.supervise import supervise
 
     try:
         options = Options.from_context(ctx)
         if dead := refuse_dead_keys(command):
             raise run_setup.RunSetupError(dead)
-        run = run_setup.make(options, program, os.getpid(), environ)
+        bare = untraced(program, with_activation(environ)) if program.is_python else None
+        run = run_setup.make(options, program, os.getpid(), environ, untraced=bare)
     except run_setup.RunSetupError as error:
         _fail(str(error), exit_codes.USAGE)
     environ = {**with_activation(environ), **run.variables}
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
-    off = switched_off(command, options, run.variables[env.TRACE_BACKENDS].split(","))
-    for line in [*unknown_variables(environ), *off, *run.complaints]:
+    for line in [*misplaced(command, run.variables[env.TRACE_BACKENDS].split(",")), *run.complaints]:
         complain(line)
-    if program.is_python and (warning := untraced(program, environ)):
-        complain(warning)
     if options.supervise or options.delivery.get("stop_on") or os.getpid() == 1 or not program.is_python:
         supervise(program, environ, run.folder, options)
     _become(program, environ, run.folder)

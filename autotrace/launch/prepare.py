@@ -9,14 +9,12 @@ import json
 import os
 import sys
 
-from autotrace.config import environment as env
 from autotrace.config.installation import with_activation
 from autotrace.config.stderr import complain
 from autotrace.launch import run_setup
-from autotrace.launch.checks import switched_off
 from autotrace.launch.command import Command
 from autotrace.launch.option_types import OptionError
-from autotrace.launch.options import Options, unknown_variables
+from autotrace.launch.options import Options
 from autotrace.run.inherited import after, without_run
 
 
@@ -38,8 +36,7 @@ def main() -> None:
         return
     if not options.quiet:
         complain(f"run folder {run.folder}{after(earlier)}")
-    off = switched_off(request["command"], options, run.variables[env.TRACE_BACKENDS].split(","))
-    for line in [*unknown_variables(environ), *off, *run.complaints]:
+    for line in run.complaints:
         complain(line)
     activation = {name: value for name, value in with_activation(environ).items() if environ.get(name) != value}
     json.dump({"variables": {**activation, **run.variables}}, sys.stdout)

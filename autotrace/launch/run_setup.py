@@ -19,9 +19,9 @@ import autotrace
 from autotrace.config import environment as env
 from autotrace.config.plan import Plan, Settings
 from autotrace.config.stderr import complain
-from autotrace.launch.checks import missing, never_bound
+from autotrace.launch.checks import missing, never_bound, switched_off
 from autotrace.launch.command import Command
-from autotrace.launch.options import Options
+from autotrace.launch.options import Options, unknown_variables
 from autotrace.redact.masking import masked_command, masked_uri
 from autotrace.run import files, layout, remote_node, shipper_process
 from autotrace.run.info import RunInfo
@@ -49,20 +49,23 @@ class PreparedRun:
     variables: Mapping[str, str]
     """Variables that the run's processes need in the environment."""
     complaints: Sequence[str]
-    """Lists a sentence for each user entry that will not be recorded."""
+    """Lists a sentence for each setting and entry of the user's that has no effect."""
 
 
 def make(
-    options: Options, program: Command, main_pid: int, environ: Mapping[str, str], folders: Sequence[str] = ()
-) -> PreparedRun:
-    """Make a run for ``program``, which also looks for modules in ``folders``.
+    options: Options, program: Command, main_pid: int, environ: Mapping[str, str], folders: Sequence[str] = (),
+    untraced: str | None = None,
+) -> PreparedRun:  # fmt: skip
+    """Make a run for ``program``, which also looks for modules in ``folders``. ``untraced``: why the program itself is
+    not traced.
 
     Raises ``RunSetupError``; then nothing was started and no folder is left.
     """
-    from autotrace.spec.compiler import watched_modules
+    from autotrace.spec.compiler import watched_modules, without_entry
 
     command, plan = program.argv, _plan(options)
-    complaints = never_bound(plan, program, environ, folders)
+    complaints = [f"warning: {untraced}"] if untraced else []
+    complaints += [*without_entry(options.specs), *never_bound(plan, program, environ, folders)]
     if options.strict and complaints:
         raise RunSetupError("\n".join([*complaints, "--strict: not started"]))
     backends = checked_backends(options)
@@ -75,7 +78,7 @@ def make(
     folder = _folder(options)
     text = plan.dumps()
     try:
-        _write(folder, options, plan, text, command, main_pid, uri)
+        _write(folder, options, plan, text, command, main_pid, uri, untraced)
     except OSError as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise RunSetupError(f"cannot write into {folder} ({error.strerror}); {_ELSEWHERE}") from error
@@ -98,7 +101,8 @@ def make(
     secret = {env.TRACKING_URI: uri, env.ALERT: options.alert}
     given = {name: value for name, value in secret.items() if value is not None}
     shipper_process.start(folder, {**environ, **variables, **given})
-    return PreparedRun(folder, plan, variables, complaints)
+    others = [*unknown_variables(environ), *switched_off(command, options, registry.names())]
+    return PreparedRun(folder, plan, variables, [*others, *complaints])
 
 
 def absolute_uri(uri: str | None, backends: Sequence[Backend]) -> str | None:
@@ -165,8 +169,9 @@ def _folder(options: Options) -> str:
 
 
 def _write(
-    folder: str, options: Options, plan: Plan, text: str, command: Sequence[str], main_pid: int, uri: str | None
-) -> None:
+    folder: str, options: Options, plan: Plan, text: str, command: Sequence[str], main_pid: int, uri: str | None,
+    untraced: str | None,
+) -> None:  # fmt: skip
     delivery: dict[str, Any] = {
         name: list(value) if isinstance(value, tuple) else value for name, value in options.delivery.items()
     }
@@ -182,6 +187,7 @@ def _write(
         project=options.project,
         experiment=options.experiment,
         drain_timeout=options.drain_timeout,
+        untraced=untraced or "",
         plan_digest=plan.digest,
         version=autotrace.__version__,
         origins=dict(options.origins),

@@ -200,7 +200,7 @@ def _ending(run_folder: str, outcome: Outcome) -> str:
         more = f" and {len(absent) - 1} more (autotrace status {folder})" if len(absent) > 1 else ""
         rest += f"; {absent[0]}{more}" if absent else ""
         saved = f"saved {delivered} to {_destinations(status) or folder}{rest}"
-        return f"{saved}; to look at them: autotrace ls {folder}{_others(status)}"
+        return f"{saved}; to look at them: autotrace ls {folder}{_others(status, folder)}"
     why = {
         "blocked": "the backend refuses them",
         "timeout": f"gave up waiting after {outcome.waited:.0f} s",
@@ -264,12 +264,12 @@ def _destinations(status: dict[str, Any]) -> str:
     return ", ".join(_destination(name, backend) for name, backend in backends.items())
 
 
-def _others(status: dict[str, Any]) -> str:
+def _others(status: dict[str, Any], folder: str) -> str:
     """Return the command that opens MLflow's own page, or how to get trajectories into MLflow if the run has no
     backend."""
     backends = status.get("backends", True)
     if not backends:
-        return f"; to have them in MLflow: {install('mlflow')}"
+        return f"; to have them in MLflow: {install('mlflow')} && autotrace ship {folder} --backend mlflow"
     pages = (each.get("open_with") or "" for each in (backends if isinstance(backends, dict) else {}).values())
     return "".join(f"; in MLflow: {page}" for page in pages if page.startswith("mlflow "))
 

@@ -36,6 +36,8 @@ class RunInfo(msgspec.Struct):
     project: str | None = None
     experiment: str | None = None
     drain_timeout: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 60.0
+    untraced: str = ""
+    """Explains why the command's own process is not traced; otherwise empty."""
     plan_digest: str = ""
     version: str = ""
     origins: dict[str, str] = {}

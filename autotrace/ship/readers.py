@@ -105,12 +105,12 @@ def listed(places: Iterable[ReadableRun]) -> list[dict[str, Any]]:
     for path, info, name in ((place.path, place.info, name_of(place)) for place in places):
         told: dict[str, Any] = {
             "run": name, "created": info.created, "state": "not assembled" if is_run(path) else STORED,
-            "trajectories": None, "left": None, "backends": ", ".join(info.backends),
-            "command": " ".join(info.command) or str(path),
+            "experiment": info.experiment, "trajectories": None, "left": None, "died": 0,
+            "backends": ", ".join(info.backends), "command": " ".join(info.command) or str(path),
         }  # fmt: skip
         with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):
             status = status_now(Status.read(path), path)
-            told |= {"state": status.state, "trajectories": status.trajectories}
+            told |= {"state": status.state, "trajectories": status.trajectories, "died": status.died}
             told["left"] = left({"pending": status.pending, "open": status.open})
         found.append(told)
     return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)

@@ -60,6 +60,16 @@ def compile_plan(
     return dataclasses.replace(plan, digest=hashlib.sha256(plan.dumps().encode()).hexdigest())
 
 
+def without_entry(files: Sequence[str | Path]) -> list[str]:
+    """Return a sentence for each of ``files`` that names no target: such a spec has comments alone, or ``[]``."""
+    texts = {file: Path(file).read_text(encoding="utf-8") for file in files}
+    return [
+        f"{file}: this spec has no entry; write a line such as `- my_project.agents.Agent.run`"
+        for file, text in texts.items()
+        if {line.partition("#")[0].strip() for line in text.splitlines()} <= {"", "[]", "---"}
+    ]
+
+
 def write_shipped() -> None:
     """Write ``compiled.json``, unless the file exists and fits the specs. Raises ``OSError`` and ``SpecError``."""
     digest = _digest()

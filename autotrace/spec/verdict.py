@@ -99,6 +99,9 @@ def _judged(
         installed = resolver.source.version(wanted)
         if installed is not None and not names.within(target.versions, installed):
             return Verdict(target, SKIPPED, first, f"for {target.versions}, but this is {wanted} {installed}")
+    if names.top(first) == "__main__":
+        return Verdict(target, UNCLEAR, first, "the run decides which program this is; name the file to check it: "
+                       f"FILE{first.removeprefix('__main__').replace(':', '.')}")  # fmt: skip
     if all(resolver.module(names.top(name)) is None for name in target.names):
         if not expected or target.versions is not None:
             return Verdict(target, SKIPPED, first, absent, library_absent=True)

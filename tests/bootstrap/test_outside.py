@@ -93,7 +93,7 @@ def test_with_a_list_that_names_another_function(agent: Place) -> None:
     ) in advice
     (line,) = [line for line in shown.splitlines() if "Completions.create" in line and "Async" not in line]
     assert "called outside of a trajectory" in line
-    assert "no process recorded anything" not in advice
+    assert "no traced process imported" not in advice
 
 
 def test_a_worker_that_was_started_elsewhere(agent: Place) -> None:
@@ -154,11 +154,12 @@ def test_what_many_import_is_no_agent(place: Place) -> None:
     with serving() as url:
         place.launch(["python", "agent.py", url])
     shown, advice = status(place)
-    (imported,) = [line for line in shown.splitlines() if "in modules that no process imported" in line]
+    (imported,) = [line for line in shown.splitlines() if "in modules that no traced process imported" in line]
     assert "httpx" not in imported and "openai" in imported and "verl" in imported
     (clients,) = [line for line in shown.splitlines() if "recorded only inside of others" in line]
     assert "httpx" in clients and "openai" not in clients and "verl" not in clients
-    assert "calls through httpx, " in advice and "mcp are recorded only inside of a trajectory: name" in advice
+    assert advice.startswith("no trajectory began, and your specs name none: name the function that is one rollout")
+    assert "Calls through httpx, " in advice and "mcp are recorded only inside a trajectory\n" in advice
     assert "`- {target: agent.FUNCTION, role: trajectory}`" in advice and "autotrace init proposes" in advice
     assert "none imported a module" not in advice
 

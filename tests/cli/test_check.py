@@ -89,6 +89,12 @@ def test_a_function_that_is_used_in_a_with_is_called_so() -> None:
         assert f"ok checked_managers.{name} {kind}" in lines
 
 
+def test_a_target_of_the_program_itself_is_unclear() -> None:
+    done = check("- __main__.solve\n")
+    assert done.exit_code == 0 and "?     __main__.solve" in done.stdout
+    assert "the run decides which program this is; name the file to check it: FILE.solve" in done.stdout
+
+
 def test_an_optional_miss_is_exit_code_0() -> None:
     result = check("- {target: checked_agents.SerchAgent.search, optional: true}\n")
     assert "  none  checked_agents.SerchAgent.search" in result.output

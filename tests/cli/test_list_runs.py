@@ -23,6 +23,18 @@ def test_runs_are_listed_newest_first_with_how_far_they_are(call: Call, run: Pat
     assert "cut/run.json cannot be read" in told.stderr
 
 
+def test_runs_have_their_experiment_and_say_which_processes_died(call: Call, runs: Path) -> None:
+    new_run(runs, "plain", created="2026-11-20T06:00:00+00:00")
+    assert "experiment" not in call("runs").stdout
+    process = Process(new_run(runs, "named", experiment="first try"))
+    trajectory(process)
+    process.die()
+    ship(runs / "named", once=True)
+    head, _, *lines = (line.split("  ") for line in call("runs").stdout.strip().splitlines())
+    assert "processes died" in head and lines[0][:2] == ["named", "first try"]
+    assert json.loads(call("runs", "--json").stdout.splitlines()[0])["died"] == 1
+
+
 def test_a_run_whose_shipper_was_killed_is_stopped(call: Call, runs: Path) -> None:
     folder = new_run(runs)
     process = Process(folder)

@@ -232,6 +232,17 @@ class TestWhichRun:
         runs.rmdir()
         assert "start a run with autotrace-run" in call("ls").output
 
+    def test_a_name_of_several_runs_lists_them(self, call: Call, runs: Path) -> None:
+        for name in ("2026-a", "2026-b"):
+            new_run(runs, name)
+        found = call("ls", "2026")
+        assert found.exit_code == 2 and "begin with '2026'; the newest are 2026-b, 2026-a\n" in found.output
+
+    def test_an_option_before_the_command_is_shown_behind_it(self, call: Call) -> None:
+        assert "write --json after the command: autotrace ls --json ..." in call("--json", "ls").output
+        for words in (["--stp", "ls"], ["--force", "ls"], ["--json"]):
+            assert "after the command" not in call(*words).output
+
     def test_an_unknown_name(self, call: Call, run: Path) -> None:
         found = call("ls", "2031")
         assert (found.exit_code, found.output) == (

@@ -39,7 +39,7 @@ def test_every_target_and_what_became_of_it(call: Call, runs: Path) -> None:
     assert "failed" in lines["c.broken"] and "no attribute broken" in lines["c.broken"]
     assert "refused" in lines["d.route"] and "a FastAPI route" in lines["d.route"]
     assert lines["e.absent"] == ""
-    assert "1 target (e) in modules that no process imported" in found
+    assert "1 target (e) in modules that no traced process imported" in found
     assert "pending" in next(line for line in call("status", "--all").output.splitlines() if "e.absent" in line)
     assert "option --backend" in found
     assert "! 3 trajectories not recorded: more waited to be written" in found
@@ -67,7 +67,7 @@ def test_a_misspelt_name_is_shown_with_what_was_meant(call: Call, runs: Path) ->
     process.exit()
     found = call("status").output
     assert "did you mean `Agent`?" in found
-    assert "no process imported" not in found
+    assert "no traced process imported" not in found
 
 
 def test_targets_of_the_users_stand_first_also_when_nothing_became_of_them(call: Call, runs: Path) -> None:
@@ -80,7 +80,7 @@ def test_targets_of_the_users_stand_first_also_when_nothing_became_of_them(call:
     process.exit()
     shown = call("status").output
     assert shown.index("tools.Search.run") < shown.index("a.b")
-    assert "no process imported its module (mine.yaml:3)" in shown
+    assert "no traced process imported its module (mine.yaml:3)" in shown
 
 
 def test_shipped_targets_for_other_releases_are_no_news(call: Call, runs: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -25,6 +26,10 @@ def test_an_interpreter_without_autotrace_is_said_at_the_start(place: Place) -> 
         assert (done.returncode, done.stdout) == (0, "1\n")
         assert f"autotrace: warning: {bare}/bin/python has no autotrace, so this command is not traced" in done.stderr
         assert again(f"{bare}/bin/python") in done.stderr
+        (advice,) = json.loads(place.run(["autotrace", "status", "--json"]).stdout)["advice"]
+        assert advice in done.stderr and "so this command is not traced" in advice
+        code, said = place.refusal(words, ["--strict"])
+        assert code == 2 and said.endswith("--strict: not started\n") and advice in said
     assert place.launch(["python", "-c", "print(1)"], ["--quiet"]).stderr == ""
 
 

@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from autotrace.launch.checks import never_bound
+from autotrace.launch.checks import misplaced, never_bound
 from autotrace.launch.command import Command
 from autotrace.spec.compiler import compile_plan
 from tests.places import Place
@@ -55,6 +55,29 @@ def test_what_is_optional_or_there_or_of_the_program_itself_is_not_named(program
     )
     ran = program.launch(["python", "agent.py"], ["--spec", "own.yaml"])
     assert "will not be traced" not in ran.stderr and ran.stdout == "solved 1\n"
+
+
+def test_a_spec_without_an_entry_is_said_and_strict_does_not_start(program: Place) -> None:
+    for text in ("", "# - agent.score\n", "---\n[]  # nothing\n"):
+        program.write("own.yaml", text)
+        assert (
+            "own.yaml: this spec has no entry; write a line"
+            in program.refusal(["python", "agent.py"], ["--spec", "own.yaml", "--strict"])[1]
+        )
+        checked = program.run(["autotrace", "check", "own.yaml"])
+        assert checked.returncode == 0 and "own.yaml: this spec has no entry" in checked.stderr
+    program.write("own.yaml", "- {target: openai.resources.chat.completions.Completions.create, enabled: false}\n")
+    assert program.run(["autotrace", "check", "own.yaml"]).stderr == ""
+
+
+def test_options_behind_the_command_are_said_and_the_program_gets_them(program: Place) -> None:
+    program.write("agent.py", "import sys; print(sys.argv[1:])")
+    for words in (["--spec", "own.yaml"], ["--spec=own.yml"], ["--backend", "jsonl"], ["--seed", "--stop-on"]):
+        ran = program.launch(["python", "agent.py", *words])
+        option = words[-1] if "--seed" in words else words[0].partition("=")[0]
+        assert f"autotrace: the program gets {option}, which comes after the command; write options" in ran.stderr
+        assert ran.stdout == f"{words}\n" and ran.stderr.count("the program gets") == 1
+    assert misplaced(("python", "agent.py", "--spec", "small", "--backend", "nccl", "--seed"), ["jsonl"]) == []
 
 
 def test_of_many_the_first_ten(program: Place) -> None:

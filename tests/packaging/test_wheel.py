@@ -125,9 +125,12 @@ def test_a_run_is_its_tables_in_an_empty_environment(environment: Path, source: 
     assert (launched.returncode, launched.stdout) == (0, "True\n2\n"), launched.stderr
     said = launched.stderr.splitlines()[-1]
     assert said.startswith("autotrace: saved 1 trajectory to autotrace-runs/")
-    words = installer(environment, variables["PATH"])
-    assert said.endswith(f"; to have them in MLflow: {words} '{source}[mlflow]'")
+    words, shown = installer(environment, variables["PATH"]), said.partition("trajectory to ")[2].partition(";")[0]
+    assert said.endswith(
+        f"; to have them in MLflow: {words} '{source}[mlflow]' && autotrace ship {shown} --backend mlflow"
+    )
     (folder,) = (tmp_path / "autotrace-runs").iterdir()
+    assert shown == f"autotrace-runs/{folder.name}"
     assert list((folder / "tables").rglob("*.parquet"))
     until(lambda: not list((folder / "spool").iterdir()))  # when the shipper has ended
 
