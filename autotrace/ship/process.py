@@ -1,4 +1,4 @@
-"""Set up the shipper's process: its log, its garbage collection, a watch on the run's first process."""
+"""Set up the shipper's process: its log and garbage collection, and watch the run's first process and its terminal."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import signal
+import stat
 import sys
 import threading
 import time
@@ -137,6 +138,67 @@ class MainProcess:
             if above == self._pid != _parent(pid):
                 found.add(pid)
         return found
+
+
+class TerminalTitle:
+    """Show a text in the title of the terminal that is the stderr of process ``pid``. No method waits or raises.
+
+    The program owns the lines of its terminal, so a line of autotrace would damage the program's output. The terminal
+    is opened anew: ``O_NONBLOCK`` on a descriptor of the program's would make the program's writes fail. The shipper's
+    session has no terminal, so no signal stops a write.
+    """
+
+    def __init__(self, pid: int, is_first: bool) -> None:
+        """``is_first``: this is the run's first shipper, so the terminal still has the title of before the run."""
+        self._fd = _terminal_of(pid)
+        self._text = ""
+        self._rest = SAVE_TITLE if is_first else b""
+        """Holds bytes of a sequence that was written in part, and come before anything else."""
+
+    def show(self, text: str) -> None:
+        """Show ``text`` without control characters, unless the terminal takes nothing now."""
+        plain = "".join(filter(str.isprintable, text))[:LONGEST_TITLE]
+        if plain != self._text and self._write(b"\x1b]2;%s\a" % plain.encode(errors="replace")):
+            self._text = plain
+
+    def close(self) -> None:
+        """Restore the title and let the terminal go."""
+        if self._fd >= 0:
+            self._write(RESTORE_TITLE)
+            os.close(self._fd)
+        self._fd = -1
+
+    def _write(self, sequence: bytes) -> bool:
+        data = self._rest + sequence
+        try:
+            self._rest = data[os.write(self._fd, data) :]
+        except OSError:  # the terminal is stopped, or gone
+            return False
+        return True
+
+
+SAVE_TITLE, RESTORE_TITLE = b"\x1b[22;2t", b"\x1b]2;\a\x1b[23;2t"
+"""Restoring begins with an empty title, for terminals that save none."""
+LONGEST_TITLE = 200
+_WITH_TITLE = ("xterm", "screen", "tmux", "rxvt", "alacritty", "foot", "ghostty", "konsole", "wezterm", "st-")
+"""Lists the beginnings of ``$TERM`` of terminals that take a title; another terminal may print the sequence."""
+
+
+def _terminal_of(pid: int) -> int:
+    """Open the terminal that is the stderr of process ``pid``; -1: stderr is no terminal with a title, or a quiet run.
+
+    The terminal of a container's first process (``docker run -t``) is a log, in which titles would disturb.
+    """
+    path, log = f"/proc/{pid}/fd/2", "/proc/1/fd/2"
+    wanted = os.environ.get(env.QUIET) != "1" and os.environ.get("TERM", "").startswith(_WITH_TITLE)
+    with contextlib.suppress(OSError):
+        is_log = os.access(log, os.F_OK) and os.path.samefile(path, log)
+        if wanted and not is_log and stat.S_ISCHR(os.stat(path).st_mode):
+            fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+            if os.isatty(fd):
+                return fd
+            os.close(fd)
+    return -1
 
 
 def _terminate(pid: int) -> None:

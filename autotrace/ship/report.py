@@ -15,7 +15,7 @@ import msgspec
 
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
-from autotrace.run.losses import with_full_disk
+from autotrace.run.losses import losses, with_full_disk
 from autotrace.run.status import BackendStatus, Found, Status, TargetStatus
 from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.packing import OVER_BUDGET
@@ -134,6 +134,13 @@ class StatusFile:
         if progress is not None:
             progress(status)
         return status
+
+
+def title_of(status: Status) -> str:
+    """Return the counts of a run for the title of the terminal, and first the lost records."""
+    calls = sum(target.calls for target in status.targets)
+    counts = f"trajectories: {status.trajectories:,} complete, {status.open:,} open; calls: {calls:,}"
+    return "; ".join(["autotrace", *losses(status.drops), counts])
 
 
 def _backend(state: State, name: str, info: RunInfo, since: int) -> BackendStatus:

@@ -27,8 +27,8 @@ from autotrace.ship.delivery.reporting import Reporting
 from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.live_findings import LiveFindings
 from autotrace.ship.pace import Pace
-from autotrace.ship.process import MainProcess
-from autotrace.ship.report import StatusFile, chosen_backends, origin_of
+from autotrace.ship.process import MainProcess, TerminalTitle
+from autotrace.ship.report import StatusFile, chosen_backends, origin_of, title_of
 from autotrace.ship.retention import Retention, restore
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.row import ALL
@@ -83,6 +83,7 @@ class Shipper:
         self._asked_at: float | None = None
         """Store when the first process was first seen to wait for delivery."""
         self._main = MainProcess(self.info.main_pid, self.info.host)
+        self._title = TerminalTitle(-1, False)
         self._status = StatusFile(self._state, self.run_folder, Pace())
         with self._state:
             if everything:  # with traces that the keep-rules left in the run folder
@@ -184,11 +185,15 @@ class Shipper:
     def follow(self) -> None:
         """Ship until the run is over and everything is delivered or given up."""
         in_order = False
+        first = not (self.run_folder / layout.STATUS_JSON).exists()
+        self._title = TerminalTitle(-1 if self._main.gone_for() else self.info.main_pid, first)
         while not self.stopped:
             state, moved = self.step()
             if self._indexer.open_traces:
                 self._delivery.warm_up()
             gone_for = self._main.gone_for()
+            if self._asked_at is not None or gone_for > 0:  # before the first process hears that delivery is done
+                self._title.close()
             if self._run_is_over(gone_for):
                 gave_up = gone_for > self.info.drain_timeout + LAST_TRIES
                 if state == "done" or gave_up:
@@ -197,7 +202,7 @@ class Shipper:
             if state == "done" and not in_order:  # the first process waits for this
                 self._delivery.put_in_order()
             in_order = state == "done"
-            self.write(state)
+            self._title.show(title_of(self.write(state)))
             process.collect_garbage()
             awaited = self._asked_at is not None and gone_for <= 0
             if not moved:
@@ -252,6 +257,7 @@ class Shipper:
 
     def close(self) -> None:
         """Commit parcels on the way and release everything."""
+        self._title.close()
         self._delivery.close()
         self._reporting.close()
         self._listening.close()
