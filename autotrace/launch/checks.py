@@ -66,7 +66,8 @@ def misplaced(words: Sequence[str], known: Sequence[str]) -> list[str]:
         value = value or following
         by_value = {"--spec": value.endswith((".yaml", ".yml")), "--backend": value in known}
         if by_value.get(option, option in _OURS):
-            lines.append(f"the program gets {option}, which comes after the command; write options of autotrace before")
+            name = os.path.basename(words[0])
+            lines.append(f"{option} after {name} goes to the program; options of autotrace come before {name}")
     return lines
 
 

@@ -75,8 +75,11 @@ def test_options_behind_the_command_are_said_and_the_program_gets_them(program: 
     for words in (["--spec", "own.yaml"], ["--spec=own.yml"], ["--backend", "jsonl"], ["--seed", "--stop-on"]):
         ran = program.launch(["python", "agent.py", *words])
         option = words[-1] if "--seed" in words else words[0].partition("=")[0]
-        assert f"autotrace: the program gets {option}, which comes after the command; write options" in ran.stderr
-        assert ran.stdout == f"{words}\n" and ran.stderr.count("the program gets") == 1
+        assert (
+            f"autotrace: {option} after python goes to the program; options of autotrace come before python"
+            in ran.stderr
+        )
+        assert ran.stdout == f"{words}\n" and ran.stderr.count("goes to the program") == 1
     assert misplaced(("python", "agent.py", "--spec", "small", "--backend", "nccl", "--seed"), ["jsonl"]) == []
 
 
