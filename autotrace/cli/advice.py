@@ -102,7 +102,7 @@ def _streaming(plan: Plan | None, trace: Mapping[str, Any], rows: Sequence[Any])
 def _nothing(status: Status, config: Mapping[str, Any], info: RunInfo, plan: Plan | None) -> list[str]:
     if status.traces or status.open:
         return []
-    if config and status.processes:
+    if config:
         return ["veRL ran but no trajectory began; the table of targets shows what was called"]
     if info.untraced and not status.processes:
         return [info.untraced]
@@ -110,11 +110,9 @@ def _nothing(status: Status, config: Mapping[str, Any], info: RunInfo, plan: Pla
     own = own_targets(plan)
     named = plan is None or any(target.key in own and target.role == "trajectory" for target in plan.targets)
     if not (named or any(target.outside for target in status.targets)):
-        names = ", ".join(clients(plan))
-        clause = f". Calls through {names} are recorded only inside a trajectory" if names else ""
-        name_it = _name_it(f"{_script(info)}.FUNCTION")
         sentences.append(
-            f"no trajectory began, and your specs name none: {name_it}; autotrace init proposes such a spec{clause}"
+            f"no trajectory began, and your specs name none: {_name_it(f'{_script(info)}.FUNCTION')}; autotrace init "
+            "proposes such a spec"
         )
     if not status.processes:
         sentences.append(
