@@ -86,7 +86,8 @@ several releases of a library.
 
 `*` means all items: `result.choices.0.logprobs.content.*.logprob` is a list; for a mapping, `*` gives a mapping with
 the same keys. Numbers are computed with `+ - * / // %`, `sum(...)` of a list or tensor, an index in brackets, a choice
-with `A if B else C` (without `else`: else absent), the opposite with `not`, equality with `==`:
+with `A if B else C` (without `else`: else absent), the opposite with `not`, equality with `==`,
+and the values `true` and `false`:
 `result.advantages[i - n]`, `i // self.num_generations`, `not self.model.training`, `sum(result.token_rewards)`,
 `batch.phase == 'eval'`. A result that is not a plain number is absent.
 

@@ -4,7 +4,8 @@
     condition   =  ["not"] sum ["==" sum]
     sum         =  product {("+" | "-") product}
     product     =  factor {("*" | "/" | "//" | "%") factor}
-    factor      =  "-" factor | number | 'text' | "(" expression ")" | "sum" "(" expression ")" | path
+    factor      =  "-" factor | constant | "(" expression ")" | "sum" "(" expression ")" | path
+    constant    =  number | 'text' | "true" | "false"
     path        =  word {"." step | "[" expression "]"},   step = word | number | "*" (all items)
 
 ``parse`` returns a tree of tuples. ``record.formulas`` evaluates the tree and ``spec.names`` checks the tree. The only
@@ -18,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 Tree = tuple[Any, ...]
-"""Tree of an expression. ``("path", root, steps)`` with steps that are texts or trees, ``("number", n)``, ``("text",
-t)``, ``("-", a)``, ``("not", a)``, ``("sum", a)``, ``("if", condition, a, b)``, ``("absent",)`` for a missing else, or
-an operator with two sides."""
+"""Tree of an expression. ``("path", root, steps)`` with steps that are texts or trees, ``("constant", value)``,
+``("-", a)``, ``("not", a)``, ``("sum", a)``, ``("if", condition, a, b)``, ``("absent",)`` for a missing else, or an
+operator with two sides."""
 
 MAX_LENGTH = 500
 """Limits the characters of an expression."""
@@ -31,6 +32,7 @@ _TOKEN = re.compile(
 )
 _OPERATORS = (("+", "-"), ("*", "/", "//", "%"))
 _KEYWORDS = frozenset({"if", "else", "not"})
+_LITERALS = {"true": True, "false": False}
 _MARKS = re.compile(r"[\s\[\]()*]")
 
 
@@ -39,8 +41,8 @@ class ExpressionError(ValueError):
 
 
 def is_expression(text: str) -> bool:
-    """Tell whether ``text`` has more than words and dots. A ``-`` alone may be part of a key."""
-    return _MARKS.search(text) is not None
+    """Tell whether ``text`` is more than a path of words and dots. A ``-`` alone may be part of a key."""
+    return text in _LITERALS or _MARKS.search(text) is not None
 
 
 def parse(text: str) -> Tree:
@@ -133,7 +135,10 @@ class _Parser:
             tree = self.expression()
             self._need(")")
         elif self.kind in ("number", "text"):
-            tree = (self.kind, int(self._word) if self.kind == "number" else self._word[1:-1])
+            tree = ("constant", int(self._word) if self.kind == "number" else self._word[1:-1])
+            self._next()
+        elif self.kind == "word" and self._word in _LITERALS:
+            tree = ("constant", _LITERALS[self._word])
             self._next()
         elif self.kind != "word" or self._word in _KEYWORDS:
             raise self.unexpected()

@@ -136,7 +136,7 @@ def _may_be_absent(tree: Tree) -> bool:
 
 def _compiled(tree: Tree) -> Read:
     read = _made(tree)
-    constant = tree[0] in ("number", "text") or (tree[0] == "path" and not tree[2])
+    constant = tree[0] == "constant" or (tree[0] == "path" and not tree[2])
     return read if constant or not _OF_A_ROW.isdisjoint(roots(tree)) else _once(read)
 
 
@@ -159,8 +159,8 @@ def _made(tree: Tree) -> Read:
     kind = tree[0]
     if kind == "absent":
         return lambda _: ABSENT
-    if kind in ("number", "text"):
-        return lambda _, number=tree[1]: number  # type: ignore[misc]
+    if kind == "constant":
+        return lambda _, value=tree[1]: value  # type: ignore[misc]
     if kind == "path":
         return _path(tree[1], [step if isinstance(step, str) else _compiled(step) for step in tree[2]])
     inner = [_compiled(part) for part in tree[1:]]

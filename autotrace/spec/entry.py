@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -35,6 +36,9 @@ def read(node: Node, complain: Complain) -> tuple[Entry, frozenset[str]] | None:
     if not isinstance(node.value, dict):
         complain(node.position, f"an entry is a name or a mapping with `target:`, not {_kind(node.value)}")
         return None
+    for key in ("attributes", "facts"):
+        if key in node.value:
+            node.value[key] = _with_literals(node.value[key])
     given = _fields(Entry, node, "", noted)
     if "target" in given:
         _target(node.value["target"], noted)
@@ -45,6 +49,15 @@ def read(node: Node, complain: Complain) -> tuple[Entry, frozenset[str]] | None:
         _say(node.value["versions"], names.wrong_range(given["versions"] or ""), noted)
     _paths(node, given, noted)
     return None if mistakes else (Entry(**given), frozenset(given))
+
+
+def _with_literals(node: Node) -> Node:
+    """Return ``node`` with the texts ``true`` and ``false`` of the spec language in the place of YAML's values."""
+    if isinstance(node.value, dict):
+        return replace(node, value={key: _with_literals(item) for key, item in node.value.items()})
+    if isinstance(node.value, tuple):
+        return replace(node, value=tuple(map(_with_literals, node.value)))
+    return replace(node, value=str(node.value).lower()) if isinstance(node.value, bool) else node
 
 
 def _fields(struct: type[msgspec.Struct], node: Node, where: str, complain: Complain) -> dict[str, Any]:
