@@ -152,7 +152,7 @@ SETTINGS = (
             goes=DELIVERY, type=types.flag, metavar="1"),
     Setting("--stop-on", "End the command with SIGTERM when one of these findings is made; implies --supervise.",
             goes=DELIVERY, type=types.findings, metavar="CODE,..."),
-    Setting("--strict", "Refuse to start if an entry of your specs names something that does not exist.", is_flag=True),
+    Setting("--strict", "Refuse to start if a spec names nothing that exists or Python lacks autotrace.", is_flag=True),
     Setting("--supervise", "Stay as the parent that forwards signals, instead of becoming the command.", is_flag=True),
     Setting("--quiet", "Print nothing on success.", is_flag=True),
 )  # fmt: skip
