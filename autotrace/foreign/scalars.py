@@ -14,7 +14,6 @@ import re
 import sqlite3
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -174,9 +173,8 @@ def _wandb(opened: Opened) -> Iterator[Scalar]:
     with opened.reading() as file:
         for record in _records(file):
             for history in (value for number, value in _fields(record) if number == 2):
-                found = list(_fields(history))
-                step = next((_message(value).get(1, 0) for number, value in found if number == 2), None)
-                for item in (value for number, value in found if number == 1 and isinstance(value, bytes)):
+                step = next((_message(value).get(1, 0) for number, value in _fields(history) if number == 2), None)
+                for item in (value for number, value in _fields(history) if number == 1 and isinstance(value, bytes)):
                     keys = [_text(value) for number, value in _fields(item) if number in (1, 2)]
                     written = _text(_message(item).get(16))
                     if keys and (len(keys) > 1 or not keys[0].startswith("_")) and len(written) < 64:
@@ -260,10 +258,8 @@ def scalars(opened: Opened) -> Iterator[tuple[str, str, Metrics]]:
     """Yield title, name and metrics of each run in a file; nothing if the file is of another kind. Raises
     ``QueryError``."""
     title, read = next((of for pattern, of in _KINDS.items() if re.search(pattern, str(opened.path))), ("", None))
-    values = iter(()) if read is None else read(opened)
-    if (begin := next(values, None)) is None:
-        return
-    yield from ((title, run, found) for run, found in collected(chain([begin], values), str(opened.path)).items())
+    values = () if read is None else read(opened)
+    yield from ((title, run, found) for run, found in collected(values, str(opened.path)).items())
 
 
 def collected(values: Iterable[Scalar], name: str) -> dict[str, Metrics]:

@@ -48,9 +48,9 @@ def connect(files: Sequence[str], size: int, **settings: str) -> duckdb.DuckDBPy
 
 def read(files: Sequence[str], several_runs: bool = False) -> str:
     """Return SQL for the rows of ``files``, with the columns of the first file. With ``several_runs``, which several
-    releases may have written, DuckDB takes the columns of all files."""
+    releases may have written, DuckDB takes the columns of all files. A folder called ``step=5`` is no column."""
     listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    return f"read_parquet([{listed}], union_by_name = {several_runs})"
+    return f"read_parquet([{listed}], union_by_name = {several_runs}, hive_partitioning = false)"
 
 
 def first_line(error: Exception) -> str:

@@ -32,7 +32,7 @@ from autotrace.tables.search import ROLES, candidates, search
 from autotrace.tables.storage import is_url
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
-from autotrace.view import columns, detail, one_file, timelines, tokens, tools
+from autotrace.view import columns, detail, one_file, pictures, timelines, tokens, tools
 from autotrace.view.one_file import STATIC, bundle, text
 from autotrace.view.open_runs import FIRST, OpenRun, OpenRuns
 
@@ -179,7 +179,8 @@ _QUESTIONS: dict[str, Question] = {
     "/findings": lambda _, run: run.findings(),
     "/steps/{step}": one_step,
     "/tools": lambda _, run: run.read(tools.by_step),
-    "/traces/{trace}": of_trajectory(lambda reader, one: detail.detail(one, reader.run.living, reader.run.path)),
+    "/pictures/{name}": lambda request, run: pictures.copied(request.path_params["name"], run.place.path),
+    "/traces/{trace}": of_trajectory(lambda reader, one: detail.detail(one, reader.run.living)),
     "/traces/{trace}/tokens": of_trajectory(lambda reader, one: tokens.packed(one, reader.run.decode)),
     "/traces/{trace}/label": label,
     "/traces/{trace}/calls/{span}": one_call,

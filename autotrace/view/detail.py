@@ -7,7 +7,6 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from autotrace.insight.words import of_turns
@@ -46,9 +45,9 @@ FEW_IDS = 200
 Item = dict[str, Any]
 
 
-def detail(trajectory: Trajectory, living: bool = False, folder: Path | None = None) -> dict[str, Any]:
+def detail(trajectory: Trajectory, living: bool = False) -> dict[str, Any]:
     """Return everything that the page shows of a trajectory at once; ``call`` returns the contents of single calls.
-    ``living``: the run goes on, so an open call lasts until now. ``folder``: the run folder, for its pictures."""
+    ``living``: the run goes on, so an open call lasts until now."""
     root, gap = trajectory.root, longest_gap(trajectory)
     inside = open_call(trajectory) if living else None
     return {
@@ -63,10 +62,7 @@ def detail(trajectory: Trajectory, living: bool = False, folder: Path | None = N
         "start": root.start_ns / 1e9,
         "duration": None if root.duration_ns is None else root.duration_ns / 1e9,
         "open": inside and {"in": inside.name, "seconds": (time.time_ns() - inside.since_ns) / 1e9},
-        "conversation": [
-            item | {"pictures": [picture(source, folder) for source in item.get("pictures", ())]}
-            for item in conversation(trajectory)
-        ],
+        "conversation": list(conversation(trajectory)),
         "chains": chains(trajectory),
         "findings": findings(trajectory),
         "spans": spans(trajectory),
@@ -174,7 +170,7 @@ def message_item(message: dict[str, Any]) -> Item:
     if called:
         item["calls"] = called
     if pictures:
-        item["pictures"] = pictures
+        item["pictures"] = list(map(picture, pictures))
     return {**item, "text": text}
 
 

@@ -23,7 +23,7 @@ import msgspec
 from autotrace.tables.conditions import Condition
 from autotrace.tables.reader import Reader
 from autotrace.trajectory.jsonable import integer, jsonable
-from autotrace.view import columns, detail, timelines, tokens, tools
+from autotrace.view import columns, detail, pictures, timelines, tokens, tools
 from autotrace.view.open_runs import findings
 
 STATIC = Path(__file__).parent / "static"
@@ -100,12 +100,17 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
     yield "tools", _json(tools.by_step(reader, wanted))
     by_group: dict[str, list[Any]] = defaultdict(list)
     by_step: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    copies = set[str]()
     for row in rows:
         by_group[row.group_id].append(row)
     for members in by_group.values():
         loaded = [one for _, one in reader.each(members) if one is not None]
         for one in loaded:
-            yield f"trace {one.trace_id}", _json(detail.detail(one, living, reader.run.path))
+            shown = detail.detail(one, living)
+            copies |= {
+                of["copy"] for item in shown["conversation"] for of in item.get("pictures", ()) if type(of) is dict
+            }
+            yield f"trace {one.trace_id}", _json(shown)
             yield f"tokens {one.trace_id}", _encoded(tokens.packed(one, reader.run.decode, short=True))
             yield f"calls {one.trace_id}", _json({span.span_id: detail.call(span, CALL_LIMIT) for span in one.spans})
             step = integer(one.attributes.get("step"))
@@ -116,6 +121,8 @@ def _data(reader: Reader, wanted: Condition, rows: Sequence[Any]) -> Iterator[tu
             yield f"group {min(one.trace_id for one in loaded)}", body
     for number, rollouts in by_step.items():
         yield f"step {number}", _json(timelines.of_rollouts(rollouts))
+    for name in sorted(copies):
+        yield f"picture {name}", _json(pictures.copied(name, reader.run.path))
 
 
 def _json(value: Any) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from autotrace.redact.images import without_images
 from autotrace.ship.readers import of_run
@@ -99,7 +101,7 @@ def test_every_word_that_differs_is_marked(tmp_path: Path, visit: Open) -> None:
     expect(page.locator(".beside .cell").nth(0).locator("ins")).to_have_text(["twelve", "small", "pears"])
 
 
-def test_pictures_are_shown_or_say_why_they_are_not(tmp_path: Path, visit: Open) -> None:
+def test_pictures_are_shown_or_say_why_they_are_not(tmp_path: Path, visit: Open, browser: Browser) -> None:
     folder = new_run(tmp_path, "pictures")
     process, data = Process(folder), png(24, 16)
     kept = without_images(address(data), lambda image, kind: keep_image(folder, image, kind))
@@ -111,8 +113,15 @@ def test_pictures_are_shown_or_say_why_they_are_not(tmp_path: Path, visit: Open)
     process.close(b"\1" * 16, root)
     process.exit()
     item = visit(folder, at=f"trace/{'01' * 16}").page.locator(".item.user")
+    expect(item.locator("img")).to_have_count(1)
     expect(item).to_contain_text("[a picture: image/png 240x160, 115 kB, not kept: start with --images]")
     assert item.locator("img").evaluate_all("all => all.map(each => each.naturalWidth)") == [24]
+    command = [sys.executable, "-m", "autotrace", "view", str(folder), "--export", str(tmp_path / "page.html")]
+    subprocess.run(command, check=True, timeout=300)
+    exported = browser.new_page()
+    exported.goto(f"{(tmp_path / 'page.html').as_uri()}#/trace/{'01' * 16}")
+    expect(exported.locator(".item.user img")).to_have_js_property("naturalWidth", 24)
+    exported.close()
 
 
 def test_a_telephone_reads_a_rollout_and_finds_its_way(tmp_path: Path, visit: Open) -> None:

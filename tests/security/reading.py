@@ -57,6 +57,7 @@ OPTIONS = [
     ["status", "{}", "--all"], ["export", "{}", "--format", "jsonl", "--dedup", "--out", "once"],
 ]  # fmt: skip
 """Commands that read, with options that lead to another output."""
+_TREE = str(Path(__file__).parents[2])
 WRITES, STARTS = ("ship", "label"), ("doctor",)
 """Commands that may write into the run folder that was named, and one that starts the interpreter."""
 
@@ -88,10 +89,10 @@ def run(every: list[list[str]], here: Path, mine: Path, memory: int = MEMORY, bu
 
 @functools.cache
 def _server() -> subprocess.Popen[str]:
-    """Ends with this process, which closes its stdin. ``READ_WITH`` names a folder with another release of the package:
-    its commands are then the ones that read."""
+    """Ends with this process, which closes its stdin. ``READ_WITH`` names a folder with another release of the package,
+    whose commands then read, instead of the commands of this tree."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON", "MLFLOW"))}
-    kept |= {"PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.environ.get("READ_WITH", "")}
+    kept |= {"PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.environ.get("READ_WITH", _TREE)}
     return subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("guarded.py"))], text=True, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, env=kept,

@@ -6,7 +6,7 @@ import json
 import os
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import duckdb
@@ -16,6 +16,8 @@ from tests.security import reading
 
 MOST = 1 << 30
 """Bytes that reading one of the files may take, with the libraries."""
+A_BYTE = 24
+"""Bytes that reading may take for each byte of a file of metrics."""
 FILES: dict[str, Callable[[Path], None]] = {}
 
 
@@ -39,29 +41,34 @@ def answers_of_tools_that_nobody_reads(folder: Path) -> None:
     _dump(folder, "<tool_response>\nuser\n<tool_response></tool_response>" * 30_000)
 
 
+def _number(value: int) -> bytes:
+    """A number of protocol buffers."""
+    return bytes([value & 127 | (128 if value > 127 else 0)]) + (_number(value >> 7) if value > 127 else b"")
+
+
+def _log(folder: Path, parts: Iterable[tuple[int, bytes]]) -> None:
+    """A log of W&B: kind (2 begins a record, 3 goes on, 4 ends the record) and bytes of each part, in blocks."""
+    log = bytearray(7)
+    for kind, data in parts:
+        while data:
+            if (left := 32768 - len(log) % 32768) <= 7:
+                log += bytes(left)
+                left = 32768
+            piece, data = data[: left - 7], data[left - 7 :]
+            log += struct.pack("<IHB", 0, len(piece), 3 if kind == 4 and data else kind) + piece
+            kind = max(kind, 3)
+    (folder / "run-1.wandb").write_bytes(log)
+
+
 @file
 def a_record_in_a_million_parts(folder: Path) -> None:
-    log, ends = bytearray(7), (2, 4)
-    for number in range(1_000_000):
-        if (left := 32768 - len(log) % 32768) < 7:
-            log += bytes(left)
-        log += struct.pack("<IHBB", 0, 1, ends[number > 0] if number in (0, 999_999) else 3, 1)
-    (folder / "run-1.wandb").write_bytes(log)
+    _log(folder, [(2, b"\1"), *[(3, b"\1")] * 1_000_000, (4, b"\1")])
 
 
 @file
 def a_record_that_ends_again_and_again(folder: Path) -> None:
-    log = bytearray(7)
-    for number in range(60_000):
-        if (left := 32768 - len(log) % 32768) < 7:
-            log += bytes(left)
-            left = 32768
-        size = min(30_000, left - 7) if number < 1_000 else 1
-        log += (
-            struct.pack("<IHB", 0, size, 4 if number >= 1_000 else 2 + (number > 0)) + bytes(size) if left > 8 else b""
-        )
-        log += bytes(32768 - len(log) % 32768) if left <= 8 else b""
-    (folder / "run-1.wandb").write_bytes(log)
+    head = b"\x0a" + _number(30_000_000)  # a single field
+    _log(folder, [(2, head), *[(3, bytes(30_000))] * 1_000, *[(4, b"\x08\0")] * 60_000])
 
 
 @file
@@ -105,3 +112,16 @@ def test_reading_takes_no_minutes(name: str, tmp_path: Path) -> None:
     assert not reading.faults(answers)
     assert sum(answer["seconds"] for answer in answers) < reading.SECONDS / 2
     assert max(answer["peak"] for answer in answers) < MOST
+
+
+def test_fields_of_metrics_take_memory_in_proportion_to_their_bytes(tmp_path: Path) -> None:
+    (here := tmp_path / "here").mkdir()
+    peaks = []
+    for count in (1, 3_000_000):
+        (theirs := tmp_path / str(count)).mkdir()
+        record = b"\x12" + _number(2 * count) + b"\x08\0" * count
+        _log(theirs, [(2, record[:1]), (4, record[1:])])
+        (answer,) = reading.run([["open", str(theirs)]], here, tmp_path / "mine")
+        assert not reading.faults([answer])
+        peaks.append(answer["peak"])
+    assert peaks[1] - peaks[0] < A_BYTE * 6_000_000, peaks

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+import duckdb
 import pytest
 
+import autotrace
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import TrainerSettings
@@ -114,3 +116,14 @@ def test_a_folder_of_tables_is_found_beside_links_and_closed_folders(tmp_path: P
     (tmp_path / "lake" / "project" / "loop").symlink_to("loop")
     (tmp_path / "lake" / "project" / "file").write_text("")
     assert [source.path.name for source in table_folders(tmp_path / "lake")] == ["one", "two"]
+
+
+def test_a_folder_called_like_a_column_changes_no_value(tmp_path: Path) -> None:
+    """DuckDB takes ``step=5`` in a path for a column of every file below."""
+    folder = tmp_path / "step=5" / "run_id=other" / "reward=7"
+    TableWriter(folder / "one", "one").write([made()])
+    (folder / "dump").mkdir()
+    duckdb.sql(f"COPY (SELECT 1 AS step, 'p' AS prompt, 'c' AS completion) TO '{folder}/dump/1.parquet'")
+    sql = "SELECT run_id, step, reward FROM trajectories"
+    found = [autotrace.open(folder / name).sql(sql).to_pylist() for name in ("one", "dump")]
+    assert [[*row.values()] for (row,) in found] == [["20261121-1", 3, 1.0], ["dump", 1, None]]

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import struct
 import zlib
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 from autotrace.config.plan import LONGEST_IMAGE
 from autotrace.redact.images import without_images
+from autotrace.ship.readers import of_run
 from autotrace.spool.blobs import keep_image
-from autotrace.view.pictures import picture
+from autotrace.tables.conditions import EVERY
+from autotrace.view import one_file
+from autotrace.view.app import application
+from autotrace.view.pictures import copied, picture
+from tests.ship.spools import Process, attributes, new_run
 
 
 def png(width: int, height: int) -> bytes:
@@ -33,24 +40,25 @@ def address(data: bytes) -> str:
 
 def test_what_was_kept_is_shown(tmp_path: Path) -> None:
     data = png(24, 16)
-    assert picture(address(data), None) == address(data)
+    assert picture(address(data)) == address(data)
     left = without_images(address(data), lambda image, kind: keep_image(tmp_path, image, kind))
     assert left.startswith("<image/png 24x16, 1 kB, blobs/image-")
-    assert picture(left, tmp_path) == address(data)
-    gone = picture(left, tmp_path / "elsewhere")
-    assert gone.startswith("image/png 24x16, 1 kB, its copy image-") and gone.endswith("is not in the run folder")
+    kept = picture(left)
+    assert isinstance(kept, dict) and kept["what"] == "image/png 24x16, 1 kB"
+    assert copied(kept["copy"], tmp_path) == address(data)
+    assert copied(kept["copy"], tmp_path / "elsewhere") == f"its copy {kept['copy']} is not in the run folder"
 
 
 def test_what_was_not_kept_says_why() -> None:
     left = without_images(address(png(240, 160)))
-    assert picture(left, None) == "image/png 240x160, 115 kB, not kept: start with --images"
+    assert picture(left) == "image/png 240x160, 115 kB, not kept: start with --images"
     large = f"<image/png 9000x9000, {LONGEST_IMAGE // 1000} kB>"
-    assert "not kept: larger than a picture that --images keeps" in picture(large, None)
-    assert picture("<image/jpeg 64x48, RGB>", None) == (
+    assert "not kept: larger than a picture that --images keeps" in picture(large)
+    assert picture("<image/jpeg 64x48, RGB>") == (
         "image/jpeg 64x48, RGB, not kept: an object, whose pixels are not recorded"
     )
-    assert picture("", None) == "nothing of it was recorded"
-    assert picture("http://a.example/1.png", None) == "http://a.example/1.png, an address that this page does not open"
+    assert picture("") == "nothing of it was recorded"
+    assert picture("http://a.example/1.png") == "http://a.example/1.png, an address that this page does not open"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +67,8 @@ def test_what_was_not_kept_says_why() -> None:
 def test_words_of_a_stranger_open_no_other_file(name: str, tmp_path: Path) -> None:
     (tmp_path / "run" / "blobs").mkdir(parents=True)
     (tmp_path / "run" / "secret").write_text("secret")
-    assert not picture(f"<image/png 1x1, 1 kB, blobs/{name}>", tmp_path / "run").startswith("data:")
+    assert isinstance(picture(f"<image/png 1x1, 1 kB, blobs/{name}>"), str)
+    assert not copied(name, tmp_path / "run").startswith("data:")
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -67,4 +76,27 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     name = f"image-{'0' * 32}.png"
     (tmp_path / "blobs" / name).symlink_to(tmp_path / "secret")
-    assert picture(f"<image/png 1x1, 1 kB, blobs/{name}>", tmp_path).endswith("is not in the run folder")
+    assert copied(name, tmp_path) == f"its copy {name} is not in the run folder"
+
+
+def test_a_copy_that_is_named_again_and_again_is_sent_once(tmp_path: Path) -> None:
+    run, data = new_run(tmp_path), os.urandom(1 << 20)
+    copy = keep_image(run, data, "image/png")
+    source = {"type": "image_url", "image_url": {"url": f"<image/png 9x9, 1048 kB, {copy}>"}}
+    messages = [{"role": "user", "content": [source] * 2_000}]
+    process = Process(run)
+    root = process.open(b"\1" * 16, "trajectory", attributes=attributes())
+    turn = process.open(b"\1" * 16, "llm", root, inputs={"messages": messages})
+    process.close(b"\1" * 16, turn, output={"choices": [{"message": {"role": "assistant", "content": "Noise."}}]})
+    process.close(b"\1" * 16, root)
+    process.exit()
+    with contextlib.closing(of_run(run)) as reader:
+        page = sum(map(len, one_file.written(reader, EVERY, reader.select())))
+        assert len(data) < page < 4 * len(data)
+    with TestClient(application(run)) as client:
+        (one,) = client.get("/api/runs").json()["runs"]
+        shown = client.get(f"/api/runs/{one['run']}/traces/{'01' * 16}")
+        kept = [of for item in shown.json()["conversation"] for of in item.get("pictures", ())]
+        assert len(kept) == 2_000 and len(shown.content) < len(data)
+        answer = client.get(f"/api/runs/{one['run']}/pictures/{kept[0]['copy']}")
+        assert answer.json() == address(data)

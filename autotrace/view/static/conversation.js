@@ -18,7 +18,7 @@ const LANGUAGES = /** @type {[RegExp, string][]} */ ([
 
 /** What the conversation can ask of its page.
  * @typedef {{sought: string, raw: boolean, toCall: (span: string) => void, toTokens: (turn: number) => void,
- * toTurn: (turn: number, ...words: any[]) => HTMLElement}} Reading */
+ * toTurn: (turn: number, ...words: any[]) => HTMLElement, picture: (copy: string) => Promise<string>}} Reading */
 
 /** A text as its kind is read best. @param {string} text @param {string} role @param {Reading} reading */
 export function readable(text, role, { sought, raw }) {
@@ -244,7 +244,7 @@ class Writer {
       failure(item, reading), thinks,
       item.text && item.text !== item.error ? readable(item.text, item.role, reading) : null,
       item.ids ? h("p.dim", {}, item.ids) : null,
-      (item.pictures ?? []).map(picture));
+      (item.pictures ?? []).map((/** @type {any} */ each) => picture(each, reading)));
   }
 }
 
@@ -253,8 +253,12 @@ function failure({ error }, { sought }) {
   return error ? h("pre.error", { tabindex: "0" }, prose(error, { sought })) : null;
 }
 
-/** A picture that was kept, or in words which it was. @param {string} data */
-function picture(data) {
-  if (data.startsWith("data:")) return h("img", { src: data, alt: "a picture of the conversation" });
-  return h("p.dim", {}, `[a picture: ${data}]`);
+/** A picture that was kept, or in words which it was. @param {string | {what: string, copy: string}} data
+ * @param {Reading} reading @returns {HTMLElement} */
+function picture(data, reading) {
+  const { what, copy } = typeof data === "string" ? { what: data, copy: null } : data;
+  if (what.startsWith("data:")) return h("img", { src: what, alt: "a picture of the conversation" });
+  const box = h("p.dim", {}, `[a picture: ${what}]`);
+  if (copy) reading.picture(copy).then((shown) => box.replaceWith(picture(shown, reading)));
+  return box;
 }

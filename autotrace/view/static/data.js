@@ -30,6 +30,7 @@ if (code) history.replaceState(null, "", location.pathname + location.hash);
 /** Asks the server. */
 export class Server {
   exported = false;
+  pictures = table();
 
   /** @param {string} path @param {AbortSignal} [signal] @param {string} [method] */
   async ask(path, signal, method = "GET") {
@@ -59,9 +60,7 @@ export class Server {
       const { examined } = await this.state(run).catch(() => ({}));
       if (examined && !isOver) tell(`Looking for findings… ${many(examined[0])} of ${many(examined[1])} trajectories examined`);
     }, 500);
-    try {
-      return await this.json("findings", run, "findings");
-    } finally { isOver = true; clearInterval(timer); }
+    return this.json("findings", run, "findings").finally(() => { isOver = true; clearInterval(timer); });
   }
   /** @param {string} run @param {number} step */
   async lanes(run, step) { return this.json(`step ${step}`, run, "steps", String(step)); }
@@ -80,6 +79,9 @@ export class Server {
 
   /** @param {string} run @param {string} trace */
   async trace(run, trace) { return this.json(`trace ${trace}`, run, "traces", trace); }
+  /** The copy of a picture, which many messages may name, or why there is none. @param {string} run
+   * @param {string} name @returns {Promise<string>} */
+  picture(run, name) { return this.pictures[run + name] ??= this.json(`picture ${name}`, run, "pictures", name); }
   /** @param {string} run @param {string} trace */
   async tokens(run, trace) { return unpack(await this.bytes(`tokens ${trace}`, run, "traces", trace, "tokens")); }
   /** @param {string} run @param {string} trace @param {string} span */
@@ -90,19 +92,17 @@ export class Server {
   async label(run, trace, label, why) { await this.ask(`${this.path(run, "traces", trace, "label")}?${new URLSearchParams({ label, why })}`, undefined, "POST"); }
 
   /** @param {string} run @param {string[]} ids @param {string} [base] @returns {Promise<any>} */
-  async group(run, ids, base) {
-    const query = new URLSearchParams({ ids: ids.join(","), base: base ?? "" });
-    return (await this.ask(`${this.path(run, "group")}?${query}`)).json();
+  async group(run, ids, base = "") {
+    return (await this.ask(`${this.path(run, "group")}?${new URLSearchParams({ ids: ids.join(), base })}`)).json();
   }
 
   /** Hits one by one, and `{done, of}` in between: the last is short of `of` where there may be more.
    * @param {string} run @param {string} words @param {AbortSignal} signal @param {number} from */
   async *search(run, words, signal, from = 0) {
-    const query = new URLSearchParams({ q: words, from: String(from) });
-    const answer = await this.ask(`${this.path(run, "search")}?${query}`, signal);
+    const path = `${this.path(run, "search")}?${new URLSearchParams({ q: words, from: String(from) })}`;
+    const answer = await this.ask(path, signal);
     const reader = /** @type {ReadableStream} */ (answer.body).pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    for (;;) {
+    for (let rest = "";;) {
       const { done, value } = await reader.read(), lines = (rest + (value ?? "")).split("\n");
       rest = lines.pop() ?? "";
       for (const line of lines) if (line) yield JSON.parse(line);
@@ -119,8 +119,7 @@ export class Embedded extends Server {
     const element = document.getElementById(`data ${name}`);
     if (!element) throw new Problem("This is not in the exported file. autotrace view shows the whole run.");
     const packed = Uint8Array.from(atob(element.textContent ?? ""), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).arrayBuffer();
+    return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
   }
 
   async columns() { return unpack(await this.bytes("columns")); }

@@ -210,7 +210,7 @@ class TrajectoryPage {
   conversation() {
     const sought = this.sought.value.trim();
     const said = conversation(this.detail, { sought, raw: this.raw, toCall: (span) => this.toCall(span), toTokens: (turn) => { note({ turn }); this.show("tokens"); },
-      toTurn: (turn, ...words) => this.toTurn(turn, ...words) });
+      toTurn: (turn, ...words) => this.toTurn(turn, ...words), picture: (copy) => source.picture(this.run, copy) });
     if (!said.childElementCount) said.append(h("p.empty", {}, this.silent()));
     fill(this.body, h("div.strip", {}, this.branches(), said));
     const turn = address().query.get("turn");
