@@ -14,6 +14,7 @@ from typing import Any
 from autotrace.record import faults
 from autotrace.record.object_fields import attribute_of, layout_of, member, mro_of, name_of, qualified_name
 from autotrace.record.snapshot import Limits, snapshot
+from autotrace.record.template import IN_PLACE
 
 _LIMITS = Limits(2, 16)
 _MAX_FRAMES = 40
@@ -102,9 +103,11 @@ def described(error: BaseException) -> tuple[str, Any, list[tuple[str, int | Non
     frames: list[tuple[str, int | None, str]] = []
     trace = _traceback(error)
     while trace is not None and len(frames) < _MAX_FRAMES:
-        code = trace.tb_frame.f_code
-        frames.append((code.co_filename, trace.tb_lineno, code.co_name))
+        code, at = trace.tb_frame.f_code, trace.tb_lineno
         trace = trace.tb_next
+        is_wrapper = code.co_filename.startswith(IN_PLACE) and trace is not None  # the original is the next frame
+        if not is_wrapper or trace.tb_frame.f_code.co_name != code.co_name:
+            frames.append((code.co_filename, at, code.co_name))
     kind = type(error)
     title = error.kind if type(error) is Failure else qualified_name(kind).removeprefix("builtins.")
     return title, _message(error, kind), frames

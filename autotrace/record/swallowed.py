@@ -52,12 +52,12 @@ def _note(call: OpenCall, function: FunctionType, error: BaseException, caller: 
     behind, notes = {*_chain(error)}, call.swallowed or []
     for note in notes:
         last = note.functions[-1][1].rpartition(".")[2]
-        if note.identity == _identity(error) and any(frame[2] == last for frame in frames[2:]):
+        if note.identity == _identity(error) and any(frame[2] == last for frame in frames[1:]):
             note.functions.append(own)
             note.caught = caught
             return
     if errors.outcome_of(error) is None:
-        at = _place(*[frame for frame in [(file, None, function.__name__), *frames[1:]] if frame[0] == file][-1])
+        at = _place(*[frame for frame in [(file, None, function.__name__), *frames] if frame[0] == file][-1])
         seconds = round((time.monotonic_ns() - call.at) / 1e9, 6)
         made = Swallowed((title, message, []), _identity(error), [own], at, caught, seconds)
         before = next((note for note in notes if note.error[0] == title and note.functions[0] == own), made)

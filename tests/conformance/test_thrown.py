@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
+from autotrace.spool.records import Close
+
 from .conftest import Host
 
 SOURCE = '''
@@ -129,3 +135,27 @@ def test_a_thrown_error_has_the_traceback_of_a_bare_run(host: Host) -> None:
     module = host.load("throws", SOURCE)
     assert module.seen() == bare
     assert {"generator", "manager", "coroutine", "async_generator"} <= set(host.opened())
+
+
+DEEP = """
+import asyncio
+def inner(x):
+    raise KeyError(x)
+def outer(x):
+    return inner(x)
+async def awaited(x):
+    await asyncio.sleep(0)
+    return outer(x)
+def items(x):
+    yield outer(x)
+"""
+
+
+@pytest.mark.parametrize("call", ["outer(1)", "asyncio.run(awaited(1))", "next(items(1))"])
+def test_a_recorded_stack_has_each_function_once(host: Host, call: str) -> None:
+    host.watch("deep.**")
+    with pytest.raises(KeyError):
+        eval(call, vars(host.load("deep", DEEP)))
+    for close in host.records(Close):
+        names = re.findall(r"in (inner|outer|awaited|items)\b", close.error[2])
+        assert names and len(names) == len(set(names)), close.error[2]
