@@ -103,8 +103,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
         call.rows.end(call, values, at)
     if paths.has_late_id:
         trajectory_ids.name(probe, call, values)
-    response = None
-    skip = weight = 0
+    response, skip, weight = None, 0, 0
     if paths.response:
         found = first(paths.response, values)
         response = None if found is ABSENT else copy_tokens(found)
