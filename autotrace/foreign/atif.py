@@ -1,7 +1,8 @@
-"""Read Harbor's Agent Trajectory Interchange Format (ATIF) 1.0 to 1.8: a trajectory a file, or a line.
+"""Read Harbor's Agent Trajectory Interchange Format (ATIF) 1.0 to 1.8, a trajectory a file, or a line, and job folders.
 
 ``harbor/models/trajectories`` of Harbor 0.25: ``steps`` of ``source`` system, user or agent; an agent's step has
-``tool_calls``, and their results in ``observation``. Sub-agents within the file become separate trajectories.
+``tool_calls``, and their results in ``observation``. Sub-agents within the file become separate trajectories. A trial
+(``harbor/models/trial`` of 0.26) has ``result.json``, and ``agent/trajectory.json`` if the agent wrote a trajectory.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from autotrace.trajectory.model import Span, Trajectory
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:
     """See ``Format.read``."""
-    version, steps = row.get("schema_version"), objects(row.get("steps"))
-    if not isinstance(version, str) or not version.startswith("ATIF") or not steps:
+    if "agent_info" in row:  # the result of a trial
+        row = {**mapped(row, BESIDE), BESIDE: {**row, BESIDE: None}}
+    version, steps, trial = row.get("schema_version"), objects(row.get("steps")), mapped(row, BESIDE)
+    if not (str(version).startswith("ATIF") if steps else "agent_info" in trial):
         return
-    times = [at for step in steps if (at := moment(step.get("timestamp"))) is not None]
+    stamps = [step.get("timestamp") for step in steps] or [trial.get("started_at"), trial.get("finished_at")]
+    times = [at for at in map(moment, stamps) if at is not None]
     agent = mapped(row, "agent")
     calls = SpanCollector("atif", min(times, default=None), max(times, default=None))
     said: list[Message] = []
@@ -45,14 +49,19 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
                 calls.result(answer)
     extra, more = mapped(row, "extra"), mapped(row, "final_metrics", "extra")
     attributes = {name: extra.get(name) for name in IDENTITY}
+    agent = agent or mapped(trial, "agent_info")
     attributes |= {"agent_name": agent.get("name"), "session_id": row.get("session_id")}
-    judged = mapped(row, BESIDE, "verifier_result", "rewards")  # a trial of Harbor
-    attributes["sample_index"] = attributes["sample_index"] or mapped(row, BESIDE).get("task_name")
+    attributes |= {"id": trial.get("id"), "trial_name": trial.get("trial_name")}
+    attributes["sample_index"] = attributes["sample_index"] or trial.get("task_name")
+    judged, failure = mapped(trial, "verifier_result", "rewards"), mapped(trial, "exception_info")
+    if failure:
+        calls.failed(*(failure.get(f"exception_{name}") for name in ("type", "message", "traceback")))
     reward = more.get("reward", judged.get("reward", next(iter(judged.values()), None)))
     facts = {"reward": reward, "reward_extra_info": judged if len(judged) > 1 else None, **mapped(extra, "facts")}
     yield calls.trajectory(attributes, facts)
-    for sub in objects(row.get("subagent_trajectories")):
-        yield from read({**sub, "subagent_trajectories": None}, path)
+    for number, sub in enumerate(objects(row.get("subagent_trajectories"))):
+        own = {"id": f"{trial['id']} {number}"} if "id" in trial else {}
+        yield from read({**sub, "subagent_trajectories": None, BESIDE: own}, path)
 
 
 IDENTITY = ("project_name", "experiment_name", "step", "sample_index", "rollout_n", "validate", "uid", "data_source")
@@ -66,4 +75,7 @@ def _count(calls: SpanCollector, turn: Span, metrics: dict[str, Any]) -> None:
     calls.ids(turn, prompt, response, metrics.get("logprobs"))
 
 
-FORMAT = Format("atif", "ATIF trajectories", (".json", ".jsonl"), names("schema_version agent steps"), read)
+FORMAT = Format(
+    "atif", "ATIF trajectories", (".json", ".jsonl"), names("schema_version agent steps", "trial_name agent_info"),
+    read, beside=("result.json", "config.json", "lock.json", "reward.json", "ctrf.json", "manifest.json"),
+)  # fmt: skip

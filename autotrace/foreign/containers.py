@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
+from autotrace.foreign.collector import objects
 from autotrace.foreign.opened import LONGEST, Opened, Row, decoded
 from autotrace.tables.errors import QueryError, missing
 from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, integer, jsonable
@@ -24,7 +25,9 @@ Rows = Iterator[tuple[int, Row]]
 LARGEST = 1 << 30
 """Maximum bytes of a PyTorch file."""
 BESIDE = ""
-"""Name in a row of a JSON file that is beside the row's file."""
+"""Name in a row of the contents of files beside the row's file."""
+TRIAL = frozenset({"task_id", "trial_name", "instruction", "is_resolved"})
+"""Names in the result of a trial of Terminal-Bench."""
 PEEKED = 64 << 10
 """Bytes at the beginning of a file that decide the format."""
 EXPANDED, VALUES = 64, 8
@@ -36,6 +39,14 @@ bytes."""
 
 def _object(value: Any) -> Row:
     return value if isinstance(value, dict) else {"": value}
+
+
+def _beside(opened: Opened, *names: str, above: int = 0) -> Row:
+    """Return the object in a JSON file beside ``opened``; empty if the file does not exist or is damaged."""
+    try:
+        return _object(decoded(opened.beside(*names, above=above) or b"{}"))
+    except (ValueError, RecursionError):
+        return {}
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
@@ -82,13 +93,22 @@ def _json(opened: Opened, start: int) -> Rows:
     if is_lines:
         yield from _lines(opened, start)
         return
+    if isinstance(value, dict) and any("trial_name" in one for one in objects(value.get("results"))):
+        value = value["results"]  # a run of Terminal-Bench
     is_rows = isinstance(value, list) and any(isinstance(one, dict) for one in value)
     if is_rows and any(isinstance(one, dict) and ("role" in one or "from" in one) for one in value):
         is_rows, value = False, {"messages": value}
+    trials = set[tuple[str, ...]]()
     for number, one in enumerate(value[start:] if is_rows else [value], start):
         given = _object(one)
-        if "schema_version" in given and opened.path.name == "trajectory.json":  # a trial of Harbor
-            given[BESIDE] = opened.beside("result.json", above=1)
+        if given.keys() >= TRIAL:
+            trial = str(given["task_id"]), str(given["trial_name"])
+            given[BESIDE] = opened.episodes(*trial) if trial not in trials else []
+            trials.add(trial)
+        elif "agent_info" in given:  # a trial of Harbor
+            given[BESIDE] = _beside(opened, "agent", "trajectory.json")
+        elif "schema_version" in given and opened.path.name == "trajectory.json":
+            given[BESIDE] = _beside(opened, "result.json", above=1)
         yield number, given
 
 
@@ -189,7 +209,7 @@ def _arrays(opened: Opened, start: int) -> Rows:
             numbers: array[Any] = array(_CODES[shape[1]])
             numbers.frombytes(data[end : end + int(shape[2]) * numbers.itemsize])
             row[member.filename.removesuffix(".npy")] = numbers.tolist()
-        yield 0, {**row, BESIDE: opened.beside("trajectory.json")}
+        yield 0, {**row, BESIDE: _beside(opened, "trajectory.json")}
 
 
 # -- PyTorch -----------------------------------------------------------------------------------------------------------
@@ -302,6 +322,8 @@ class Format:
     step. A row of anything else yields nothing."""
     certain: bool = True
     """Whether the names alone decide: files of other content have names such as ``history``, too."""
+    beside: tuple[str, ...] = ()
+    """Names of files that the project writes beside rollouts: a run does not mention such files."""
 
 
 def names(*words: str) -> tuple[frozenset[str], ...]:

@@ -12,8 +12,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.collector import SpanCollector, mapped, objects
-from autotrace.foreign.containers import Format, names, validates
+from autotrace.foreign.collector import SpanCollector, mapped, moment, objects
+from autotrace.foreign.containers import BESIDE, TRIAL, Format, names, validates
 from autotrace.foreign.opened import Row
 from autotrace.foreign.spellings import SAID, messages, spoken
 from autotrace.trajectory.jsonable import number
@@ -33,26 +33,28 @@ _SAME = {
     "instance_id": "sample_index", "index": "sample_index", "id": "sample_index", "trial": "rollout_n",
 }  # fmt: skip
 """Another project's name -> name of the attribute. The first that a row has counts."""
-_CONVERSATION = frozenset({*SAID, "prompt", "completion", "tools"})
+_CONVERSATION = frozenset({*SAID, BESIDE, "prompt", "completion", "tools"})
 
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:
     """See ``Format.read``."""
-    blocks = "exit_status" in mapped(row, "info")  # SWE-agent and mini-swe-agent
-    said = next((found for name in SAID if (found := messages(spoken(row.get(name)), in_blocks=blocks))), [])
+    blocks = "exit_status" in mapped(row, "info") or BESIDE in row  # SWE-agent, mini-swe-agent, Terminal-Bench
+    said = next((found for name in (*SAID, BESIDE) if (found := messages(spoken(row.get(name)), in_blocks=blocks))), [])
     if not (said := said or messages(prompt_and_completion(row))):
         for name in _WITHIN:
             for one in objects(row.get(name)):
                 yield from read({**dict.fromkeys(_WITHIN), **one}, path)
         return
-    calls = SpanCollector("messages")
+    calls = SpanCollector("messages", moment(row.get("agent_started_at")), moment(row.get("agent_ended_at")))
+    if isinstance(mode := row.get("failure_mode"), str) and mode not in ("none", "unset"):
+        calls.failed(mode)
     last = calls.conversation(said, row["model"] if isinstance(row.get("model"), str) else None)
     if last is not None and isinstance(row.get("tools"), list):
         last.inputs["tools"] = row["tools"]
     rest = {name: value for name, value in row.items() if name not in _CONVERSATION and value is not None}
+    attributes: dict[str, Any] = {"validate": validates(path), "id": rest.get("id") if BESIDE in row else None}
     facts: dict[str, Any] = {name: rest.pop(name) for name in _FACTS if name in rest}
     facts["reward"] = next((value for name in _REWARDS if (value := _at(row, name)) is not None), None)
-    attributes: dict[str, Any] = {"validate": validates(path)}
     for name in dict.fromkeys([*_SAME, *rest]):
         if name in rest and name not in ("reward", "score"):
             attributes.setdefault(_SAME.get(name, name), rest[name])
@@ -97,6 +99,7 @@ def prompt_and_completion(row: Row) -> list[Any]:
 
 FORMAT = Format(
     "messages", "lists of messages", (".jsonl", ".parquet", ".json", ".traj"),
-    names(*SAID, "prompt completion", "completion", "id result latency", *_WITHIN), read, certain=False,
+    (*names(*SAID, "prompt completion", "completion", "id result latency", *_WITHIN), TRIAL), read, certain=False,
+    beside=("run_metadata.json",),
 )  # fmt: skip
 COMPLETIONS = Format("trl", "TRL's completions", (".parquet",), names("step prompt completion"), read_completions)

@@ -21,6 +21,9 @@ Row = dict[str, Any]
 LONGEST = 64 << 20
 """Maximum bytes of a line, of a JSON file and of a member of an archive."""
 
+_EPISODE = {"prompt.txt": "user", "response.txt": "assistant", "response.json": "assistant"}
+"""File of an episode of Terminal-Bench -> role of the message in the file."""
+
 
 class Opened:
     """Open a file below the folder ``top``; no link on the way is followed. Raises ``QueryError``."""
@@ -51,16 +54,26 @@ class Opened:
         at = "" if line is None else f", line {line}"
         return QueryError(f"{self.path}{at} cannot be read: {' '.join(what.split()).rstrip('.')}")
 
-    def beside(self, name: str, above: int = 0) -> Row:
-        """Read the JSON file ``name`` in the same folder, or ``above`` that folder; empty if the file does not
+    def beside(self, *names: str, above: int = 0) -> bytes:
+        """Read the file at ``names`` in the same folder, or in the folder ``above``; empty if the file does not
         exist."""
         folder = Path(self.name).parts[:-1]
         try:
-            data = files.read(self.top, *folder[: len(folder) - above], name)
-        except OSError:
-            return {}
-        value = decoded(data)
-        return value if isinstance(value, dict) else {}
+            return files.read(self.top, *folder[: max(0, len(folder) - above)], *names)
+        except (OSError, ValueError):
+            return b""
+
+    def episodes(self, *within: str) -> list[Row]:
+        """Return the messages that an agent of Terminal-Bench logged in the trial ``within`` a run, from the file of
+        the trial or of the run."""
+        folder = () if self.path.parent.name == within[-1] else within
+        said: list[Row] = []
+        number, left = 0, LONGEST
+        while left > 0 and any(parts := [self.beside(*folder, "agent-logs", f"episode-{number}", n) for n in _EPISODE]):
+            number, left = number + 1, left - sum(map(len, parts))
+            texts = zip(_EPISODE.values(), (part.decode("utf-8", "replace") for part in parts), strict=True)
+            said += [{"role": role, "content": text} for role, text in texts if text]
+        return said
 
 
 def decoded(data: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""Read the metrics that a trainer leaves behind, without the packages that wrote them.
+"""Read the metrics and settings that a trainer leaves behind, without the packages that wrote them.
 
 W&B's offline folder (``*.wandb`` of wandb 0.31), TensorBoard's event files, ``trainer_state.json`` of transformers, the
 lines of veRL's file and console loggers, trackio's and MLflow's SQLite databases, MLflow's ``mlruns``, and CSV with a
@@ -14,8 +14,7 @@ import re
 import sqlite3
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from autotrace.foreign.collector import mapped, objects
 from autotrace.foreign.containers import rows
@@ -24,10 +23,20 @@ from autotrace.run import files
 from autotrace.tables.errors import QueryError
 from autotrace.trajectory.jsonable import finite, integer, loaded
 
+SETTING = "setting"
 Scalar = tuple[str, object, str, object]
-"""Name of the run within the file (empty: the file is a run), step, name, value."""
+"""Name of the run within the file (empty: the file is a run), step (``SETTING``: a setting of the run), name, value."""
 Metrics = dict[int, dict[str, float]]
 """Step -> name -> value."""
+
+
+class TrainerLog(NamedTuple):
+    """Hold the metrics and the settings of a run."""
+
+    metrics: Metrics
+    settings: dict[str, Any]
+
+
 MOST = 2_000_000
 """Maximum values of a file."""
 LONGEST_NAME = 200
@@ -59,17 +68,12 @@ _CONSOLE = re.compile(rb"(?:\A|[\s\]])step:(\d{1,12}) - (?=[^\s:]+:)")
 _NUMBER = re.compile(r"(?:np\.\w+\()?(-?[\d.]+(?:e[+-]?\d+)?)\)?\Z")
 
 
-def _trainer_state(opened: Opened) -> Iterator[Scalar]:
+def _rows(opened: Opened) -> Iterator[Scalar]:
     for _, row in rows(opened):
-        for entry in objects(row.get("log_history")):
-            yield from of_row("", entry)
-
-
-def _file_logger(opened: Opened) -> Iterator[Scalar]:
-    for _, row in rows(opened):
-        if not isinstance(row.get("data"), dict):
+        if not isinstance(row.get("data"), dict) and "log_history" not in row:
             return
-        yield from of_row("", row["data"], row.get("step"))
+        for entry in (mapped(row, "data"), *objects(row.get("log_history"))):
+            yield from of_row("", entry, row.get("step") if "data" in row else None)
 
 
 def _console(opened: Opened) -> Iterator[Scalar]:
@@ -95,12 +99,14 @@ def _csv(opened: Opened) -> Iterator[Scalar]:
             raise ValueError(str(error)) from error
 
 
-def _metric_file(opened: Opened) -> Iterator[Scalar]:
-    run, _, name = str(opened.path).rpartition("/metrics/")
+def _mlruns(opened: Opened) -> Iterator[Scalar]:
+    run, kind, name = re.findall(_MLRUNS, str(opened.path))[-1]
     with opened.reading() as file:
-        for words in (line.split() for line in iter(lambda: file.readline(1 << 12), b"")):
-            if len(words) == 3:  # time, value, step
-                yield Path(run).name, words[2].decode("ascii", "replace"), name, words[1].decode("ascii", "replace")
+        if kind == "params":
+            yield run, SETTING, name, file.read(1 << 13).decode("utf-8", "replace")
+        for line in iter(lambda: file.readline(1 << 12), b"") if kind == "metrics" else ():
+            if len(words := line.decode("ascii", "replace").split()) == 3:  # time, value, step
+                yield run, words[2], name, words[1]
 
 
 # -- protocol buffers --------------------------------------------------------------------------------------------------
@@ -169,16 +175,41 @@ def _records(file: IO[bytes]) -> Iterator[bytes]:
             parts, size = [], 0
 
 
+_ENVIRONMENT = {2: "versions.python", 25: "versions.cuda", 18: "gpu_type", 19: "gpu_count"}
+"""Field of W&B's record of the environment -> name of the setting."""
+
+
 def _wandb(opened: Opened) -> Iterator[Scalar]:
     with opened.reading() as file:
-        for record in _records(file):
-            for history in (value for number, value in _fields(record) if number == 2):
-                step = next((_message(value).get(1, 0) for number, value in _fields(history) if number == 2), None)
-                for item in (value for number, value in _fields(history) if number == 1 and isinstance(value, bytes)):
-                    keys = [_text(value) for number, value in _fields(item) if number in (1, 2)]
-                    written = _text(_message(item).get(16))
-                    if keys and (len(keys) > 1 or not keys[0].startswith("_")) and len(written) < 64:
+        for kind, value in (field for record in _records(file) for field in _fields(record)):
+            if kind == 2:  # history
+                step = next((_message(part).get(1, 0) for number, part in _fields(value) if number == 2), None)
+                for keys, written in _items(value):
+                    if (len(keys) > 1 or not keys[0].startswith("_")) and len(written) < 64:
                         yield "", step, "/".join(keys), loaded(written)
+            for number, part in _fields(value) if kind in (17, 26) else ():  # run, environment
+                if kind == 26 and number in _ENVIRONMENT:
+                    yield "", SETTING, _ENVIRONMENT[number], part if isinstance(part, int) else _text(part)
+                elif kind == 17 and number == 4:
+                    yield from _config(part)
+            yield from _config(value) if kind == 5 else ()
+    for line in opened.beside("files", "requirements.txt").decode("utf-8", "replace").split():
+        name, is_version, version = line.partition("==")
+        if is_version:
+            yield "", SETTING, f"versions.{name}", version
+
+
+def _config(config: Any) -> Iterator[Scalar]:
+    for keys, written in _items(config):
+        if keys != ["_wandb"]:
+            yield "", SETTING, ".".join(keys), loaded(written)
+
+
+def _items(data: Any) -> Iterator[tuple[list[str], str]]:
+    """Yield the names that lead to a value of W&B's history or configuration, and the value as JSON."""
+    for item in (value for number, value in _fields(data) if number == 1 and isinstance(value, bytes)):
+        if keys := [_text(value) for number, value in _fields(item) if number in (1, 2)]:
+            yield keys, _text(_message(item).get(16))
 
 
 def _events(opened: Opened) -> Iterator[Scalar]:
@@ -198,11 +229,13 @@ def _events(opened: Opened) -> Iterator[Scalar]:
 
 # -- databases ---------------------------------------------------------------------------------------------------------
 
-_DATABASES = {
-    "run_name": "SELECT run_name, step, metrics FROM metrics ORDER BY id",
-    "run_uuid": "SELECT run_uuid, step, key, value FROM metrics WHERE NOT is_nan ORDER BY timestamp",
-}
-"""Column by which the table ``metrics`` is recognised (trackio, MLflow) -> query."""
+_QUERIES = (
+    ("metrics", "run_name", "SELECT run_name, step, metrics FROM metrics ORDER BY id"),
+    ("configs", "run_name", f"SELECT run_name, '{SETTING}', config FROM configs"),
+    ("metrics", "run_uuid", "SELECT run_uuid, step, key, value FROM metrics WHERE NOT is_nan ORDER BY timestamp"),
+    ("params", "run_uuid", f"SELECT run_uuid, '{SETTING}', key, value FROM params"),
+)
+"""Tables of trackio and MLflow: name, a column by which the table is recognised, query."""
 
 
 def _database(opened: Opened) -> Iterator[Scalar]:
@@ -219,31 +252,33 @@ def _database(opened: Opened) -> Iterator[Scalar]:
             db.set_progress_handler(lambda: next(budget, None) is None, 10_000)
             if (found := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
                 raise ValueError(f"it is damaged: {found}")
-            kind = db.execute("SELECT type, sql FROM sqlite_master WHERE name = 'metrics'").fetchone()
-            columns = db.execute("PRAGMA table_xinfo(metrics)").fetchall()
-            if not kind or kind[0] != "table" or "VIRTUAL" in str(kind[1]).upper() or any(one[6] for one in columns):
-                return  # only stored columns: anything else could run code
-            for row in db.execute(next(sql for name, sql in _DATABASES.items() if name in {one[1] for one in columns})):
-                if len(row) == 4:
-                    yield str(row[0]), *row[1:]
-                else:
-                    yield from of_row(str(row[0]), mapped(loaded(str(row[2]))), row[1])
-        except (sqlite3.Error, StopIteration) as error:
-            raise ValueError(str(error) or "its table metrics has no run") from None
+            for table, column, sql in _QUERIES:
+                kind = db.execute("SELECT type, sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+                columns = db.execute(f"PRAGMA table_xinfo({table})").fetchall()
+                if not kind or kind[0] != "table" or "VIRTUAL" in str(kind[1]).upper() or any(c[6] for c in columns):
+                    continue  # only stored columns: anything else could run code
+                for row in db.execute(sql) if column in {of[1] for of in columns} else ():
+                    if len(row) == 4:
+                        yield str(row[0]), *row[1:]
+                    else:
+                        yield from of_row(str(row[0]), mapped(loaded(str(row[2]))), row[1])
+        except sqlite3.Error as error:
+            raise ValueError(str(error)) from None
         finally:
             db.close()
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
 
+_MLRUNS = r"(?s)/([0-9a-f]{32})/(metrics|params)/(.+)\Z"
 _KINDS: dict[str, tuple[str, Callable[[Opened], Iterator[Scalar]]]] = {
+    _MLRUNS: ("metrics of MLflow's files", _mlruns),
     r"\.wandb\Z": ("W&B's metrics", _wandb),
     r"(?:\A|/)events\.out\.tfevents\.[^/]*\Z": ("TensorBoard's metrics", _events),
-    r"(?:\A|/)trainer_state\.json\Z": ("metrics of trainer_state.json", _trainer_state),
-    r"\.jsonl\Z": ("metrics of veRL's file logger", _file_logger),
+    r"(?:\A|/)trainer_state\.json\Z": ("metrics of trainer_state.json", _rows),
+    r"\.jsonl\Z": ("metrics of veRL's file logger", _rows),
     r"\.(?:log|out|txt)\Z": ("metrics of veRL's console", _console), r"\.csv\Z": ("metrics of CSV", _csv),
     r"\.(?:db|sqlite3?)\Z": ("metrics of trackio or MLflow", _database),
-    r"/[0-9a-f]{32}/metrics/.+\Z": ("metrics of MLflow's files", _metric_file),
 }  # fmt: skip
 """Pattern of a file's path -> title, reader."""
 TITLES = tuple(title for title, _ in _KINDS.values())
@@ -254,23 +289,25 @@ def is_wanted(path: str) -> bool:
     return any(re.search(pattern, path) for pattern in _KINDS)
 
 
-def scalars(opened: Opened) -> Iterator[tuple[str, str, Metrics]]:
-    """Yield title, name and metrics of each run in a file; nothing if the file is of another kind. Raises
+def scalars(opened: Opened) -> Iterator[tuple[str, str, TrainerLog]]:
+    """Yield title, name and contents of each run in a file; nothing if the file is of another kind. Raises
     ``QueryError``."""
     title, read = next((of for pattern, of in _KINDS.items() if re.search(pattern, str(opened.path))), ("", None))
     values = () if read is None else read(opened)
     yield from ((title, run, found) for run, found in collected(values, str(opened.path)).items())
 
 
-def collected(values: Iterable[Scalar], name: str) -> dict[str, Metrics]:
+def collected(values: Iterable[Scalar], name: str) -> dict[str, TrainerLog]:
     """Sort numbers by run and step; ``name``: the name of the place. Raises ``QueryError``."""
-    runs: dict[str, Metrics] = {}
+    runs: dict[str, TrainerLog] = {}
     for number, (run, at, key, given) in enumerate(values):
         if number >= MOST:
             raise QueryError(f"{name} has more than {MOST:,} values")
-        value, step = _value(given), integer(_value(at))
-        if step is not None and value is not None:
-            runs.setdefault(run[:100], {}).setdefault(step, {})[str(key)[:LONGEST_NAME]] = value
+        value, step, key = _value(given), integer(_value(at)), str(key)[:LONGEST_NAME]
+        if at == SETTING and key[:1] != "_":
+            runs.setdefault(run[:100], TrainerLog({}, {})).settings[key] = given
+        elif step is not None and value is not None:
+            runs.setdefault(run[:100], TrainerLog({}, {})).metrics.setdefault(step, {})[key] = value
     return runs
 
 

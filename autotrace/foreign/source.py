@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotrace.config import ids
-from autotrace.foreign import atif, inspect_logs, messages, slime, spans, uni_agent, verifiers, verl
+from autotrace.foreign import atif, inspect_logs, messages, slime, spans, verifiers, verl
 from autotrace.foreign.containers import NAMED, SUFFIXES, Format, Rows, entries, rows
 from autotrace.foreign.opened import Opened, Row
-from autotrace.foreign.scalars import TITLES, Metrics, is_wanted, scalars
+from autotrace.foreign.scalars import TITLES, TrainerLog, is_wanted, scalars
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
 from autotrace.insight.settings import TrainerSettings
@@ -36,7 +36,7 @@ from autotrace.trajectory.model import Trajectory, with_names
 from autotrace.trajectory.span_text import asked_words
 
 FORMATS: tuple[Format, ...] = (
-    verl.FORMAT, verifiers.FORMAT, atif.FORMAT, messages.COMPLETIONS, slime.FORMAT, uni_agent.FORMAT,
+    verl.FORMAT, verifiers.FORMAT, atif.FORMAT, messages.COMPLETIONS, slime.FORMAT, verl.UNI_AGENT,
     inspect_logs.FORMAT, spans.FORMAT, messages.FORMAT,
 )  # fmt: skip
 """Formats in order: the first format that recognises a file reads the file."""
@@ -58,21 +58,20 @@ class _Place(NamedTuple):
 
 
 class ForeignRun(NamedTuple):
-    """Hold a run that was found: rollouts of a format, metrics, or both."""
+    """Hold a run that was found: rollouts of a format, the log of a trainer, or both."""
 
     title: str
     opened: list[Opened]
     format: Format | None
-    metrics: Metrics
-    config: Mapping[str, Any] = {}
+    logged: TrainerLog
 
 
 class Foreign(Source):
     """Read the rollouts of a run. Threads must not share an instance; ``again`` makes another instance."""
 
     def __init__(self, path: Path, run_id: str, found: ForeignRun, others: list[str]) -> None:
-        self._format, self._opened, self._metrics, self._others = found.format, found.opened, found.metrics, others
-        self._config, self._seen = found.config, self.fingerprint()
+        self._format, self._opened, self._logged, self._others = found.format, found.opened, found.logged, others
+        self._seen = self.fingerprint()
         super().__init__(path, stored_info(run_id, max((seen[0] for seen in self._seen if seen), default=0)))
         count = len(found.opened)
         self.kind = f"{found.title} ({count:,} file{'s' if count > 1 else ''})"
@@ -93,11 +92,11 @@ class Foreign(Source):
 
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
         """See ``Source``."""
-        return [("config", dict(self._config))] if self._config else []
+        return [("config", dict(self._logged.settings))] if self._logged.settings else []
 
     def step_facts(self, step: int | None = None) -> Mapping[int, OfStep]:
         """See ``Source``."""
-        return {at: {"metrics": found} for at, found in self._metrics.items() if step in (None, at)}
+        return {at: {"metrics": found} for at, found in self._logged.metrics.items() if step in (None, at)}
 
     def lines(self, table: str, columns: Sequence[str], steps: Steps | None, shown: Iterable[str] = ()) -> Lines | None:
         """See ``Source``."""
@@ -211,44 +210,46 @@ def foreign(path: Path) -> list[Source]:
     found = [Opened(top.parent, top.name)] if is_file else [Opened(top, name) for name in _names(top)]
     formats: dict[str, ForeignRun] = {}
     logged: dict[str, ForeignRun] = {}
-    others: list[str] = []
+    others: dict[str, str] = {}
     for opened in found:
         if (format := recognised(opened)) is not None:
-            formats.setdefault(format.name, ForeignRun(format.title, [], format, {})).opened.append(opened)
+            formats.setdefault(format.name, ForeignRun(format.title, [], format, TrainerLog({}, {}))).opened.append(
+                opened
+            )
             continue
         try:
-            if not _logged(opened, logged) and opened.path.suffix in SUFFIXES and opened.path.name not in _BESIDE:
-                others.append(opened.name)
+            if not _logged(opened, logged) and opened.path.suffix in SUFFIXES:
+                others[opened.name] = opened.name
         except QueryError as error:
             if is_file:
                 raise
-            others.append(f"{opened.name} ({str(error).rpartition(': ')[2][:80]})")
+            others[opened.name] = f"{opened.name} ({str(error).rpartition(': ')[2][:80]})"
     if len(formats) == len(logged) == 1:
         (name, rollouts), (numbers,) = *formats.items(), logged.values()
-        both = ForeignRun(f"{rollouts.title} and {numbers.title}", rollouts.opened, rollouts.format, numbers.metrics)
+        both = ForeignRun(f"{rollouts.title} and {numbers.title}", rollouts.opened, rollouts.format, numbers.logged)
         formats, logged = {name: both}, {}
     every = {format.name: formats[format.name] for format in FORMATS if format.name in formats} | logged
     called = ids.run_id(top.name, "rollouts")
+    beside = {name for of in every.values() if of.format for name in of.format.beside}
+    told = [text for name, text in others.items() if Path(name).name not in beside]
     return [
-        Foreign(path, ids.run_id(f"{called}-{name}", called) if len(every) > 1 else called, of, others)
+        Foreign(path, ids.run_id(f"{called}-{name}", called) if len(every) > 1 else called, of, told)
         for name, of in every.items()
     ]
 
 
-_BESIDE = ("trajectory.json", "result.json")
-"""Files that are read with another file."""
-
-
 def _logged(opened: Opened, logged: dict[str, ForeignRun]) -> bool:
-    """Add the metrics in a file to the runs that were found: the files of a kind in the same folder are a run. Return
-    whether the file has metrics."""
+    """Add the metrics and settings in a file to the runs that were found: the files of a kind in the same folder are a
+    run. Return whether the file has any."""
     number = 0
-    for title, run, values in scalars(opened):
+    for title, run, found in scalars(opened):
         number += 1
-        of = logged.setdefault(run or f"{Path(opened.name).parent} {title}", ForeignRun(title, [], None, {}))
+        named = run or f"{Path(opened.name).parent} {title}"
+        of = logged.setdefault(named, ForeignRun(title, [], None, TrainerLog({}, {})))
         of.opened.append(opened)
-        for step, numbers in values.items():
-            of.metrics.setdefault(step, {}).update(numbers)
+        of.logged.settings.update(found.settings)
+        for step, numbers in found.metrics.items():
+            of.logged.metrics.setdefault(step, {}).update(numbers)
     return number > 0
 
 
@@ -306,7 +307,8 @@ def _names(top: Path) -> list[str]:
         is_own = layout.RUN_JSON in names or FOLDER in below
         if is_own or len(inside.parts) >= DEEPEST:
             below.clear()
-        below[:] = [name for name in below if not name.startswith(".")]
+        is_trial = inside.name in ("agent-logs", "agent")  # Terminal-Bench's episodes are read with the trial
+        below[:] = [name for name in below if name[:1] != "." and not (is_trial and name.startswith("episode-"))]
         if not is_own:
             paths = (inside / name for name in names if not name.startswith(".") and is_named(str(top / inside / name)))
             found += [str(path) for path in paths if not (top / path).is_symlink()]

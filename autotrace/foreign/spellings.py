@@ -51,8 +51,8 @@ def first(given: dict[str, Any], names: Iterable[str]) -> Any:
 
 
 def messages(values: Iterable[Any], *, in_blocks: bool = False) -> list[dict[str, Any]]:
-    """Return chat-completions messages. ``in_blocks``: the code block of an answer is a call, and the next message of
-    the user is the call's result."""
+    """Return chat-completions messages. ``in_blocks``: the code block of an answer, or the commands in the JSON of an
+    answer, are a call, and the next message of the user is the call's result."""
     found: list[dict[str, Any]] = []
     waits = False
     for given in _flat(values, _DEEPEST):
@@ -64,10 +64,16 @@ def messages(values: Iterable[Any], *, in_blocks: bool = False) -> list[dict[str
                 text = str(message.get("content") or "")
                 block = _BLOCK.search(text)
                 command = given.get("action") if isinstance(given.get("action"), str) else block and block[1]
-                if command:
+                if command := _keystrokes(text) or command:
                     message["tool_calls"], waits = [{"name": "bash", "arguments": {"command": command}}], True
             found.append(message)
     return found
+
+
+def _keystrokes(text: str) -> str:
+    """Return the commands that Terminal-Bench's agents write as JSON."""
+    keys = objects(mapped(parsed(text[text.find("{") : text.rfind("}") + 1])).get("commands"))
+    return "".join(one["keystrokes"] for one in keys if isinstance(one.get("keystrokes"), str)).strip()
 
 
 def _flat(values: Iterable[Any], depth: int) -> Iterator[dict[str, Any]]:

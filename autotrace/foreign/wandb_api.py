@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from autotrace.config import ids
 from autotrace.foreign.collector import listed, mapped
 from autotrace.foreign.opened import LONGEST, decoded
-from autotrace.foreign.scalars import Scalar, collected, of_row
+from autotrace.foreign.scalars import SETTING, Scalar, TrainerLog, collected, of_row
 from autotrace.foreign.source import Foreign, ForeignRun
 from autotrace.tables.errors import QueryError
 from autotrace.trajectory.jsonable import integer, loaded
@@ -44,20 +44,20 @@ def run(address: str) -> Foreign:
     names = address.removeprefix(SCHEME).split("/")
     if len(names) != 3 or not all(names):
         raise QueryError(f"{address} names no run; write {SCHEME}ENTITY/PROJECT/RUN")
-    config: dict[str, Any] = {}
-    found = collected(_history(dict(zip(("entity", "project", "run"), names, strict=True)), address, config), address)
-    called = ids.run_id(names[2], "run")
-    return Foreign(Path(address), called, ForeignRun("W&B's metrics", [], None, found.get("", {}), config), [])
+    found = collected(_history(dict(zip(("entity", "project", "run"), names, strict=True)), address), address)
+    called, logged = ids.run_id(names[2], "run"), found.get("", TrainerLog({}, {}))
+    return Foreign(Path(address), called, ForeignRun("W&B's metrics", [], None, logged), [])
 
 
-def _history(names: dict[str, str], address: str, config: dict[str, Any]) -> Iterator[Scalar]:
+def _history(names: dict[str, str], address: str) -> Iterator[Scalar]:
     for page in range(PAGES):
         answer = _asked({**names, "from": page * PAGE, "to": (page + 1) * PAGE, "size": PAGE}, address)
         told = mapped(answer, "data", "project", "run")
         if not told:
             raise QueryError(f"{address}: W&B knows no such run, or your key may not read the run")
         given = loaded(str(told.get("config"))) if not page else None
-        config |= {name: mapped(value).get("value", value) for name, value in mapped(given).items() if name != "_wandb"}
+        for name, value in mapped(given).items():
+            yield "", SETTING, name, mapped(value).get("value", value)
         for line in listed(told.get("history")):
             row = mapped(loaded(line) if isinstance(line, str) else line)
             yield from of_row("", {name: value for name, value in row.items() if name[:1] != "_"}, row.get("_step"))

@@ -256,6 +256,69 @@ def atif(place: Path) -> None:
     (place / "one.json").write_text(json.dumps(nested))
 
 
+def trials(place: Path) -> None:
+    """Runs of Terminal-Bench and trials of Harbor with names that lead elsewhere, links, and strange values."""
+    mine = place.parent / "mine"
+    (mine / "secret").write_text("the readers own words")
+    ways = ("..", "../../mine", str(mine), "", ".", "a\0b", ESCAPE, "x" * 300, "t", "\ud800")
+    honest = {"id": "i", "task_id": "t", "trial_name": "n", "instruction": "q", "is_resolved": True}
+    results = [{**honest, "task_id": one, "trial_name": other} for one in ways for other in ways]
+    run = place / "run"
+    for number in range(30):
+        folder = run / "t" / "n" / "agent-logs" / f"episode-{number}"
+        folder.mkdir(parents=True)
+        (folder / "prompt.txt").write_bytes(b"\xff{" * 99)
+        keys = json.dumps({"commands": [{"keystrokes": STRANGE[number % 13]}, *STRANGE[4:]]})
+        (folder / "response.txt").write_text("{" * 9999 + keys if number % 2 else keys)
+    (folder / "response.json").symlink_to(mine / "secret")
+    (folder.parent / "episode-30").symlink_to(mine)
+    (run / "results.json").write_bytes(
+        lines({"id": "r", "results": [*results, *strange((*honest, "failure_mode"), honest)]})
+    )
+    whole = {"schema_version": "ATIF-v1.7", "agent": {}, "steps": [{"source": "agent", "message": ESCAPE}]}
+    trial = {"id": "i", "trial_name": "n", "task_name": "t", "agent_info": {}, "verifier_result": {"rewards": {"r": 1}},
+             "exception_info": {"exception_type": ESCAPE}, "started_at": "x"}  # fmt: skip
+    for number, given in enumerate(strange((*trial,), trial)):
+        folder = place / "job" / str(number) / "agent"
+        folder.mkdir(parents=True)
+        (folder.parent / "result.json").write_bytes(lines(given))
+        (folder / "trajectory.json").write_bytes(lines(whole) if number % 3 else b"{" * 9999)
+    (place / "job" / "linked").mkdir()
+    (place / "job" / "linked" / "result.json").write_bytes(lines(trial))
+    (place / "job" / "linked" / "agent").symlink_to(mine)
+
+
+def settings(place: Path) -> None:
+    """Settings of each logger, damaged, with strange names, or without end."""
+    mine = place.parent / "mine"
+    (mine / "secret").write_text("msgspec==1 the readers own words")
+    items = (
+        b"",
+        b"\x0a\x01k\x82\x01\x04null",
+        b"\x0a\x03\x1b]0\x82\x01\x05[[[[[",
+        b"\x12\xff",
+        b"\x0a\x01_\x82\x01\x01{",
+    )
+    for number, item in enumerate(items):
+        config = b"\x0a" + bytes([len(item)]) + item
+        record = b"\x2a" + bytes([len(config)]) + config + b"\xd2\x01\x04\x12\x02\xff\xff" + b"\x8a\x01\x02\x22\x00"
+        head = bytes(4) + struct.pack("<H", len(record)) + b"\1"
+        (place / f"{number}.wandb").write_bytes(b":W&B\xe1\xbe\0" + head + record)
+    (place / "files").mkdir()
+    (place / "files" / "requirements.txt").symlink_to(mine / "secret")
+    files = place / ("0" * 32) / "params"
+    files.mkdir(parents=True)
+    (files / f"a{ESCAPE[:3]}").write_bytes(os.urandom(1 << 20))
+    (files / "b").symlink_to(mine / "secret")
+    for name, sql in (("a", "CREATE VIEW params AS SELECT 'r' run_uuid, load_extension('x') key, 1 value"),
+                      ("b", "CREATE TABLE configs (run_name, config);"
+                            " INSERT INTO configs VALUES ('r', '[[1'), (x'ff', 7)"),
+                      ("c", "CREATE TABLE params (run_uuid, key, value AS (hex(zeroblob(1000000000))))")):  # fmt: skip
+        db = sqlite3.connect(place / f"{name}.db")
+        db.executescript(sql)
+        db.close()
+
+
 def spans(place: Path) -> None:
     pair = {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}
     span = {"spanId": "s", "parentSpanId": "p", "traceId": "t", "startTimeUnixNano": "1", "endTimeUnixNano": "2",
@@ -453,6 +516,7 @@ def parquet_that_is_none(place: Path) -> None:
 PLACES: tuple[Callable[[Path], None], ...] = (
     verl, messages, shapes, text_of_lists, metrics, databases, deep, deep_enough, many_answers, many_calls,
     many_keys, many_rows, no_end, number_of_digits, bytes_of_no_text, links, hole, graph, graph_of_one_root, atif,
+    trials, settings,
     spans, exports, spans_of_many_lines, inspect, inspect_archive, archive_bomb, archive_that_lies, arrays, pickles,
     tensors, shared, samples, masks, packed_pickle, parquet_bomb, parquet_of_one_text_in_many_places,
     parquet_of_nothing_without_end, parquet_of_a_long_text_in_all_columns, parquet_of_many_parts,

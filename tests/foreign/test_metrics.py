@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import shutil
 import sqlite3
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import autotrace
+from autotrace.cli.main import main
+from autotrace.insight.difference import settings_of
 from autotrace.tables.errors import QueryError
-from tests.foreign.makers.metrics import STEPS, of_step
+from tests.foreign.makers.metrics import CONFIG, STEPS, of_step
 from tests.foreign.test_formats import ROOT
 from tests.security import reading
 
@@ -43,6 +49,8 @@ def database(path: Path) -> None:
         )
         rows = [("i", "t", "r", step, json.dumps(of_step(step))) for step in STEPS]
         db.executemany("INSERT INTO metrics (run_id, timestamp, run_name, step, metrics) VALUES (?, ?, ?, ?, ?)", rows)
+        db.execute("CREATE TABLE configs (run_id TEXT NOT NULL, run_name TEXT NOT NULL, config TEXT NOT NULL)")
+        db.execute("INSERT INTO configs VALUES ('i', 'r', ?)", [json.dumps({**CONFIG, "seed": 7, "_Username": "me"})])
     db.close()
 
 
@@ -53,6 +61,28 @@ def test_the_metrics_of_each_logger(made: Path, name: str) -> None:
         table = autotrace.open(made / name).sql(asked.format(metric))
         values = {step: pytest.approx(of_step(step)[metric], rel=1e-6) for step in STEPS}
         assert dict(zip(*(column.to_pylist() for column in table.columns), strict=True)) == values
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow", "mlruns", "trackio"])
+def test_the_settings_of_each_logger_differ_in_the_value_that_changed(made: Path, name: str, tmp_path: Path) -> None:
+    (source,) = autotrace.open(made / name).reader().sources
+    settings = settings_of([], source.binds())
+    assert {name.replace("/", "."): value for name, value in settings.items() if "versions" not in name} == (
+        {"lr": "0.001", "actor.clip": "0.2", "seed": "7"}
+    )
+    if name == "wandb":
+        assert settings["versions.msgspec"] == version("msgspec") and settings["versions.python"].endswith(
+            platform.python_version()
+        )
+
+
+def test_a_changed_setting_of_an_untraced_run_is_the_first_difference(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "mlruns", tmp_path / "other")
+    (changed,) = (tmp_path / "other").glob("*/*/params/lr")
+    changed.write_text("0.01")
+    done = CliRunner().invoke(main, ["diff", str(made / "mlruns"), str(tmp_path / "other"), "--json"])
+    (first,) = json.loads(done.stdout)["differences"]
+    assert (first["stage"], first["words"], first["here"], first["there"]) == ("configuration", "lr", "0.001", "0.01")
 
 
 def test_the_commands_say_what_is_wrong_and_what_is_missing(made: Path, tmp_path: Path) -> None:

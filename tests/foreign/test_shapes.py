@@ -98,21 +98,82 @@ def test_the_rows_of_lines_in_a_json_file(tmp_path: Path) -> None:
     assert listed(tmp_path, "sample_index", "llm_calls") == [(f"simple_{number}", 1) for number in range(3)]
 
 
-def test_the_tasks_of_terminal_bench(tmp_path: Path) -> None:
-    result = {"task_id": "hello", "instruction": "Say hello.", "is_resolved": True, "trial_name": "t"}
-    (tmp_path / "results.json").write_text(json.dumps({"id": "j", "results": [result]}))
-    assert listed(tmp_path, "sample_index", "prompt", "reward") == [("hello", "user: Say hello.", 1.0)]
+def trial_of_terminal_bench(run: Path, task: str, name: str, **more: Any) -> dict[str, Any]:
+    """The files of a trial (Terminal-Bench 0.2): the result, and what the agent Terminus logs in each episode."""
+    result = {
+        "id": f"{name}-uuid", "trial_name": name, "task_id": task, "instruction": "1+2?", "is_resolved": True,
+        "failure_mode": "unset", "parser_results": {"test_sum": "passed"}, "total_input_tokens": 9,
+        "agent_started_at": "2025-09-05T23:34:12.098404+00:00", "agent_ended_at": "2025-09-05T23:34:13.098404+00:00",
+        **more,
+    }  # fmt: skip
+    (run / task / name).mkdir(parents=True)
+    (run / task / name / "results.json").write_text(json.dumps(result, indent=4))
+    return result
 
 
-def test_the_job_folder_of_harbor_has_its_reward(tmp_path: Path) -> None:
-    agent = tmp_path / "job" / "trial" / "agent"
-    agent.mkdir(parents=True)
+def episode(trial: Path, number: int, prompt: str, answer: str, name: str = "response.txt") -> None:
+    folder = trial / "agent-logs" / f"episode-{number}"
+    folder.mkdir(parents=True)
+    (folder / "prompt.txt").write_text(prompt)
+    (folder / name).write_text(answer)
+    (folder / "debug.json").write_text(json.dumps({"model": "m", "messages": [{"role": "user", "content": prompt}]}))
+
+
+KEYS = json.dumps({"analysis": "I ask.", "commands": [{"keystrokes": "expr 1 + 2\n", "duration": 0.1}]})
+
+
+@pytest.mark.parametrize("opened", ["", "results.json", "task/t1/results.json"])
+def test_a_run_of_terminal_bench_has_its_episodes(opened: str, tmp_path: Path) -> None:
+    run = tmp_path / "2025-09-05__16-26-44"
+    results = [trial_of_terminal_bench(run, "task", "t1")]
+    episode(run / "task" / "t1", 0, "1+2?", f"Thus:\n{KEYS}")
+    episode(run / "task" / "t1", 1, "$ expr 1 + 2\n3", '{"analysis": "It is 3.", "commands": []}', "response.json")
+    if opened != "task/t1/results.json":
+        results += [trial_of_terminal_bench(run, "a", "t2", is_resolved=None, failure_mode="agent_timeout")]
+        results += [trial_of_terminal_bench(run, "../task", "../t1") | {"id": "elsewhere"}]
+    (run / "results.json").write_text(json.dumps({"id": "r", "results": results, "n_resolved": 1, "accuracy": 0.5}))
+    (run / "run_metadata.json").write_text('{"run_id": "r"}')
+    (source,) = autotrace.open(run / opened).reader().sources
+    assert not source.problem
+    whole, *others = sorted(read(run / opened), key=lambda one: -len(one.spans))
+    assert said(whole) == ["turn 1", "bash", "turn 2"] and whole.attributes["sample_index"] == "task"
+    assert whole.spans[2].inputs == {"command": "expr 1 + 2"} and whole.spans[2].output == "$ expr 1 + 2\n3"
+    assert whole.facts["reward"] == 1.0 and whole.root.duration_ns == 1_000_000_000
+    assert [(one.root.status, one.facts.get("reward"), one.turns) for one in others if one.root.error] == (
+        [] if opened == "task/t1/results.json" else [("ERROR", None, 0)]
+    )
+    assert len(others) == {"": 2, "results.json": 2, "task/t1/results.json": 0}[opened]
+
+
+def trial_of_harbor(job: Path, name: str, **more: Any) -> Path:
+    """The files of a trial (Harbor 0.26)."""
+    result = {
+        "id": f"{name}-uuid", "trial_name": name, "task_name": "hello", "source": "s",
+        "agent_info": {"name": "terminus", "version": "2"}, "verifier_result": {"rewards": {"reward": 1.0}},
+        "exception_info": None, "started_at": "2026-08-01T10:00:00Z", "finished_at": "2026-08-01T10:00:04Z", **more,
+    }  # fmt: skip
+    (job / name / "agent").mkdir(parents=True)
+    (job / name / "result.json").write_text(json.dumps(result))
+    (job / name / "config.json").write_text('{"task": {}}')
+    return job / name / "agent" / "trajectory.json"
+
+
+@pytest.mark.parametrize("opened", ["", "hello__1", "hello__1/result.json"])
+def test_a_job_folder_of_harbor_has_its_trials(opened: str, tmp_path: Path) -> None:
     steps = [{"step_id": 1, "source": "user", "message": "q"}, {"step_id": 2, "source": "agent", "message": "a"}]
-    atif = {"schema_version": "ATIF-v1.7", "agent": {"name": "terminus"}, "steps": steps}
-    (agent / "trajectory.json").write_text(json.dumps(atif))
-    result = {"task_name": "hello", "verifier_result": {"rewards": {"reward": 1.0}}}
-    (agent.parent / "result.json").write_text(json.dumps(result))
-    assert listed(tmp_path, "sample_index", "reward", "agent_name") == [("hello", 1.0, "terminus")]
+    sub = {"schema_version": "ATIF-v1.7", "agent": {"name": "helper"}, "steps": steps}
+    atif = {**sub, "agent": {"name": "terminus"}, "subagent_trajectories": [sub]}
+    trial_of_harbor(tmp_path, "hello__1").write_text(json.dumps(atif))
+    failure = {"exception_type": "AgentTimeoutError", "exception_message": "900 s", "exception_traceback": "File"}
+    trial_of_harbor(tmp_path, "hello__2", verifier_result=None, exception_info=failure)
+    (tmp_path / "result.json").write_text(json.dumps({"id": "job", "n_total_trials": 2, "stats": {}}))
+    rows = listed(tmp_path / opened, "sample_index", "reward", "agent_name", "llm_calls", "status", "error")
+    whole, failed = ("hello", 1.0, "terminus", 1, "OK", None), ("hello", None, "terminus", 0, "ERROR",
+                                                                "AgentTimeoutError: 900 s")  # fmt: skip
+    expected = [whole, (None, None, "helper", 1, "OK", None), *([] if opened else [failed])]
+    assert sorted(rows, key=str) == sorted(expected, key=str)
+    (source,) = autotrace.open(tmp_path / opened).reader().sources
+    assert not source.problem
 
 
 def test_names_within_a_file_are_no_format(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 STEPS = range(1, 11)
+CONFIG = {"lr": 1e-3, "actor": {"clip": 0.2}}
 
 
 def of_step(step: int) -> dict[str, float]:
@@ -21,7 +22,8 @@ def main(top: str) -> None:
     os.environ |= {"WANDB_MODE": "offline", "WANDB_DIR": str(place / "wandb"), "WANDB_SILENT": "true"}
     import wandb
 
-    run = wandb.init(project="p", config={"lr": 1e-3})
+    run = wandb.init(project="p", config=CONFIG)
+    run.config["seed"] = 7
     for step in STEPS:
         run.log(of_step(step), step=step)
     run.finish()
@@ -53,12 +55,15 @@ def main(top: str) -> None:
     import mlflow
 
     mlflow.set_tracking_uri(f"sqlite:///{place / 'mlflow' / 'mlflow.db'}")
+    flat = {"lr": 1e-3, "actor/clip": 0.2, "seed": 7}
     with mlflow.start_run(run_name="r"):
+        mlflow.log_params(flat)
         for step in STEPS:
             mlflow.log_metrics(of_step(step), step=step)
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
     mlflow.set_tracking_uri(f"file://{place / 'mlruns'}")
     with mlflow.start_run(run_name="r"):
+        mlflow.log_params(flat)
         for step in STEPS:
             mlflow.log_metrics(of_step(step), step=step)
 
