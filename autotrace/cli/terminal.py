@@ -25,6 +25,7 @@ from rich.text import Text
 from autotrace.cli.escaping import UNSAFE, raw
 from autotrace.cli.escaping import safe as safe
 from autotrace.config import exit_codes
+from autotrace.insight.words import counted as counted
 
 STATUS_STYLE = {
     "OK": "green", "OPEN": "yellow", "ERROR": "red", "TIMEOUT": "red", "INTERRUPTED": "red", "CANCELLED": "yellow",
@@ -122,13 +123,6 @@ def seconds(duration_ns: int | None) -> str:
 
 size = filesize.decimal
 """Formats bytes in readable units: ``812 bytes``, ``3.4 MB``."""
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Count: ``1 turn``, ``2 turns``, ``2 trajectories``; ``many`` is an irregular plural."""
-    if number != 1:
-        one = many or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
-    return f"{number:,} {one}"
 
 
 def clock(at_ns: int | None) -> str:

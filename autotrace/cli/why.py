@@ -12,18 +12,18 @@ import msgspec
 
 from autotrace.cli import runs, terminal
 from autotrace.cli.terminal import counted, line
-from autotrace.insight.contrast import compare
 from autotrace.insight.diagnose import late_hits
 from autotrace.insight.finding import Explanation
 from autotrace.insight.rollouts import Rollouts, Row
 from autotrace.insight.step_records import History, Record, Step
-from autotrace.insight.why import Why, words
+from autotrace.insight.why import Why, of_two, words
 from autotrace.tables.conditions import Condition, condition
 from autotrace.tables.reader import Reader
 from autotrace.tables.steps import steps
+from autotrace.tables.two_runs import MOST
 
-MOST = 2048
-"""Limits the rollouts of a step that are compared: whole groups."""
+Sides = tuple[Callable[[Record], bool], Callable[[Record], bool]]
+"""Choose the rollouts of the two sets."""
 
 
 @click.command(short_help="Say what changed when the reward changed, and in which rollouts.")
@@ -67,12 +67,8 @@ def why(named: tuple[str, ...], step: int | None, where: str | None, against: st
 
 
 def _examples(having: Sequence[str], lacking: Sequence[str]) -> list[str]:
-    shown = [
-        f"{name} {' '.join(trace[:12] for trace in ids)}"
-        for name, ids in (("with", having), ("without", lacking))
-        if ids
-    ]
-    return [f"e.g. {', '.join(shown)}"]
+    both = (("with", having), ("without", lacking))
+    return [f"e.g. {', '.join(' '.join([name, *(trace[:12] for trace in ids)]) for name, ids in both if ids)}"]
 
 
 def _of_one(reader: Reader, step: int | None, where: str | None, against: str | None) -> Sequence[Explanation]:
@@ -96,31 +92,18 @@ def _of_one(reader: Reader, step: int | None, where: str | None, against: str | 
         return found
     if where is not None:
         one, other = _satisfying(reader, where), (_satisfying(reader, against) if against is not None else None)
-        title = f"rollouts with {where}"
-        return [
-            _compared(
-                reader,
-                title,
-                "among the others",
-                lambda record: record.trace_id in one,
-                lambda record: (record.trace_id not in one) if other is None else record.trace_id in other,
-            )
-        ]
+        is_other = (lambda id: id not in one) if other is None else other.__contains__
+        chosen: Sides = (lambda record: record.trace_id in one, lambda record: is_other(record.trace_id))
+        return [_compared(reader, f"rollouts with {where}", "among the others", chosen)]
     numbers = [number for number in reader.steps() if number is not None]
     earlier = [number for number in numbers if step is not None and number < step]
     before = _number(against) if against is not None else earlier[-1] if earlier else None
     if step not in numbers or before not in numbers:
         missing = step if step not in numbers else before
         raise terminal.fail(f"there is no step {missing} to compare; autotrace steps lists the steps")
-    return [
-        _compared(
-            reader,
-            f"step {step} against step {before}",
-            f"in step {before}",
-            lambda record: record.step == step and not record.validate,
-            lambda record: record.step == before and not record.validate,
-        )
-    ]
+    sets: Sides = (lambda record: record.step == step and not record.validate,
+                   lambda record: record.step == before and not record.validate)  # fmt: skip
+    return [_compared(reader, f"step {step} against step {before}", f"in step {before}", sets)]
 
 
 def _examined(reader: Reader) -> Iterator[Step]:
@@ -142,36 +125,24 @@ def _satisfying(reader: Reader, expression: str) -> set[str]:
     return {row.trace_id for row in reader.select(wanted, ("trace_id",))}
 
 
-def _compared(
-    reader: Reader, title: str, other: str, is_one: Callable[[Record], bool], is_other: Callable[[Record], bool]
-) -> Explanation:
-    table = Rollouts()
-    sets: tuple[list[Row], list[Row]] = ([], [])
+def _compared(reader: Reader, title: str, other: str, sets: Sides) -> Explanation:
+    table, rows = Rollouts(), (list[Row](), list[Row]())
     for step in _examined(reader):
-        for own, chosen in zip(sets, (is_one, is_other), strict=True):
+        for own, chosen in zip(rows, sets, strict=True):
             own += table.rows_of(step, [record for record in step.records if chosen(record)], MOST)
-    return contrasted(title, other, sets, table)
+    return _contrasted(title, other, rows, table)
 
 
 def _two(named: Sequence[str]) -> Explanation:
-    table = Rollouts()
-    sets = []
-    for name in named:
-        rows: list[Row] = []
+    table, sets = Rollouts(), (list[Row](), list[Row]())
+    for name, rows in zip(named, sets, strict=True):
         with contextlib.closing(runs.reader_of_one([name])) as reader:
             for step in _examined(reader):
                 rows += table.rows_of(step, step.training, MOST, name)
-        sets.append(rows)
-    return contrasted(f"{named[0]} against {named[1]}", f"in {named[1]}", (sets[0], sets[1]), table)
+    return _contrasted(f"{named[0]} against {named[1]}", f"in {named[1]}", sets, table)
 
 
-def contrasted(title: str, other: str, sets: tuple[list[Row], list[Row]], table: Rollouts) -> Explanation:
+def _contrasted(title: str, other: str, sets: tuple[list[Row], list[Row]], table: Rollouts) -> Explanation:
     if not all(sets):
-        raise terminal.fail(
-            f"{title}: one of the two sets has no rollout; autotrace ls, with --where, shows what there is"
-        )
-    rewards = [{row.reward for row in rows} for rows in sets]
-    answer = compare(*sets, table.traits, not rewards[0] & rewards[1], title, other)
-    if answer.mean is not None and answer.mean_before is not None:
-        answer.title += f": mean reward {answer.mean:.4g} and {answer.mean_before:.4g}"
-    return answer
+        raise terminal.fail(f"{title}: one set has no rollout; autotrace ls, with --where, shows what there is")
+    return of_two(title, other, sets, table)

@@ -47,7 +47,7 @@ Load = Callable[[int, str], Trajectory | None]
 
 _SETTING = re.compile(r"(?:\+\+?|--)?([A-Za-z][\w./-]*)=(.*)", re.DOTALL)
 _OF_OUTPUT = re.compile(r"(?:project|experiment|run)_name$|(?:output|save|log|logging|rollout_data|local)_?dir$")
-_OF_TIME = re.compile(r"(?:^|[/_])(?:timing|perf|runtime|time|timestamp|throughput|mfu|seconds|memory)|per_second")
+OF_TIME = re.compile(r"(?:^|[/_])(?:timing|perf|runtime|time|timestamp|throughput|mfu|seconds|memory)|per_second")
 
 
 def settings_of(command: Sequence[str], reports: Iterable[tuple[str, Any]]) -> dict[str, str]:
@@ -94,7 +94,7 @@ def metrics_part(one: Metrics, other: Metrics) -> list[Parted]:
     """Return the metrics that differ in common steps, lasting differences first. Times do not count."""
     found = []
     common = [(step, one[step], other[step]) for step in sorted({*one} & {*other})]
-    for name in dict.fromkeys(name for _, metrics, _ in common for name in metrics if not _OF_TIME.search(name)):
+    for name in dict.fromkeys(name for _, metrics, _ in common for name in metrics if not OF_TIME.search(name)):
         both = [(step, own[name], rest[name]) for step, own, rest in common if name in own and name in rest]
         signs = [0 if math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-8) else 1 if b > a else -1 for _, a, b in both]
         if any(signs):

@@ -103,6 +103,15 @@ class Why:
             yield self.of_sets("rollouts below the mean reward of their group", "above it", low, high, True)
 
 
+def of_two(title: str, other: str, sets: tuple[Sequence[Row], Sequence[Row]], table: Rollouts) -> Explanation:
+    """Explain why two sets of a person differ, whose traits are in ``table``."""
+    rewards = [{row.reward for row in rows} for rows in sets]
+    answer = compare(*sets, table.traits, not rewards[0] & rewards[1], title, other)
+    if answer.mean is not None and answer.mean_before is not None:
+        answer.title += f": mean reward {answer.mean:.4g} and {answer.mean_before:.4g}"
+    return answer
+
+
 def split_by_group(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Select the rollouts that score below, and above, the mean of their group."""
     by_group = grouped((row for row in rows if row.reward is not None), lambda row: row.group)

@@ -23,6 +23,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import autotrace
+from autotrace.insight.rollouts import Rollouts
 from autotrace.tables import labels
 from autotrace.tables.columns import ID
 from autotrace.tables.conditions import WhereError, condition, equals
@@ -30,6 +31,7 @@ from autotrace.tables.errors import Gone, NotFound, QueryError
 from autotrace.tables.reader import Reader
 from autotrace.tables.search import ROLES, candidates, search
 from autotrace.tables.storage import is_url
+from autotrace.tables.two_runs import Side, TwoRuns, compared
 from autotrace.trajectory.jsonable import jsonable
 from autotrace.trajectory.model import Trajectory
 from autotrace.view import columns, detail, one_file, pictures, timelines, tokens, tools
@@ -90,6 +92,18 @@ def where(request: Request, run: OpenRun) -> bytes:
     """Return the trajectories for which the condition ``q`` is true."""
     wanted = condition(request.query_params.get("q", ""))
     return run.read(lambda reader: columns.packed(reader, [], wanted))
+
+
+def difference(request: Request, run: OpenRun) -> dict[str, Any]:
+    """Return the differences of the run ``other`` from this run, in the lines of ``autotrace diff``."""
+    table, names = Rollouts(), [run.name, request.path_params["other"]]
+    other = request.app.state.runs.run(names[1])
+
+    def answer(reader: Reader, beside: Reader) -> TwoRuns:
+        return compared(Side(names[0], reader, table), Side(names[1], beside, table), table)
+
+    found = run.apart(lambda reader: other.apart(lambda beside: answer(reader, beside)))
+    return {"runs": names, "lines": [*found.lines()]}
 
 
 def full_text(request: Request, run: OpenRun) -> Response:
@@ -178,6 +192,7 @@ _QUESTIONS: dict[str, Question] = {
     "/group": rollouts,
     "/findings": lambda _, run: run.findings(),
     "/steps/{step}": one_step,
+    "/diff/{other}": difference,
     "/tools": lambda _, run: run.read(tools.by_step),
     "/pictures/{name}": lambda request, run: pictures.copied(request.path_params["name"], run.place.path),
     "/traces/{trace}": of_trajectory(lambda reader, one: detail.detail(one, reader.run.living)),
@@ -221,7 +236,7 @@ def application(at: str | Path) -> Starlette:
         methods = ["POST"] if question is label else None
         return Route(f"/api/runs/{{run}}{path}", answering(question), methods=methods)
 
-    return Starlette(
+    app = Starlette(
         lifespan=lifespan,
         exception_handlers={HTTPException: failed, QueryError: failed, Exception: failed},
         routes=[
@@ -232,6 +247,8 @@ def application(at: str | Path) -> Starlette:
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
     )
+    app.state.runs = runs
+    return app
 
 
 def failed(_: Request, error: Exception) -> Response:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from autotrace.insight import registry, words
 from autotrace.insight.diagnose import Diagnosis, counts
+from autotrace.insight.difference import OF_TIME
 from autotrace.insight.finding import Finding
 from autotrace.insight.step_lines import line as step_line
 from autotrace.insight.why import details, headline, unexplained
@@ -32,6 +35,8 @@ FIRST = (
     "response_tokens", "duration", "validate", "error",
 )  # fmt: skip
 """Columns that a page needs first."""
+REWARDS, CURVES, POINTS = 8, 60, 2000
+"""Maximum curves of the reward, curves of metrics, and steps of a curve."""
 
 
 class OpenRun:
@@ -187,11 +192,11 @@ def findings(
 ) -> dict[str, Any]:
     """Return the findings of ``autotrace diagnose`` in the run, or in the trajectories ``rows``, which are compared
     with the others of their steps. ``found``: the findings, most costly first; ``steps``: step -> code -> number of
-    trajectories; ``titles``: meaning of the codes; ``rewards``: mean reward and parts of the training of each step;
-    ``trajectories``: number of examined trajectories. ``told`` receives the number of trajectories examined so far, and
-    the total."""
+    trajectories; ``titles``: meaning of the codes; ``trajectories``: number of examined trajectories; ``metrics``:
+    number of metrics of a run without rollouts; ``curves``: the mean reward of the training and the parts of the
+    reward, or the metrics. ``told`` receives the number of trajectories examined so far, and the total."""
     named = None if rows is None else {row.trace_id for row in rows}
-    diagnosis, steps, rewards = Diagnosis(among=named), {}, []
+    diagnosis, steps, curves = Diagnosis(among=named), {}, dict[str, list[tuple[int, float | None]]]()
     alone = rows[0].step if rows and len(rows) == 1 else None  # a single trajectory needs no history
     done, of = 0, sum(reader.steps().values())
     for step in query.steps(reader, alone, texts=True):
@@ -201,36 +206,35 @@ def findings(
             continue
         if concerned:
             steps[str(step.number)] = concerned
+        values: Mapping[str, float | None] = {} if of else step.metrics
         if training:
             of_step = step_line(step, training if rows else step.training, validate=False)
-            rewards.append({"step": step.number, "reward": of_step.reward_mean, "parts": of_step.reward_parts})
+            values = {"reward, mean": of_step.reward_mean, **of_step.reward_parts}
+        for name, value in values.items():
+            curves.setdefault(name, []).append((step.number, value))
     used = {code for of_step in steps.values() for code in of_step}
     titles = {name: code.title for name, code in registry.codes().items() if name in used}
     found = [_finding(finding, named) for finding in diagnosis.findings()]
+    shown = [*curves][:REWARDS] if of else sorted(curves, key=lambda name: (bool(OF_TIME.search(name)), name))[:CURVES]
+    thinned = {name: zip(*curves[name][:: -(-len(curves[name]) // POINTS)], strict=True) for name in shown}
     plain: dict[str, Any] = jsonable({
-        "found": found, "steps": steps, "titles": titles, "rewards": rewards, "trajectories": diagnosis.trajectories
+        "found": found, "steps": steps, "titles": titles, "trajectories": diagnosis.trajectories,
+        "metrics": 0 if of else len(curves),
+        "curves": [{"title": name, "steps": at, "middle": values} for name, (at, values) in thinned.items()],
     })  # fmt: skip
     return plain
 
 
 def _finding(finding: Finding, named: Collection[str] | None) -> dict[str, Any]:
     """Describe a finding in the words of ``autotrace diagnose``."""
-    places = [place for place in finding.places if named is None or place.trace_id in named]
+    answer, cut = finding.answer, {words.AFFECTS, *([words.CAUSES] if finding.answer else [])}
     return {
-        "code": finding.code, "title": finding.title, "share": finding.share, "unit": finding.unit,
-        "since": finding.since_step, "amount": words.amount(finding), "under": finding.under,
-        "change": finding.answer.title if finding.answer and finding.answer.step is not None else None,
-        "lines": [line for line in (*words.facts(finding), *words.prose(finding)) if line[0] != words.AFFECTS
-                  and not (finding.answer and line[0] == words.CAUSES)],
-        "causes": [
-            {"said": headline(cause, answer.other), "more": "; ".join(details(cause)), "where": cause.condition,
-             "words": cause.words, "share": cause.share, "before": cause.share_before, "explains": cause.explains}
-            for answer in filter(None, [finding.answer]) for cause in answer.causes
-        ],
-        "unexplained": unexplained(finding.answer) if finding.answer and not finding.answer.causes else None,
-        "places": [
-            {"trace": place.trace_id, "turn": place.turn, "token": place.token, "where": words.where(place),
-             "note": place.note}
-            for place in places
-        ],
+        **finding.as_dict(), "amount": words.amount(finding),
+        "change": answer.title if answer and answer.step is not None else None,
+        "lines": [line for line in (*words.facts(finding), *words.prose(finding)) if line[0] not in cut],
+        "causes": [{**msgspec.to_builtins(cause), "said": headline(cause, answer.other),
+                    "more": "; ".join(details(cause))} for cause in answer.causes] if answer else [],
+        "unexplained": unexplained(answer) if answer and not answer.causes else None,
+        "places": [{**msgspec.to_builtins(place), "where": words.where(place)}
+                   for place in finding.places if named is None or place.trace_id in named],
     }  # fmt: skip

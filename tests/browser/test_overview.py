@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 from playwright.sync_api import Page, expect
 
@@ -26,7 +27,7 @@ def test_a_run_opens_on_what_diagnose_says(tmp_path: Path, visit: Open) -> None:
     folder = recorded(tmp_path)
     command = [sys.executable, "-m", "autotrace", "diagnose", str(folder)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    codes = re.findall(r"^(?:\d+\.|   follows) +(AT-\S+)", said, re.M)
+    codes = re.findall(r"^(?:\d+\.|   causes) +(AT-\S+)", said, re.M)
     page = visit(folder, at="").page
     expect(page.locator("nav a[aria-current]")).to_have_text("Overview")
     expect(page.locator("#page .big")).to_have_text(f"{len(codes)} findings in 8 trajectories, most costly first")
@@ -210,7 +211,7 @@ def test_what_carries_a_drop_stands_beside_the_curve_and_causes_above_consequenc
     (cause,) = why["causes"]
     page = visit(folder, at="overview").page
     panel = page.locator(".curves .curve").nth(1)
-    expect(panel.locator("figcaption")).to_contain_text(f"mean reward fell from 1 to 0.1875 at step {CHANGED}")
+    expect(panel.locator("figcaption")).to_contain_text(f"mean reward fell from 0.7578 to 0.1875 at step {CHANGED}")
     assert why["step"] == CHANGED
     expect(panel.locator("li")).to_have_count(1)
     expect(panel.locator("li")).to_contain_text(f"{cause['words']} · explains ")
@@ -244,3 +245,50 @@ def reward_by_step(folder: Path) -> list[float]:
     for row in of_run(folder).select():
         by_step.setdefault(row.step, []).append(row.reward)
     return [sum(values) / len(values) for _, values in sorted(by_step.items())]
+
+
+def test_two_runs_lie_beside_each_other(tmp_path: Path, visit: Open) -> None:
+    """From the runs over each other to the lines of ``autotrace diff``, and to a rollout of the other run."""
+    recorded(tmp_path, "one")
+    process = Process(new_run(tmp_path, "better"), run_id="better")
+    for step in (1, 2):
+        for number in range(4):
+            rollout(process, step=step, rollout=number % 2, uid=f"u{step}{number // 2}", reward=1.0)
+    process.exit()
+    tab = visit(tmp_path)
+    tab.page.wait_for_selector(".runs")
+    page = tab.go("#/run/one/overview?with=better", ".overview-page .curve canvas")
+    page.locator(".with a", has_text="what differs").click()
+    page.wait_for_selector(".diff-line")
+    expect(page.locator("h1")).to_have_text("Differences")
+    command = [sys.executable, "-m", "autotrace", "diff", str(tmp_path / "one"), str(tmp_path / "better")]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    title = re.findall(r"^first difference: .*$", printed, re.M)[0]
+    assert title in page.locator(".overview-page h2").all_inner_texts()
+    place = page.locator(".diff-line a[href*='/run/better/trace/']").first
+    trace = place.inner_text()
+    assert trace in printed
+    place.click()
+    page.wait_for_selector(".heading code")
+    assert page.locator(".heading code").inner_text() == trace
+
+
+def test_a_run_without_rollouts_shows_its_metrics(tmp_path: Path, visit: Open) -> None:
+    for name, pace in (("slow", 0.9), ("fast", 0.5)):
+        (tmp_path / name).mkdir()
+        rows = [{"step": step, "actor/entropy": pace**step, "loss": 1 / step} for step in range(1, 13)]
+        (tmp_path / name / "trainer_state.json").write_text(json.dumps({"log_history": rows}))
+    page = visit(tmp_path / "fast" / "trainer_state.json", at="overview").page
+    page.wait_for_selector(".curve canvas")
+    assert page.locator(".curve figcaption").all_inner_texts() == ["actor/entropy", "loss"]
+    expect(page.locator(".overview-page h2").first).to_have_text("Metrics")
+    expect(page.locator(".found-list li b").first).to_have_text("AT-ENTROPY-COLLAPSED")
+    expect(page.locator("#page .big")).to_have_text("1 finding in 2 metrics, most costly first")
+    page.locator(".curve .u-over").first.hover(position={"x": 3, "y": 40})
+    expect(page.locator(".curve figcaption").first).to_contain_text("step 1: 0.5")
+    tab = visit(tmp_path)
+    tab.page.wait_for_selector(".runs")
+    runs = [link.inner_text() for link in tab.page.locator(".runs td a").all() if "curves" not in link.inner_text()]
+    assert len(runs) == 2
+    page = tab.go(f"#/run/{quote(runs[0], safe='')}/diff?with={quote(quote(runs[1], safe=''), safe='')}", ".diff-line")
+    expect(page.locator(".diff-line").first).to_contain_text("actor/entropy: since step 1")

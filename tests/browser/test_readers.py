@@ -111,6 +111,7 @@ PAGES = {
     "no trajectory": ("table?where=reward+%3E+99", ".empty:not([hidden])"),
     "steps": ("steps?step=1", ".lanes .last"),
     "tools": ("tools", "tr[data-tool]"),
+    "differences": ("diff", ".overview-page h2"),
     "group": ("group/TRACE", ".card"),
     "conversation": ("trace/TRACE", ".item"),
     "tokens": ("trace/TRACE?view=tokens", ".block span"),

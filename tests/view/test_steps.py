@@ -31,10 +31,11 @@ def test_the_findings_are_those_of_diagnose(client: TestClient, run: Path) -> No
     assert [one["code"] for one in answer["found"]] == [one.code for one in said] != []
     assert [one["amount"] for one in answer["found"]] == [amount(one) for one in said]
     for one, finding in zip(answer["found"], said, strict=True):
-        assert [place["trace"] for place in one["places"]] == [place.trace_id for place in finding.places]
-        assert dict(one["lines"])["fix"] == finding.remedy and one["since"] == finding.since_step
-    assert [(one["step"], one["reward"]) for one in answer["rewards"]] == [(1, 0.375), (2, 0.375)]
-    assert answer["rewards"][0]["parts"] == {"acc": 0.25, "format": 0.25} and answer["trajectories"] == 8
+        assert [place["trace_id"] for place in one["places"]] == [place.trace_id for place in finding.places]
+        assert dict(one["lines"])["fix"] == finding.remedy and one["since_step"] == finding.since_step
+    curves = {one["title"]: (one["steps"], one["middle"]) for one in answer["curves"]}
+    assert curves["reward, mean"] == ([1, 2], [0.375, 0.375]) and [*curves] == ["reward, mean", "acc", "format"]
+    assert [curves[part][1][0] for part in ("acc", "format")] == [0.25, 0.25] and answer["trajectories"] == 8
 
 
 def test_the_findings_of_some_trajectories_name_no_others(run: Path) -> None:
@@ -44,8 +45,8 @@ def test_the_findings_of_some_trajectories_name_no_others(run: Path) -> None:
         fine = findings(reader, [row for row in rows if row.reward == 0.25])
     assert found["steps"].keys() == {"1"} and found["trajectories"] == 3
     assert (fine["found"], fine["trajectories"]) == ([], 2), "another rollout of the step was cut"
-    assert [(one["step"], one["reward"]) for one in fine["rewards"]] == [(1, 0.25)]
-    named = {place["trace"] for one in found["found"] for place in one["places"]}
+    assert fine["curves"][0] == {"title": "reward, mean", "steps": [1], "middle": [0.25]}
+    named = {place["trace_id"] for one in found["found"] for place in one["places"]}
     assert found["found"] and named <= {row.trace_id for row in rows}
 
 

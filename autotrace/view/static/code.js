@@ -51,11 +51,7 @@ export const isDiff = (text) => DIFF.test(text.slice(0, 20_000));
 export function indented(text) {
   const trimmed = text.trim();
   if (!/^[[{]/.test(trimmed) || trimmed.length > 500_000) return null;
-  try {
-    JSON.parse(trimmed);
-  } catch {
-    return null;
-  }
+  try { JSON.parse(trimmed); } catch { return null; }
   let [written, depth] = ["", 0];
   const line = () => `\n${"  ".repeat(Math.min(depth, 40))}`;
   const parts = trimmed.match(/"(?:\\.|[^"\\])*"|[[\]{},:]|[^\s[\]{},:"]+/g) ?? [];
@@ -85,20 +81,9 @@ export function formula(tex, block) {
   const box = h("span", { class: `formula ${block ? "block" : ""}`, title: tex.slice(0, 500) }, tex);
   whenNear(box, async () => {
     const katex = await library("katex").catch(() => null);
-    const options = {
-      output: "mathml",
-      displayMode: block,
-      throwOnError: true,
-      trust: false,
-      strict: "ignore",
-      maxExpand: 200,
-      maxSize: 20,
-    };
-    try {
-      box.replaceChildren(...mathml(katex.__renderToDomTree(tex, options)));
-    } catch {
-      box.classList.add("source");
-    }
+    const limits = { throwOnError: true, trust: false, strict: "ignore", maxExpand: 200, maxSize: 20 };
+    const tree = () => mathml(katex.__renderToDomTree(tex, { output: "mathml", displayMode: block, ...limits }));
+    try { box.replaceChildren(...tree()); } catch { box.classList.add("source"); }
   });
   return box;
 }

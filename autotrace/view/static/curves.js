@@ -1,5 +1,5 @@
 // Curves over training steps: the mean and the range of a run, other runs laid over it, and marks where findings are.
-import { address, decoded, go } from "./address.js";
+import { address, decoded, go, link } from "./address.js";
 import { fill, h, ink } from "./dom.js";
 import { number, seconds } from "./format.js";
 
@@ -82,10 +82,9 @@ function selected(chart, how) {
 
 /** Step -> which findings begin there. @param {any} findings @returns {Map<number, string>} */
 export function begun({ found }) {
-  /** @type {Map<number, string[]>} */
-  const codes = new Map();
-  for (const { code, since } of found) if (since !== null) codes.set(since, [...(codes.get(since) ?? []), code]);
-  return new Map([...codes].sort(([a], [b]) => a - b).map(([step, each]) => [step, `${each.join(", ")} ${each.length > 1 ? "begin" : "begins"}`]));
+  const known = found.filter((/** @type {any} */ each) => each.since_step !== null);
+  const steps = Map.groupBy(known, (each) => each.since_step);
+  return new Map([...steps].sort(([a], [b]) => a - b).map(([step, each]) => [step, `${each.map(({ code }) => code).join(", ")} ${each.length > 1 ? "begin" : "begins"}`]));
 }
 
 /** The runs that lie over the one that is shown. @returns {string[]} */
@@ -108,7 +107,8 @@ export function overlays(run, runs, page) {
   for (const { run: name, trajectories } of others) {
     const place = chosen.indexOf(name), free = place >= 0 || chosen.length < OVER.length;
     box.append(h("label", {}, h("input", { type: "checkbox", value: name, checked: place >= 0, disabled: !free, onchange: change }), name, trajectories === null ? "" : ` (${trajectories.toLocaleString("en")})`,
-      place < 0 ? null : h("i.line", { style: { background: `var(${OVER[place][0]})` } })));
+      place < 0 ? null : h("i.line", { style: { background: `var(${OVER[place][0]})` } }),
+      place < 0 ? null : h("a", { href: link(["run", run, "diff"], { with: written([name]) }) }, "what differs")));
   }
   return box;
 }

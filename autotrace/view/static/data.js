@@ -65,6 +65,9 @@ export class Server {
   /** @param {string} run @param {number} step */
   async lanes(run, step) { return this.json(`step ${step}`, run, "steps", String(step)); }
 
+  /** What `autotrace diff --json` prints. @param {string} run @param {string} other */
+  async diff(run, other) { return this.json("diff", run, "diff", other); }
+
   /** @param {string} run */
   async tools(run) { return this.json("tools", run, "tools"); }
 

@@ -24,9 +24,6 @@ function block(text, bars) {
   return { text, lanes };
 }
 
-/** @param {any[]} items @param {(item: any) => string} of */
-const grouped = (items, of) => items.reduce((groups, item) => groups.set(of(item), [...(groups.get(of(item)) ?? []), item]), new Map());
-
 /** @param {any} box @param {string} run @param {number} step */
 export async function showLanes(box, run, step) {
   fill(box, h("p.waiting", {}, `Reading the rollouts of step ${step}…`));
@@ -37,8 +34,8 @@ export async function showLanes(box, run, step) {
     const [, begin, length] = parts[parts.length - 1];
     return { one, replica, start: one.start + parts[0][1], end: one.start + begin + length, parts };
   }));
-  const blocks = [...grouped(bars, (bar) => bar.one.worker)].map(([name, each]) => block(`worker ${name}: ${counted(each.length, "rollout")}`, each))
-    .concat([...grouped(requests, (request) => request.replica)].map(([name, each]) => block(`replica ${name}: ${counted(each.length, "request")}`, each)));
+  const blocks = [...Map.groupBy(bars, (bar) => bar.one.worker)].map(([name, each]) => block(`worker ${name}: ${counted(each.length, "rollout")}`, each))
+    .concat([...Map.groupBy(requests, (request) => request.replica)].map(([name, each]) => block(`replica ${name}: ${counted(each.length, "request")}`, each)));
   const sums = kinds.map((_, kind) => rollouts.reduce((sum, one) => sum + one.spent[kind], 0));
   const all = bars.reduce((/** @type {number} */ sum, bar) => sum + bar.end - bar.start, 0) || 1;
   const ended = bars.filter((bar) => bar.one.status !== "OPEN");

@@ -1,12 +1,8 @@
 // Other people's code that only some pages need, read when it is needed first. An exported file has all of it.
 
 /** Global name -> file of `vendor`. @type {Record<string, string>} */
-const LIBRARIES = {
-  markdownit: "markdown-it.umd.min.js",
-  hljs: "highlight.min.js",
-  katex: "katex.min.js",
-  Diff: "diff.min.js",
-};
+const LIBRARIES = { markdownit: "markdown-it.umd.min.js", hljs: "highlight.min.js", katex: "katex.min.js",
+  Diff: "diff.min.js" };
 /** @type {Map<string, Promise<any>>} */
 const asked = new Map();
 

@@ -2,6 +2,7 @@
 import { address, link, note } from "./address.js";
 import { Problem, source } from "./data.js";
 import { fill, h } from "./dom.js";
+import { showDiff } from "./page_diff.js";
 import { showGroup } from "./page_group.js";
 import { showOverview } from "./page_overview.js";
 import { showRuns } from "./page_runs.js";
@@ -23,7 +24,8 @@ const LOOK = 2;
 
 /** The pages of a run except the one on which it opens; two are of one of its trajectories.
  * @type {Record<string, (present: Present, run: string, trace: string) => Promise<Page>>} */
-const PAGES = { steps: showSteps, trace: showTrace, group: showGroup, table: showTable, tools: showTools };
+const PAGES = { steps: showSteps, trace: showTrace, group: showGroup, table: showTable, tools: showTools,
+  diff: showDiff };
 /** @type {Page | null} */
 let shown = null;
 let [turn, timer] = [0, /** @type {any} */ (0)];

@@ -33,11 +33,12 @@ class Overview {
     this.found = h("ol.found-list");
     this.only = h("div.dim");
     this.curves = h("div.curves");
+    this.heading = h("h2", {}, "Reward");
     this.begins = h("p.dim.begins");
     this.said = h("p.big", { role: "status" }, "Looking for findings…");
     const to = (label, page, /** @type {Record<string, any>} */ query = {}) => h("a.button", { href: link(["run", run, page], query) }, label);
     this.element = h("section.overview-page", {}, h("h1.unseen", {}, "Overview"), this.strip, this.open, this.said, this.found, this.only,
-      h("div.bar", {}, h("h2", {}, "Reward"), source.exported ? null : overlays(run, runs, "overview")), this.curves, this.begins,
+      h("div.bar", {}, this.heading, source.exported ? null : overlays(run, runs, "overview")), this.curves, this.begins,
       h("h2", {}, "This run"), this.facts,
       h("nav.bar", { "aria-label": "tables of the run" }, to("All trajectories", "table"), to("Lowest rewards first", "table", { sort: "reward" }), to("Longest first", "table", { sort: "duration", desc: "1" }), to("Step by step", "steps"), h("a.button", { href: "#/runs" }, "All runs")));
     this.tell(state);
@@ -76,8 +77,12 @@ class Overview {
   }
 
   show() {
-    const [{ found, trajectories }] = this.all, many = counted(trajectories, "trajectory", "trajectories");
-    fill(this.said, found.length ? `${counted(found.length, "finding")} in ${many}, most costly first` : trajectories ? `${many}: no problems found` : "This run has no trajectory yet; autotrace status says what was bound, called and dropped. If only a trainer's metrics are here, autotrace steps shows them.");
+    const [{ found, trajectories, metrics }] = this.all;
+    const many = metrics ? counted(metrics, "metric") : counted(trajectories, "trajectory", "trajectories");
+    const none = trajectories || metrics ? `${many}: no problems found`
+      : "This run has no trajectory yet; autotrace status says what was bound, called and dropped.";
+    fill(this.said, found.length ? `${counted(found.length, "finding")} in ${many}, most costly first` : none);
+    fill(this.heading, metrics ? "Metrics" : "Reward");
     fill(this.found, found.map((finding) => this.finding(finding)));
     const known = new Set(found.map((finding) => finding.code));
     fill(this.only, this.others.map((name, place) => {
@@ -88,18 +93,18 @@ class Overview {
   }
 
   /** @param {any} finding */
-  finding({ code, title, share, since, amount, lines, places, causes, unexplained, under }) {
-    const [of, link_] = [link(["run", this.run, "table"], { where: `finding = '${code}'` }), (place) => link(["run", this.run, "trace", place.trace], { view: place.token === null ? null : "tokens", turn: place.turn })];
+  finding({ code, title, share, since_step: since, amount, lines, places, causes, unexplained, under }) {
+    const [of, link_] = [link(["run", this.run, "table"], { where: `finding = '${code}'` }), (place) => link(["run", this.run, "trace", place.trace_id], { view: place.token === null ? null : "tokens", turn: place.turn })];
     const rows = (/** @type {string} */ where) => link(["run", this.run, "table"], { where });
     const beside = this.others.map((name, at) => `${name}: ${percent(this.all[at + 1].found.find((each) => each.code === code)?.share ?? 0)}`);
     const first = `${since === null ? "" : ` · since step ${since}`}${under ? ` · follows from ${under}` : ""}`;
     return h("li", { "data-code": code, class: under ? "follows" : null }, h("details", { open: this.all[0].found[0]?.code === code },
       h("summary", {}, h("i.share", { role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })),
-        h("span.amount-short", {}, percent(share)), h("b.loss", {}, code), " ", coded(title), h("span.dim", {}, first)),
+        this.all[0].trajectories ? h("span.amount-short", {}, percent(share)) : null, h("b.loss", {}, code), " ", coded(title), h("span.dim", {}, first)),
       h("p.amount", {}, amount, beside.length ? h("span.dim", {}, ` · ${beside.join(", ")}`) : null),
-      h("dl", {}, causes.length || unexplained ? h("dt", {}, "likely causes") : null, unexplained ? h("dd", {}, coded(unexplained)) : null, causes.map((cause) => h("dd.cause", {}, coded(cause.said), cause.where && !source.exported ? [" ", h("a", { href: rows(cause.where) }, "with it"), " · ", h("a", { href: rows(`not ${cause.where}`) }, "without it")] : null, h("div.dim", {}, coded(cause.more)))),
+      h("dl", {}, causes.length || unexplained ? h("dt", {}, "likely causes") : null, unexplained ? h("dd", {}, coded(unexplained)) : null, causes.map((cause) => h("dd.cause", {}, coded(cause.said), cause.condition && !source.exported ? [" ", h("a", { href: rows(cause.condition) }, "with it"), " · ", h("a", { href: rows(`not ${cause.condition}`) }, "without it")] : null, h("div.dim", {}, coded(cause.more)))),
         lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", {}, name), h("dd", {}, coded(words))]),
-        h("dt", {}, "e.g."), h("dd", {}, places.map((place) => h("div.place", {}, h("a", { href: link_(place) }, h("code", {}, place.trace.slice(0, 8)), " ", coded(place.where)), place.note ? h("span.dim", {}, "  ", coded(place.note)) : null)), source.exported ? null : h("a", { href: of }, "all of them")))));
+        h("dt", {}, "e.g."), h("dd", {}, places.map((place) => h("div.place", {}, h("a", { href: link_(place) }, h("code", {}, place.trace_id.slice(0, 8)), " ", coded(place.where)), place.note ? h("span.dim", {}, "  ", coded(place.note)) : null)), source.exported || !this.all[0].trajectories ? null : h("a", { href: of }, "all of them")))));
   }
 
   /** The reward and its parts over steps, with marks where findings begin. */
@@ -108,14 +113,15 @@ class Overview {
     if (!this.all.length) return;
     const marks = begun(this.all[0]);
     const how = { marks: () => marks, chosen: (step) => go(["run", this.run, "steps"], { step }) };
-    // curves enough
-    const parts = [...new Set(this.all.flatMap(({ rewards }) => rewards.flatMap((each) => Object.keys(each.parts))))].slice(0, 7);
-    const line = (/** @type {(each: any) => any} */ value) => this.all.map(({ rewards }, place) => ({ label: [this.run, ...this.others][place], steps: rewards.map((each) => each.step), middle: rewards.map((each) => value(each) ?? null) }));
-    const curves = [{ title: "reward, mean", lines: line((each) => each.reward), how }, ...parts.map((part) => ({ title: part, lines: line((each) => each.parts[part]), how }))];
-    this.charts = drawn(this.curves, curves.filter(({ lines }) => lines[0].middle.some((value) => value !== null)));
+    const names = [this.run, ...this.others], { curves, metrics } = this.all[0];
+    const known = this.all.map((each) => new Map(each.curves.map((/** @type {any} */ one) => [one.title, one])));
+    const lines = (/** @type {string} */ title) =>
+      known.map((of, place) => ({ label: names[place], steps: [], middle: [], ...of.get(title) }));
+    this.charts = drawn(this.curves, curves.map(({ title }) => ({ title, how, lines: lines(title) })));
     const change = this.all[0].found.find((each) => each.change);
     if (change) this.curves.firstElementChild?.after(carried(change));
     if (!this.charts.length) fill(this.curves, h("p.empty", {}, "No step of this run has a reward."));
+    if (metrics > curves.length) this.curves.append(`${curves.length} of ${metrics} metrics; autotrace sql reads all.`);
     fill(this.begins, [...marks].map(([step, words]) => h("span", {}, h("b.loss", {}, "▲"), ` step ${step}: ${words}  `)));
   }
 
@@ -129,5 +135,5 @@ function carried({ change, causes, unexplained }) {
   return h("figure.curve.carried", {}, h("figcaption", {}, `what carries it: ${change}`),
     causes.length ? h("ol", {}, causes.slice(0, 4).map((cause) => h("li", {}, coded(cause.words),
       cause.explains === null ? null : h("span.dim", {}, ` · explains ${percent(Math.min(1, cause.explains))}`),
-      bar("before", cause.before), bar("after", cause.share)))) : h("p", {}, coded(unexplained)));
+      bar("before", cause.share_before), bar("after", cause.share)))) : h("p", {}, coded(unexplained)));
 }

@@ -86,7 +86,7 @@ class Curves {
       return isThere ? { title, lines, how: { isTime, isShare: how === "failed", marks, selected, chosen: (step) => this.step(step) } } : null;
     });
     this.charts = drawn(this.element, curves.flatMap((each) => each ?? []));
-    if (!this.steps.size) fill(this.element, h("p.empty", {}, "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one). If only a trainer's metrics are here, autotrace steps shows them."));
+    if (!this.steps.size) fill(this.element, h("p.empty", {}, "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one). If only a trainer's metrics are here, the overview shows them."));
     showHeat(this.heat, this.run, this.rows, this.steps);
     this.said.textContent = `${counted(this.steps.size, "step")}; drag over steps to list their trajectories, click a step to see where its time went`;
   }

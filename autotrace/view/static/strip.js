@@ -24,14 +24,9 @@ export async function solving(rows) {
 
 /** Rows of training by step, in order. @param {import("./rows.js").Rows} rows @returns {Map<number, number[]>} */
 export function rowsBySteps(rows) {
-  /** @type {Map<number, number[]>} */
-  const steps = new Map(), { step, validate } = rows.numbers;
-  for (let row = 0; row < rows.count; row += 1) {
-    if (Number.isNaN(step[row]) || validate?.[row] === 1) continue;
-    const list = steps.get(step[row]);
-    if (list) list.push(row); else steps.set(step[row], [row]);
-  }
-  return new Map([...steps].sort(([a], [b]) => a - b));
+  const { step, validate } = rows.numbers;
+  const known = [...step.keys()].filter((row) => !Number.isNaN(step[row]) && validate?.[row] !== 1);
+  return new Map([...Map.groupBy(known, (row) => step[row])].sort(([a], [b]) => a - b));
 }
 
 /** @param {number[]} values */
@@ -43,14 +38,9 @@ function mean(values) {
 /** Shares of groups of a step in which nobody, somebody, everybody solved it. @param {number[]} members
  * @param {Int32Array} groups @param {(row: number) => number} solved */
 function shares(members, groups, solved) {
-  /** @type {Map<number, number[]>} */
-  const of = new Map();
-  for (const row of members) {
-    const value = solved(row);
-    if (value === value) of.set(groups[row], [...(of.get(groups[row]) ?? []), value]);
-  }
+  const of = Map.groupBy(members.filter((row) => !Number.isNaN(solved(row))), (row) => groups[row]);
   const several = [...of.values()].filter((each) => each.length > 1);
-  const [wrong, right] = [0, 1].map((what) => several.filter((each) => each.every((value) => value === what)).length / several.length);
+  const [wrong, right] = [0, 1].map((what) => several.filter((each) => each.every((row) => solved(row) === what)).length / several.length);
   return [wrong, 1 - wrong - right, right];
 }
 
