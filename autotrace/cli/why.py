@@ -73,9 +73,9 @@ def _examples(having: Sequence[str], lacking: Sequence[str]) -> list[str]:
 
 def _of_one(reader: Reader, step: int | None, where: str | None, against: str | None) -> Sequence[Explanation]:
     if step is None and where is None:
-        watch = Why(MOST)
-        has_steps = any(number is not None for number in reader.steps())
+        watch, has_steps = Why(MOST), False
         for each in _examined(reader):
+            has_steps = has_steps or each.number is not None  # trajectories without a step come last
             watch.add(each if has_steps else replace(each, number=0))
         found, rows = list(watch.answers()), [row for own in watch.by_step.values() for row in own]
         if not rows and reader.run.kind:

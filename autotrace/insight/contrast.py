@@ -20,9 +20,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from autotrace.insight.finding import Cause, Explanation
 from autotrace.insight.rollouts import Row
@@ -93,9 +95,10 @@ class _Comparison:
         self._sizes = len(rows), len(before)
         self._full = (1 << len(self._rows)) - 1
         self._first = (1 << len(rows)) - 1
-        clusters = Counter((place < len(rows), row.group) for place, row in enumerate(self._rows))
-        self._clusters = clusters
-        squares = sum(size * size for size in clusters.values())
+        self._cluster_of = [(place >= len(rows), row.group) for place, row in enumerate(self._rows)]
+        """List side and group of each row."""
+        self._clusters = Counter(self._cluster_of)
+        squares = sum(size * size for size in self._clusters.values())
         self._largest = squares / max(1, len(self._rows))
         self._means = self._mean(self._first), self._mean(self._full ^ self._first)
         spread = [row.reward for row in self._rows if row.reward is not None]
@@ -116,28 +119,33 @@ class _Comparison:
     def _candidates(self) -> list[_Candidate]:
         by_mask: dict[int, list[tuple[bool, Stage, str]]] = {}
         least = max(SUPPORT, SUPPORT_SHARE * len(self._rows))
-        for position, words, places in self._sets():
+        for position, words, places in self._sets(least):
             if least <= len(places) <= len(self._rows) - least:
                 mask = _mask(places, len(self._rows))
                 lacks = bool(mask & 1)  # equal sets, and their complements, have one key
                 by_mask.setdefault(self._full ^ mask if lacks else mask, []).append((lacks, position, words))
         return [self._candidate(mask, texts) for mask, texts in by_mask.items()]
 
-    def _sets(self) -> Iterator[tuple[Stage, str, list[int]]]:
-        having: dict[int, list[int]] = {}
-        measured: dict[int, list[tuple[float, int]]] = {}
+    def _sets(self, least: float) -> Iterator[tuple[Stage, str, list[int]]]:
+        counts = Counter(chain.from_iterable(row.traits for row in self._rows))
+        having = {trait: list[int]() for trait, count in counts.items() if least <= count < len(self._rows)}
+        measured = defaultdict[int, list[tuple[float, int]]](list)
         for place, row in enumerate(self._rows):
             for trait in row.traits:
-                having.setdefault(trait, []).append(place)
+                if trait in having:
+                    having[trait].append(place)
             for trait, value in zip(row.quantities, row.values, strict=True):
-                measured.setdefault(trait, []).append((value, place))
+                measured[trait].append((value, place))
         for trait, places in having.items():
-            yield (*self._traits[trait], [*dict.fromkeys(places)])
+            yield (*self._traits[trait], places)
         for trait, pairs in measured.items():
             position, words = self._traits[trait]
-            for cut in _cuts(sorted(value for value, _ in pairs)):
-                yield position, f"{words}: at least {cut:.4g}", [place for value, place in pairs if value >= cut]
-                yield position, f"{words}: below {cut:.4g}", [place for value, place in pairs if value < cut]
+            pairs.sort()
+            values, places = [value for value, _ in pairs], [place for _, place in pairs]
+            for cut in _cuts(values):
+                at = bisect_left(values, cut)
+                yield position, f"{words}: at least {cut:.4g}", places[at:]
+                yield position, f"{words}: below {cut:.4g}", places[:at]
 
     def _candidate(self, mask: int, texts: list[tuple[bool, Stage, str]]) -> _Candidate:
         one, other = (mask & self._first).bit_count(), (mask >> self._sizes[0]).bit_count()
@@ -153,8 +161,8 @@ class _Comparison:
         expected = sum(size * share * (1 - share) for size, share in zip(self._sizes, shares, strict=True))
         if expected < 1e-9:
             return self._largest
-        having = Counter((place < self._sizes[0], self._rows[place].group) for place in _places(mask))
-        found = sum((having[cluster] - shares[not cluster[0]] * size) ** 2 for cluster, size in self._clusters.items())
+        having = Counter(map(self._cluster_of.__getitem__, _places(mask)))
+        found = sum((having[cluster] - shares[cluster[0]] * size) ** 2 for cluster, size in self._clusters.items())
         return min(max(1.0, found / expected), max(1.0, self._largest))
 
     # -- candidates that differ, and explain ---------------------------------------------------------------------------
@@ -242,12 +250,14 @@ class _Comparison:
         share, before = (1 - head.share, 1 - head.share_before) if lacks else (head.share, head.share_before)
         below.sort(key=lambda one: (*_rank(one.first), -one.weight))
         inside = self._first if share >= before else self._full ^ self._first
-        shown = [self._rows[place].trace_id for place in _places(mask & inside, 3)]
-        lacking = [self._rows[place].trace_id for place in _places(self._full & ~mask & self._first, 3)]
-        rest = [self._rows[place].trace_id for place in _places(self._full & ~mask, 3)]
+        without = self._full ^ mask
+        shown, lacking, rest = (
+            [self._rows[place].trace_id for place in _places(rows)[:3]]
+            for rows in (mask & inside, without & self._first, without)
+        )
         first, since = (min(self._rows[at].step or 0 for at in _places(rows)) for rows in (self._first, mask))
         return Cause(
-            words, position.name.lower(), share, before, self._mean(mask), self._mean(self._full ^ mask), head.explains,
+            words, position.name.lower(), share, before, self._mean(mask), self._mean(without), head.explains,
             head.chance, mask.bit_count(), "" if _CUT.search(words) else f"trait = {quoted(words)}",
             _said(sorted(head.texts, key=_rank), words),
             _said([one.first for one in below], words), shown, lacking or rest,
@@ -307,16 +317,10 @@ def _mask(places: Sequence[int], size: int) -> int:
     return int.from_bytes(bits, "little")
 
 
-def _places(mask: int, most: int | None = None) -> Iterator[int]:
-    """Yield the places of the set bits."""
-    for at, byte in enumerate(mask.to_bytes((mask.bit_length() + 7) // 8, "little")):
-        if byte:
-            for bit in _BITS[byte]:
-                yield 8 * at + bit
-                if most is not None:
-                    most -= 1
-                    if most <= 0:
-                        return
+def _places(mask: int) -> list[int]:
+    """List the places of the set bits."""
+    parts = enumerate(mask.to_bytes((mask.bit_length() + 7) // 8, "little"))
+    return [8 * at + bit for at, byte in parts if byte for bit in _BITS[byte]]
 
 
 _BITS = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]

@@ -54,7 +54,7 @@ NEEDS: dict[str, tuple[Callable[[Step], bool], str]] = {
     "trainer metrics": (lambda step: bool(step.metrics), """
         AT-CLIP-RATIO AT-METRICS-PADDED AT-ENTROPY-COLLAPSED AT-KL-DRIFT AT-CLIP-SATURATED AT-GRADIENT-SPIKES
         AT-LENGTH-GREW"""),
-    "sampling parameters": (_any(lambda one: any(trait.name == "sampling" for trait in one.profile.traits)), """
+    "sampling parameters": (_any(lambda one: one.traits("sampling")), """
         AT-SAMPLING-DIFFERS AT-SAMPLING-BIASED"""),
     "weight versions": (_any(lambda one: one.versions), "AT-WEIGHTS-MIXED AT-WEIGHTS-STALE AT-WEIGHTS-STUCK"),
     "the engine's cache and queue": (_any(lambda one: any(turn.cached is not None for turn in one.profile.turns)), """

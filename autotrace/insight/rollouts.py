@@ -47,10 +47,7 @@ def position(code: str) -> int:
 
 
 def of_record(record: Record, step: Step) -> Iterator[Sight]:
-    """Yield all traits of a rollout: the traits of the profile, the findings, and the values of the line."""
-    for trait in record.profile.traits:
-        if trait.name in DECLARED:
-            yield DECLARED[trait.name][0], trait.text, trait.value
+    """Yield the findings of a rollout and the values of its line as traits."""
     known = codes()
     for mark in record.profile.marks:
         code = known.get(mark.code)
@@ -100,7 +97,8 @@ class Rollouts:
     def __init__(self) -> None:
         self.traits: list[tuple[Stage, str]] = []
         """Map number of a trait (the index) -> its position and words."""
-        self._numbers: dict[tuple[Stage, str], int] = {}
+        self._numbers: list[dict[str, int]] = [{} for _ in Stage]
+        """Map stage -> words of a trait -> number of the trait."""
         self._groups: dict[str, int] = {}
 
     def rows_of(self, step: Step, records: Sequence[Record], most: int, run: str = "") -> list[Row]:
@@ -117,16 +115,18 @@ class Rollouts:
         return self._groups.setdefault(name, len(self._groups))
 
     def _row(self, record: Record, step: Step, run: str) -> Row:
-        traits, quantities, values = array("I"), array("I"), array("d")
-        for position, words, value in of_record(record, step):
-            number = self._numbers.get((position, words))
+        traits, quantities, values = dict[int, None](), array("I"), array("d")
+        declared = [(DECLARED[x.name][0], x.text, x.value) for x in record.profile.traits if x.name in DECLARED]
+        for stage, words, value in (*declared, *of_record(record, step)):
+            numbers = self._numbers[stage]
+            number = numbers.get(words)
             if number is None:
-                number = self._numbers[position, words] = len(self.traits)
-                self.traits.append((position, words))
+                number = numbers[words] = len(self.traits)
+                self.traits.append((stage, words))
             if value is None:
-                traits.append(number)
+                traits[number] = None
             else:
                 quantities.append(number)
                 values.append(value)
         group = self.group(run + record.group)
-        return Row(record.trace_id, record.step, group, finite(record.score), traits, quantities, values)
+        return Row(record.trace_id, record.step, group, finite(record.score), array("I", traits), quantities, values)

@@ -93,7 +93,7 @@ def line(
         errors=dict(Counter(_class(one) for one in records if one.status not in ("OK", "OPEN")).most_common(5)),
         tool_errors=_tool_errors(records),
         turns_mean=_mean([len(record.profile.turns) for record in done]),
-        tokens_mean=_mean([generated for record in done if (generated := _generated(record)) is not None]),
+        tokens_mean=_mean([record.generated for record in done if record.generated is not None]),
         seconds_p50=_at(seconds, 0.5), seconds_p99=_at(seconds, 0.99), time=_time(records), cached=_cached(records),
         staleness=_mean([late for record in records if (late := behind(record, step)) is not None]),
         mismatch_p50=_at(mismatch, 0.5), mismatch_p99=_at(mismatch, 0.99),
@@ -139,12 +139,6 @@ def _time(records: Iterable[Record]) -> dict[str, float]:
                 sums[name] += value
     total = sum(sums.values())
     return {name: value / total for name, value in sums.items() if value > 0} if total else {}
-
-
-def _generated(record: Record) -> int | None:
-    """Sum the tokens over all turns, as in ``response_tokens``; None: no turn's tokens are known."""
-    counts = [turn.response for turn in record.profile.turns if turn.response is not None]
-    return sum(counts) if counts else None
 
 
 def _cached(records: Iterable[Record]) -> float | None:

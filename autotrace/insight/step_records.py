@@ -74,10 +74,20 @@ class Record:
         told |= {integer(self.facts.get(name)) for name in ("min_global_steps", "max_global_steps")}
         return sorted(version for version in told if version is not None)
 
+    @cached
+    def generated(self) -> int | None:
+        """Count the tokens generated over all turns; None: no turn's tokens are known."""
+        counts = [turn.response for turn in self.profile.turns if turn.response is not None]
+        return sum(counts) if counts else None
+
     def members(self, fact: str) -> Mapping[Any, Any]:
         """Return the members of a fact; empty for a fact without members."""
         value = self.facts.get(fact)
         return value if isinstance(value, dict) else {}
+
+    def traits(self, name: str) -> list[str]:
+        """Return the words of the traits that are declared under ``name``."""
+        return [trait.text for trait in self.profile.traits if trait.name == name]
 
     def has(self, *codes: str) -> bool:
         """Return whether the trajectory has a mark with one of ``codes``."""

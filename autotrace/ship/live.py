@@ -49,7 +49,7 @@ _GIVEN = {
     **{name: name for name in (
         "trace_id", "step", "uid", "rollout_n", "project_name", "experiment_name", "sample_index", "data_source",
         "attempt", "name", "role", "status", "error", "reward", "tool_calls", "spans", "late_spans", "prompt_tokens",
-        "response_tokens", "start_ns", "end_ns", "version",
+        "response_tokens", "start_ns", "end_ns", "version", "validate", "complete",
     )},
     "llm_calls": "turns",
     "duration_s": "(end_ns - start_ns) / 1e9",
@@ -57,19 +57,17 @@ _GIVEN = {
     "facts": "CASE WHEN json_valid(facts) THEN facts END",
     "attributes": "CASE WHEN json_valid(attributes) THEN attributes END",
     "profile": "nullif(profile, '{}')",
+    "is_trajectory": f"coalesce(role, '') IN ('', {', '.join(map(repr, sorted(ROLES)))})",
+    **{name: f"CASE WHEN json_valid(times) THEN json_extract(times, '$.{name}') END" for name in PARTS},
 }  # fmt: skip
 """Map column of ``trajectories`` -> SQL over the state."""
 _MADE: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "validate": ("validate", lambda value: None if value is None else bool(value)),
-    "complete": ("complete", bool),
-    "is_trajectory": ("role", lambda role: role in ROLES or not role),
     "agent_name": ("attributes", lambda text: word(mapping(text).get("agent_name"))),
     "chains": ("profile", lambda text: profiles.chains(profiles.decode(text))),
     "findings": ("profile", lambda text: profiles.codes(profiles.decode(text))),
     "traits": ("profile", lambda text: profiles.traits(profiles.decode(text))),
     "truncated": ("profile", lambda text: profiles.is_truncated(profiles.decode(text))),
     "tool_error": ("profile", lambda text: profiles.has_tool_error(profiles.decode(text))),
-    **{name: ("times", lambda text, name=name: mapping(text).get(name)) for name in PARTS},  # type: ignore[misc]
     **{
         column.name: ("facts", lambda text, column=column: column.fact(mapping(text).get(column.name)))  # type: ignore[misc]
         for column in TRAJECTORIES.columns
@@ -166,14 +164,11 @@ class Live(Committed):
             return None
         settings = TrainerSettings.of(self.binds()).encode() if "settings" in columns else "{}"
         fixed = {"run_id": self.info.run_id, "settings": None if settings == "{}" else settings}
-        makes = [_MADE[name][1] if name in _MADE else None for name in columns]
+        makes = [(place, _MADE[name][1]) for place, name in enumerate(columns) if name in _MADE]
         sql = [_MADE[name][0] if name in _MADE else _GIVEN.get(name, "?") for name in columns]
         values = [fixed.get(name) for name in columns if name not in _MADE and name not in _GIVEN]
         rows = self._traces(f"SELECT {', '.join(sql)} FROM traces", values, steps)
-        return (
-            tuple([value if make is None else make(value) for value, make in zip(row, makes, strict=True)])
-            for row in rows
-        )
+        return (_made(row, makes) for row in rows) if makes else rows
 
     def _traces(self, sql: str, values: Sequence[Any], steps: Steps | None) -> Lines:
         cursor = self._state.db.cursor()
@@ -317,6 +312,14 @@ class Live(Committed):
         if "_opened" in self.__dict__:
             self._state.close()
             del self._opened
+
+
+def _made(row: Sequence[Any], makes: Sequence[tuple[int, Callable[[Any], Any]]]) -> tuple[Any, ...]:
+    """Return a row with the values that ``makes`` computes at their places."""
+    made = [*row]
+    for place, make in makes:
+        made[place] = make(made[place])
+    return tuple(made)
 
 
 def _rests(folder: Path) -> bool:

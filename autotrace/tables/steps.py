@@ -91,8 +91,9 @@ def _settings(reader: Reader) -> TrainerSettings:
     """Read the run's settings from its reports, or from its tables if nothing else is left."""
     if binds := reader.run.binds():
         return TrainerSettings.of(binds)
-    rows = reader.rows("trajectories", ("settings",), "settings IS NOT NULL")
-    return TrainerSettings.decode(next((text for (text,) in rows), None))
+    # with the step, which is read next: a column more would read all rows again
+    rows = reader.rows("trajectories", ("settings", "step"), "settings IS NOT NULL")
+    return TrainerSettings.decode(next((text for text, _ in rows), None))
 
 
 def _records(rows: Sequence[Any], reader: Reader, settings: TrainerSettings, watch: Watch) -> Iterator[Record]:

@@ -143,7 +143,7 @@ purpose."""
 def ends_on_tool(step: Step, history: History) -> Iterator[Hit]:
     """Find rollouts that are reported as done without a look of the model at the last tool's answer, though the model
     usually gets the tool's answers."""
-    ends = [(record, trait.text) for record in step.records for trait in record.profile.traits if trait.name == "end"]
+    ends = ((record, text) for record in step.records for text in record.traits("end"))
     ending = [(on[1], record) for record, text in ends if (on := _ON.match(text)) is not None]
     for tool, own in grouped(ending, lambda one: one[0]).items():
         records = [record for _, record in own]

@@ -84,7 +84,7 @@ def proven(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _shown(record: Record, name: str, begins: str) -> str | None:
-    return next((one.text for one in record.profile.traits if one.name == name and one.text.startswith(begins)), None)
+    return next((text for text in record.traits(name) if text.startswith(begins)), None)
 
 
 def against_others(step: Step, history: History) -> Iterator[Hit]:

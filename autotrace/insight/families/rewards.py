@@ -205,7 +205,7 @@ def gamed(step: Step, history: History) -> Iterator[Hit]:
         if finite(record.score) is not None
         and (form := _most(record, of_form)) is not None
         and (truth := _most(record, of_truth)) is not None
-        and (length := _tokens(record)) is not None
+        and (length := record.generated) is not None
     ]
     best = max((form for _, form, _, _ in rows), default=0.0)
     right = [length for _, _, truth, length in rows if truth > 0]
@@ -228,13 +228,6 @@ def _most(record: Record, names: Set[object]) -> float | None:
     """Return the largest of the named parts of the reward; None: the reward has no such part."""
     parts = record.members("reward_extra_info").items()
     return max((value for name, part in parts if name in names and (value := finite(part)) is not None), default=None)
-
-
-def _tokens(record: Record) -> int | None:
-    """Count the generated tokens; None: not known for all turns."""
-    counts = [turn.response for turn in record.profile.turns]
-    known = [count for count in counts if count is not None]
-    return sum(known) if counts and len(known) == len(counts) else None
 
 
 # -- failures that became rewards
@@ -308,7 +301,7 @@ def false_zero(step: Step, history: History) -> Iterator[Hit]:
         is_low = own.count(least) >= 0.95 * len(own) or max(own) < usual
         if len(own) > 1 and (is_low or own.count(most) >= 0.95 * len(own) or min(own) > usual):
             for record, mark in found:
-                tokens, which = _tokens(record), "lowest" if is_low else "highest"
+                tokens, which = record.generated, "lowest" if is_low else "highest"
                 taught = f", advantage {record.advantage:.2g} x {tokens} tokens" if record.advantage and tokens else ""
                 trained = ", trained on" if record.trained_in_step is not None else ""
                 note = f"reward {record.score:.4g} (the {which}){trained}{taught}: {mark.note}"

@@ -89,22 +89,24 @@ def history_cut(evidence: Evidence) -> Iterator[Mark]:
 def no_end(step: Step, history: History) -> Iterator[Hit]:
     """Find last turns that end without an end token. If the end tokens are not known, the last token of nearly all
     stopped answers counts."""
-    stopped = Counter(turn.last for record in step.records for turn in record.profile.turns if turn.finish == "stop")
-    ((token, count),) = stopped.most_common(1) or [(None, 0)]
-    inferred = {token} if token is not None and count >= max(MANY, NEARLY_ALL * stopped.total()) else set()
-    known = step.settings.end_tokens or inferred
+    turns = [turn for record in step.records for turn in record.profile.turns]
+    known = step.settings.end_tokens
     if not known:
-        return
-    lasts = Counter(turn.last for record in step.records for turn in record.profile.turns if turn.last is not None)
-    total = sum(lasts.values())
-    ends = known | {token for token, count in lasts.items() if count >= max(2, USUAL_END * total)}
+        stopped = Counter(turn.last for turn in turns if turn.finish == "stop")
+        ((token, count),) = stopped.most_common(1) or [(None, 0)]
+        if token is None or count < max(MANY, NEARLY_ALL * stopped.total()):
+            return
+        known = frozenset({token})
+    lasts: Counter[int | None] = Counter()
     for record in step.records:
         last = record.profile.turns[-1] if record.profile.turns else None
-        if last is None or last.last is None or last.last in ends or record.truncated or record.status != "OK":
+        if last is None or last.last is None or last.last in known or record.truncated or record.status != "OK":
             continue
         if (last.finish or "") in CUT | ABORTED | {AS_ASKED}:
             continue
-        yield Hit("AT-NO-EOS", record, len(record.profile.turns), (last.response or 1) - 1, f"token {last.last}")
+        lasts = lasts or Counter(turn.last for turn in turns if turn.last is not None)
+        if lasts[last.last] < max(2, USUAL_END * lasts.total()):
+            yield Hit("AT-NO-EOS", record, len(record.profile.turns), (last.response or 1) - 1, f"token {last.last}")
 
 
 def prompt_cut(step: Step, history: History) -> Iterator[Hit]:

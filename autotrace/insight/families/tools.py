@@ -198,11 +198,9 @@ def one_answer(step: Step, history: History) -> Iterator[Hit]:
     """Find a tool that answers different questions with one text, though other rollouts get other answers."""
     answered: dict[str, dict[tuple[str, ...], list[Record]]] = {}
     for record in step.records:
-        told: dict[str, dict[str, None]] = {}
-        for trait in record.profile.traits:
-            if trait.name in ("tool_answers", "fixed_answers") and " answers " in trait.text:
-                told.setdefault(trait.text.partition(" answers ")[0], {})[trait.text] = None
-        for tool, said in told.items():
+        told = dict.fromkeys([*record.traits("tool_answers"), *record.traits("fixed_answers")])
+        answers = [text for text in told if " answers " in text]
+        for tool, said in grouped(answers, lambda text: text.partition(" answers ")[0]).items():
             answered.setdefault(tool, {}).setdefault((*said,), []).append(record)
     for tool, by_texts in answered.items():
         often = Counter({texts: len(records) for texts, records in by_texts.items()}).most_common(KEPT)
@@ -220,8 +218,8 @@ def one_answer(step: Step, history: History) -> Iterator[Hit]:
             others = Counter[str]()  # a text with masked parts stands for as many answers as there are rollouts
             for texts, count in (each for _, counts in known for each in counts if text not in each[0]):
                 others.update({other: count if "…" in other or "#" in other else 1 for other in texts})
-            fixed = any(trait.name == "fixed_answers" and trait.text == text for trait in having[0].profile.traits)
-            if fixed and others.total() > OTHERS and not any(record.has(*STEP_DECIDES) for record in having):
+            is_fixed = text in having[0].traits("fixed_answers")
+            if is_fixed and others.total() > OTHERS and not any(record.has(*STEP_DECIDES) for record in having):
                 yield from (Hit("AT-TOOL-ONE-ANSWER", record, None, note=text, kind=text) for record in having)
 
 
