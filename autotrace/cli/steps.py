@@ -1,4 +1,4 @@
-"""Print one line a step: ``autotrace steps``."""
+"""Print a line per step: ``autotrace steps``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVERY = 2.0
 """Seconds between two looks at a run that goes on."""
 
 
-@click.command(short_help="Print one line a step: rewards, truncation, errors, time, findings.")
+@click.command(short_help="Print a line per step: rewards, truncation, errors, time, findings.")
 @runs.argument
 @click.option("--step", type=int, metavar="N", help="Only this training step.")
 @click.option("--validate/--train", "validate", default=None, help="Only validation, or only training; default: both.")
@@ -44,22 +44,22 @@ EVERY = 2.0
 def steps(
     named: tuple[str, ...], step: int | None, validate: bool | None, by: str | None, follow: bool, as_json: bool
 ) -> None:
-    """Print one line a step: rewards, how trajectories ended, and where their time went.
+    """Print a line per step: rewards, endings and times of the trajectories.
 
     \b
-    count, open    trajectories; those that are still running
-    reward, ±      mean and standard deviation; parts: means of its parts
+    count, open    trajectories; trajectories that are still running
+    reward, ±      mean and standard deviation; parts: mean of each part
     no-signal      groups with the same reward for all rollouts, out of all groups
     best, worst    such groups with the best, or the worst, reward of the step
     truncated      share of trajectories that were cut at a limit of tokens
-    failed         trajectories that did not end well, by error
+    failed         trajectories that failed, by error
     tool errors    failed calls, by tool
-    turns, tokens  means of a trajectory; tokens generated over all turns
-    p50 s, p99 s   percentiles of the duration; time: its two largest parts
-    cached         prompt tokens of later turns that the engine had in its cache
+    turns, tokens  means per trajectory; tokens generated over all turns
+    p50 s, p99 s   percentiles of the duration; time: the two largest parts
+    cached         prompt tokens of later turns that were in the engine's cache
     lag            steps between the weights that answered and the training step
-    mismatch       difference of engine's and trainer's log-probabilities a token
-    findings       codes, and how many trajectories have each
+    mismatch       difference per token of the engine's and the trainer's log-probabilities
+    findings       codes, each with the number of trajectories
     """
 
     def read() -> Read:
@@ -77,7 +77,7 @@ def steps(
     else:
         listing.show(out, columns(lines), whole=True)
         if out.is_terminal:
-            out.print(terminal.line("what the columns are: autotrace steps --help", "dim"))
+            out.print(terminal.line("autotrace steps --help explains the columns", "dim"))
     if follow and living:
         seen = {_key(each) for each in lines if not each.open}
         out.file.flush()
@@ -138,7 +138,7 @@ def _parts(step: Step, validate: bool | None, by: str | None) -> Iterator[tuple[
 
 
 def _metrics(lines: Sequence[StepLine], cells: Callable[..., Cells]) -> Iterator[Cells]:
-    """Yield the metrics of a run without rollouts, those first that findings look at."""
+    """Yield the metrics of a run without rollouts, first the metrics that findings read."""
     if any(each.trajectories for each in lines):
         return
     names = sorted({name for each in lines for name in each.metrics})

@@ -213,15 +213,17 @@ class _Comparison:
             return sum(effects) / len(effects)
         return self._gap if one.share - one.share_before > 0.5 else None
 
-    def _error(self, mask: int, mean: float) -> float:
-        """Compute the squared standard error of a mean."""
-        rewards = [reward for place in _places(mask) if (reward := self._rows[place].reward) is not None]
-        count = len(rewards)
-        return (sum((reward - mean) ** 2 for reward in rewards) / count + 0.02 * self._sd**2) / count if count else 0.0
+    def _rewards(self, mask: int) -> list[float]:
+        return [reward for place in _places(mask) if (reward := self._rows[place].reward) is not None]
 
     def _mean(self, mask: int) -> float | None:
-        rewards = [reward for place in _places(mask) if (reward := self._rows[place].reward) is not None]
+        rewards = self._rewards(mask)
         return sum(rewards) / len(rewards) if rewards else None
+
+    def _error(self, mask: int, mean: float) -> float:
+        """Compute the squared standard error of a mean."""
+        count = len(rewards := self._rewards(mask))
+        return (sum((reward - mean) ** 2 for reward in rewards) / count + 0.02 * self._sd**2) / count if count else 0.0
 
     # -- causes and consequences ---------------------------------------------------------------------------------------
 

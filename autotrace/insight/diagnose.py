@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -14,8 +14,8 @@ from autotrace.insight.families.rewards import FALSE_ZERO
 from autotrace.insight.families.tools import STEP_DECIDES
 from autotrace.insight.finding import GROUPS, TRAJECTORIES, Code, Explanation, Finding, Location
 from autotrace.insight.needs import present
-from autotrace.insight.rollouts import position
-from autotrace.insight.step_records import History, Hit, Step, grouped
+from autotrace.insight.rollouts import Row, position
+from autotrace.insight.step_records import History, Hit, Record, Step, grouped
 from autotrace.insight.why import Why
 from autotrace.trajectory.jsonable import finite
 from autotrace.trajectory.model import OPEN
@@ -24,8 +24,6 @@ PLACES = 3
 """Name so many places of each finding."""
 MAX_KINDS = 20
 """Count so many causes and classes of messages in a step."""
-
-
 SAMPLE, KEPT, BESIDE = 256, 64, 4
 """Limit the rollouts of a step that are compared with other steps, the steps kept for the comparison, and the steps
 compared on each side of a change."""
@@ -37,14 +35,7 @@ FOLLOWS, RARE = 0.8, 0.3
 the others."""
 
 
-class OfTrajectory(Protocol):
-    """Belongs to a trajectory."""
-
-    @property
-    def trace_id(self) -> str: ...
-
-
-Row = TypeVar("Row", bound=OfTrajectory)
+Counted = TypeVar("Counted", Record, Row)
 
 
 class Tally(msgspec.Struct):
@@ -217,7 +208,7 @@ class Diagnosis:
         self.put(found)
         return kept
 
-    def counted(self, records: Iterable[Row]) -> list[Row]:
+    def counted(self, records: Iterable[Counted]) -> list[Counted]:
         """Return the records whose findings count."""
         return [one for one in records if self._among is None or one.trace_id in self._among]
 

@@ -1,4 +1,4 @@
-"""Compute one line per step: the rewards of its trajectories, how the trajectories ended, where their time went."""
+"""Compute a line per step: rewards, endings and times of the trajectories."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from autotrace.trajectory.jsonable import finite, number
 
 @dataclass(frozen=True)
 class StepLine:
-    """Hold the line of a step, or of the part of the step from one data source, or of its validation. None: not
-    known."""
+    """Hold the line of a step, of a step's validation, or of a data source within a step. None: not known."""
 
     step: int | None
     validate: bool
@@ -51,7 +50,7 @@ class StepLine:
     time: dict[str, float]
     """Map part -> share of the time of all trajectories."""
     cached: float | None
-    """Store the share of the prompt tokens of later turns that the engine found in its cache."""
+    """Store the share of the prompt tokens of later turns that were in the engine's cache."""
     staleness: float | None
     """Store the mean number of steps that the weights were behind."""
     mismatch_p50: float | None = None

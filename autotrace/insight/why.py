@@ -66,41 +66,33 @@ class Why:
         after = self._between(change.step, last)
         before = self._between(max(change.since, change.step - self._window), change.step - 1)
         title = f"mean reward {'fell' if change.is_drop else 'rose'} from {change.mean_before:.4g} to {change.mean:.4g}"
-        answer = self.of_sets(f"{title} at step {change.step}", "before", after, before)
-        answer.step = change.step
-        answer.mean, answer.mean_before = change.mean, change.mean_before
+        answer = compare(after, before, self.rollouts.traits, title=f"{title} at step {change.step}")
+        answer.step, answer.mean, answer.mean_before = change.step, change.mean, change.mean_before
         self._known[change.step, last] = answer
         return answer
-
-    def of_sets(
-        self, title: str, other: str, rows: Sequence[Row], before: Sequence[Row], by_reward: bool = False
-    ) -> Explanation:
-        """Explain why two sets differ."""
-        return compare(rows, before, self.rollouts.traits, by_reward, title, other)
 
     def of_groups(self, title: str, groups: Collection[str], step: int) -> Explanation | None:
         """Explain why ``groups`` of a step differ from the other groups of the run; None: nothing tells the groups
         apart."""
         numbers = {self.rollouts.group(group) for group in groups}
         rows = [row for row in self.by_step.get(step, ()) if row.group in numbers]
-        rest = [
-            row
-            for number in sorted(self.by_step)[-self._window :]
-            for row in self.by_step[number]
-            if row.group not in numbers
-        ]
-        answer = self.of_sets(title, "in other groups", rows, rest)
+        rest = [row for row in self._last() if row.group not in numbers]
+        answer = compare(rows, rest, self.rollouts.traits, False, title, "in other groups")
         answer.causes = [one for one in answer.causes if one.position != Stage.TIME.name.lower()]
         return answer if answer.causes else None
 
     def _between(self, first: int, last: int) -> list[Row]:
         return [row for number, rows in self.by_step.items() if first <= number <= last for row in rows]
 
+    def _last(self) -> list[Row]:
+        """Return the rollouts of the last steps."""
+        return [row for number in sorted(self.by_step)[-self._window :] for row in self.by_step[number]]
+
     def _within_groups(self) -> Iterator[Explanation]:
-        rows = [row for number in sorted(self.by_step)[-self._window :] for row in self.by_step[number]]
-        low, high = split_by_group(rows)
+        low, high = split_by_group(self._last())
+        title = "rollouts below the mean reward of their group"
         if low and high:
-            yield self.of_sets("rollouts below the mean reward of their group", "above it", low, high, True)
+            yield compare(low, high, self.rollouts.traits, True, title, "above it")
 
 
 def of_two(title: str, other: str, sets: tuple[Sequence[Row], Sequence[Row]], table: Rollouts) -> Explanation:

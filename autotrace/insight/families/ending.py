@@ -32,40 +32,27 @@ def truncated(evidence: Evidence) -> Iterator[Mark]:
     ends = evidence.settings.end_tokens
     ended = last.last in ends
     unknown = last.last is None or not ends
-    limit = _limit(evidence, last)
+    code, limit = _limit(evidence, last) or ("AT-TRUNCATED", None)
     if last.finish in CUT or (limit and not ended and not unknown):
-        code = limit or "AT-TRUNCATED"
-        yield Mark(code, last.number, last.span.response_tokens, _reached(evidence, last, code))
+        note = _lengths(last) + (f", the limit is {limit:,}" if limit else "")
+        yield Mark(code, last.number, last.span.response_tokens, note)
     elif _cut_by_agent(evidence, last):
         note = f"the agent returned {evidence.agent.response_tokens if evidence.agent else 0} tokens"
         yield Mark("AT-TRUNCATED-RESPONSE", last.number, None, note)
 
 
-def _limit(evidence: Evidence, call: LLMCall) -> str | None:
-    """Return the code of the limit that an answer reaches."""
-    settings, total, length = evidence.settings, call.total, call.span.response_tokens
+def _limit(evidence: Evidence, call: LLMCall) -> tuple[str, int] | None:
+    """Return the limit that an answer reaches, with the code of the limit."""
+    settings, total = evidence.settings, call.total
     if total is not None and settings.max_model_len is not None and total >= settings.max_model_len - 1:
-        return "AT-TRUNCATED-CONTEXT"
-    first = evidence.final[0].span.prompt_tokens
-    over_turns = None if total is None or first is None else total - first
-    lengths = [count for count in (length, over_turns) if count is not None]
-    if settings.response_length is not None and any(count >= settings.response_length for count in lengths):
-        return "AT-TRUNCATED-RESPONSE"
-    if settings.prompt_length and settings.response_length and total is not None:
-        return "AT-TRUNCATED-CONTEXT" if total >= settings.prompt_length + settings.response_length - 1 else None
-    return None
-
-
-def _reached(evidence: Evidence, call: LLMCall, code: str) -> str:
-    """Describe the lengths, and the limit that the lengths reach if known."""
-    settings, limit = evidence.settings, None
-    if code == "AT-TRUNCATED-CONTEXT":
-        limit = settings.max_model_len
-        if limit is None or (call.total or 0) < limit - 1:
-            limit = (settings.prompt_length or 0) + (settings.response_length or 0)
-    elif code == "AT-TRUNCATED-RESPONSE":
-        limit = settings.response_length
-    return _lengths(call) + (f", the limit is {limit:,}" if limit else "")
+        return "AT-TRUNCATED-CONTEXT", settings.max_model_len
+    first, limit = evidence.final[0].span.prompt_tokens, settings.response_length
+    over_turns = 0 if total is None or first is None else total - first
+    if limit is not None and max(call.span.response_tokens or 0, over_turns) >= limit:
+        return "AT-TRUNCATED-RESPONSE", limit
+    both = (settings.prompt_length or 0) + (limit or 0)
+    is_reached = settings.prompt_length and limit and total is not None and total >= both - 1
+    return ("AT-TRUNCATED-CONTEXT", both) if is_reached else None
 
 
 def _lengths(call: LLMCall) -> str:

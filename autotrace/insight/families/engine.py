@@ -44,15 +44,10 @@ def sampling(evidence: Evidence) -> Iterator[Mark]:
     if not evidence.settings.trains:
         return
     effective = evidence.turns[0].sampling if evidence.turns else {}
-    odd = [
-        f"{name} {value:g}"
-        for name, neutral in PARAMETERS.items()
-        if name != "temperature"
-        and (value := number(effective.get(name))) is not None
-        and not _same(name, value, neutral)
-    ]
-    if odd:
-        yield Mark("AT-SAMPLING-BIASED", 1, None, ", ".join(odd), ", ".join(odd))
+    used = {name: value for name in PARAMETERS if (value := number(effective.get(name))) is not None}
+    odd = [name for name in used if name != "temperature" and not _same(name, used[name], PARAMETERS[name])]
+    if note := ", ".join(f"{name} {used[name]:g}" for name in odd):
+        yield Mark("AT-SAMPLING-BIASED", 1, None, note, note)
 
 
 def _differs(given: Mapping[str, Any], used: Mapping[str, Any]) -> str:

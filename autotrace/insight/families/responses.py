@@ -1,4 +1,4 @@
-"""Compare the response that the agent returned, and its mask, with the engine's answers in each turn."""
+"""Compare the response and the mask that the agent returned with the engine's answers in each turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autotrace.trajectory.token_ids import PROBE, TRIMMED, find, packed_ids, pie
 RUN = 4
 """Allow the mask to cover so many wrong tokens in a row."""
 REWRITTEN = ("AT-RETOKENIZED", "AT-THINKING-STRIPPED")
-"""List the marks of an agent that renders its answers again."""
+"""List the marks of an agent that renders answers again."""
 
 CODES = Code.each({
     "AT-MASK-TOOL-TOKENS": 1.0, "AT-MASK-EMPTY": 1.0, "AT-MASK-INVALID": 1.0, "AT-RESPONSE-CHANGED": 1.0,
@@ -21,7 +21,7 @@ CODES = Code.each({
 
 
 def masks(evidence: Evidence) -> Iterator[Mark]:
-    """Compare the agent's mask with its response and the turns."""
+    """Compare the agent's mask with the response and the turns."""
     agent = evidence.agent
     if agent is None or agent.response_mask is None or not (ids := agent.response_ids):
         return
@@ -55,8 +55,7 @@ def masks(evidence: Evidence) -> Iterator[Mark]:
 
 
 def _returned(evidence: Evidence, response: bytes) -> list[LLMCall]:
-    """Return the turns of the chain that the agent returned; all turns if the agent returned all of its chains as
-    one."""
+    """Return the turns of the chain that the agent returned; all turns if the response joins all chains."""
     own = [call.number for call in evidence.final]
     others = [call.ids or b"" for call in evidence.turns if call.number not in own]
     is_whole = all(said and find(response, piece(said, 0, max(1, tokens(said) - TRIMMED))) >= 0 for said in others)
@@ -85,25 +84,21 @@ def _covered(turns: Sequence[LLMCall], places: list[tuple[int, int]], mask: byte
 
 
 def _changed(turns: Sequence[LLMCall], response: bytes, mask: bytes) -> Iterator[Mark]:
-    """Find an answer that is not a piece of the response, where the mask covers other tokens at its place."""
+    """Find an answer that is no piece of the response: the mask covers other tokens between the answers around."""
     at, missing = 0, 0
-    for call in [*turns, None]:
-        ids = call.ids or b"" if call is not None else b""
-        if call is not None and tokens(ids) < PROBE + TRIMMED:
+    for number, ids in [*((call.number, call.ids or b"") for call in turns), (0, b"")]:  # 0: the end of the response
+        length = tokens(ids)
+        if number and length < PROBE + TRIMMED:
             continue
-        begin = find(response, piece(ids, 0, tokens(ids) - TRIMMED), at) if call is not None else tokens(response)
-        if begin < 0 and call is not None:
-            head = find(response, piece(ids, 0, PROBE), at)
-            if head >= 0 and ids.startswith(piece(response, head)):
-                begin = head  # the response was cut within the answer
-        if begin < 0 and call is not None:
-            missing = missing or call.number
+        begin = _begin(response, ids, at, TRIMMED) if number else tokens(response)
+        if begin < 0:
+            missing = missing or number
             continue
         learnt = mask.find(b"\x01" * RUN, at, begin) if missing else -1
         if learnt >= 0:
             yield Mark("AT-RESPONSE-CHANGED", missing, learnt, f"what the engine said in turn {missing} is not there")
             return
-        at, missing = begin + tokens(ids), 0
+        at, missing = begin + length, 0
 
 
 def rendered_anew(evidence: Evidence, marks: Sequence[Mark]) -> Iterator[Mark]:
@@ -125,19 +120,20 @@ def _places(turns: Sequence[LLMCall], response: bytes) -> list[tuple[int, int]] 
     """Return where each turn's answer is in the response; None: the answers are not pieces of the response."""
     places, at, length = [], 0, tokens(response)
     for call in turns:
-        ids = call.ids or b""
-        begin = find(response, ids, at)
-        if begin < 0:  # the response was cut within this turn, or before it
-            head = piece(ids, 0, PROBE)
-            begin = find(response, head, at)
-            cut = piece(response, begin) if begin >= 0 else b""
-            if begin >= 0 and ids[: len(cut)] == cut:
-                places.append((begin, length))
-                return places
-            return places if places and at >= length else None
-        at = begin + tokens(ids)
+        begin = _begin(response, call.ids or b"", at)
+        if begin < 0:
+            return places if places and at >= length else None  # the response was cut before this turn
+        at = min(length, begin + tokens(call.ids or b""))
         places.append((begin, at))
     return places or None
+
+
+def _begin(response: bytes, ids: bytes, at: int, trimmed: int = 0) -> int:
+    """Return where an answer begins in the response from ``at`` on: whole except for the last ``trimmed`` tokens, or
+    cut at the end of the response; -1: nowhere."""
+    begin = find(response, piece(ids, 0, tokens(ids) - trimmed), at)
+    head = find(response, piece(ids, 0, PROBE), at) if begin < 0 else -1
+    return head if head >= 0 and ids.startswith(piece(response, head)) else begin
 
 
 def end_lost(evidence: Evidence) -> Iterator[Mark]:

@@ -59,23 +59,19 @@ def idle(step: Step, history: History) -> Iterator[Hit]:
     """Find steps whose places for rollouts were empty, and not because of a few stragglers."""
     if step.number is None or step.number < 0 or any(stragglers(step, history)):
         return
-    known = [
-        (record, record.start_ns, record.end_ns)
-        for record in step.training
-        if record.start_ns is not None and record.end_ns is not None
-    ]
+    known = [(seconds, record) for record in step.training if (seconds := record.seconds) is not None]
     wall = step.wall_s
     if len(known) < IDLE_ROWS or wall < IDLE_SECONDS:
         return
-    moments = sorted([(start, 1) for _, start, _ in known] + [(end, -1) for _, _, end in known])
+    moments = sorted(moment for _, one in known for moment in ((one.start_ns or 0, 1), (one.end_ns or 0, -1)))
     most = max(accumulate(change for _, change in moments))
-    empty = 1 - sum(end - start for _, start, end in known) / 1e9 / (most * wall)
+    empty = 1 - sum(seconds for seconds, _ in known) / (most * wall)
     if empty <= IDLE:
         return
-    longest = sorted(known, key=lambda one: one[1] - one[2])[: max(1, len(known) // 20)]
-    for record, start, end in longest:
-        kind, _ = _cause(record, [other for other, _, _ in known])
-        note = f"{(end - start) / 1e9:.1f} s of the step's {wall:.1f} s; {empty:.0%} of {most} places were empty"
+    longest = sorted(known, key=lambda one: -one[0])[: max(1, len(known) // 20)]
+    for seconds, record in longest:
+        kind, _ = _cause(record, [other for _, other in known])
+        note = f"{seconds:.1f} s of the step's {wall:.1f} s; {empty:.0%} of {most} places were empty"
         yield Hit("AT-STEP-IDLE", record, note=note, kind=kind, seconds=empty * wall / len(longest))
 
 

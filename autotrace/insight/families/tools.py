@@ -22,8 +22,7 @@ from autotrace.trajectory.tool_calls import ToolCall, text_of
 RATE = 0.02
 """Ignore rarer failures, as a share of a tool's calls."""
 ALIKE = 0.5
-"""Require such a share of one class of message among a tool's error texts: then the errors are one fault and not the
-tool's daily work."""
+"""Require such a share of one class of message among a tool's error texts: other errors are the tool's daily work."""
 REPEATED, IN_A_ROW = 3, 2
 """Report the same call with the same answer so many times, or so many times in consecutive turns if the call did not
 fail."""
@@ -51,7 +50,7 @@ _HEADINGS = {
 different questions get the same answer (``one_answer``)."""
 _IS_HEADING = {code: re.compile(rf"\W*(?:{form})", re.IGNORECASE) for code, form in _HEADINGS.items()}
 SHORT = 300
-"""Limit the characters of an answer that is an error by its heading."""
+"""Limit the characters of an answer whose heading is an error."""
 _FAILED = re.compile(r"[45]\d\d|.*(?:error|fail|failed|failure|timeout|denied)", re.IGNORECASE)
 
 
@@ -156,11 +155,11 @@ def not_parsed(evidence: Evidence) -> Iterator[Mark]:
 # -- a step -----------------------------------------------------------------------------------------------------------
 
 STEP_DECIDES = ("AT-TOOL-RAISES", "AT-TOOL-TIMEOUT", "AT-TOOL-ERROR-TEXT", "AT-TOOL-UNKNOWN", "AT-TOOL-ARGUMENTS")
-"""Count marks of these codes by the rate of their tool."""
+"""List codes whose marks count by the rate of the tool."""
 
 
 def rates(step: Step, history: History) -> Iterator[Hit]:
-    """Find tools with more than a few calls that go wrong in one way."""
+    """Find tools with more than a few calls that go wrong in the same way."""
     calls: Counter[str] = Counter()
     for record in step.records:
         for tool in record.profile.tools:
@@ -190,12 +189,12 @@ def slow(step: Step, history: History) -> Iterator[Hit]:
 
 
 ONE_ANSWER, GROUPS, OTHERS, KEPT = 0.3, 4, 5, 8
-"""Report a tool if one answer goes to such a share of its rollouts, in so many groups, while the tool has so many other
-answers; compare so many answers of a step."""
+"""Report a tool if such a share of the tool's rollouts, in so many groups, get the same answer while the tool has so
+many other answers; compare so many answers of a step."""
 
 
 def one_answer(step: Step, history: History) -> Iterator[Hit]:
-    """Find a tool that answers different questions with one text, though other rollouts get other answers."""
+    """Find a tool that answers different questions with the same text, though other rollouts get other answers."""
     answered: dict[str, dict[tuple[str, ...], list[Record]]] = {}
     for record in step.records:
         told = dict.fromkeys([*record.traits("tool_answers"), *record.traits("fixed_answers")])
