@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from statistics import linear_regression
 from typing import NamedTuple
 
 import msgspec
@@ -179,12 +180,8 @@ def _is_abrupt(series: _Series, at: int) -> bool:
     first, last = max(0, at - NEAR), min(len(series.numbers), at + NEAR)
     means = [series.mean(place, place + 1) for place in range(first, last)]
     levels = _spread(means[: at - first]) + _spread(means[at - first :])
-    places = range(len(means))
-    middle, mean = (len(means) - 1) / 2, sum(means) / len(means)
-    slope = sum((place - middle) * value for place, value in zip(places, means, strict=True))
-    slope /= sum((place - middle) ** 2 for place in places)
-    line = _spread([value - mean - slope * (place - middle) for place, value in zip(places, means, strict=True)])
-    return levels < ABRUPT * line
+    slope, _ = linear_regression(range(len(means)), means)
+    return levels < ABRUPT * _spread([value - slope * place for place, value in enumerate(means)])
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -6,12 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
+from statistics import fmean
 from typing import Any
 
 from autotrace.insight.families.engine import behind
 from autotrace.insight.families.signal import cause
 from autotrace.insight.families.time import PARTS
-from autotrace.insight.step_records import Record, Step
+from autotrace.insight.step_records import Record, Step, grouped
 from autotrace.trajectory.jsonable import finite, number
 
 
@@ -121,21 +123,13 @@ def _tool_errors(records: Iterable[Record]) -> dict[str, int]:
 
 
 def _parts(records: Iterable[Record]) -> dict[str, float]:
-    sums: dict[str, list[float]] = {}
-    for record in records:
-        for name, value in record.members("reward_extra_info").items():
-            part = finite(value)
-            if part is not None and name != "score":
-                sums.setdefault(str(name), []).append(part)
-    return {name: sum(values) / len(values) for name, values in sorted(sums.items())}
+    told = ((str(name), finite(part)) for one in records for name, part in one.members("reward_extra_info").items())
+    known = [(name, part) for name, part in told if part is not None and name != "score"]
+    return {name: fmean(part for _, part in own) for name, own in sorted(grouped(known, itemgetter(0)).items())}
 
 
-def _time(records: Iterable[Record]) -> dict[str, float]:
-    sums = dict.fromkeys(PARTS, 0.0)
-    for record in records:
-        for name, value in record.times.items():
-            if name in sums:
-                sums[name] += value
+def _time(records: Sequence[Record]) -> dict[str, float]:
+    sums = {name: sum(record.times.get(name, 0.0) for record in records) for name in PARTS}
     total = sum(sums.values())
     return {name: value / total for name, value in sums.items() if value > 0} if total else {}
 

@@ -78,21 +78,19 @@ def _score(output: Any) -> Any:
 def mismatched(evidence: Evidence) -> Iterator[Mark]:
     """Compare the judged text and sample with the rollout."""
     turn = len(evidence.turns) or None
-    asked, attributes = evidence.root.inputs, evidence.trajectory.attributes
-    model = asked.get("reward_model")
+    model, sample = evidence.root.inputs.get("reward_model"), evidence.trajectory.attributes.get("sample_index")
     truth = model.get("ground_truth") if isinstance(model, dict) else None
     is_row = isinstance(model, dict)  # a row of veRL's dataset, which has the index in `extra_info`
     for span in evidence.rewards:
         judged, extra = span.inputs.get("ground_truth"), span.inputs.get("extra_info")
-        if truth is not None and judged is not None and str(judged) != str(truth):
-            yield Mark(
-                "AT-REWARD-MISMATCHED", turn, None, f"judged against {judged!r}, the prompt's answer is {truth!r}"
-            )
-            return
         index = extra.get("index") if isinstance(extra, dict) and is_row else None
-        sample = attributes.get("sample_index")
-        if index is not None and sample is not None and str(index) != str(sample):
-            yield Mark("AT-REWARD-MISMATCHED", turn, None, f"judged as sample {index}, it is sample {sample}")
+        note = ""
+        if truth is not None and judged is not None and str(judged) != str(truth):
+            note = f"judged against {judged!r}, the prompt's answer is {truth!r}"
+        elif index is not None and sample is not None and str(index) != str(sample):
+            note = f"judged as sample {index}, it is sample {sample}"
+        if note:
+            yield Mark("AT-REWARD-MISMATCHED", turn, None, note)
             return
     yield from misread(evidence)
 
@@ -185,7 +183,7 @@ ROWS, RIGHT, SHARE, FEWEST = 16, 4, 0.05, 3
 SHORT = 0.3
 """Limit the length of a suspicious answer, as a share of a right answer's usual length: a shorter answer has nothing
 but the form."""
-_FORM = re.compile(r"format|fmt|tag|structure|syntax|template|xml|json|schema|style|think", re.IGNORECASE)
+FORM = re.compile(r"format|fmt|tag|structure|syntax|template|xml|json|schema|style|think", re.IGNORECASE)
 _TRUTH = re.compile(
     r"acc|correct|right|exact|match|pass|solved|solution|success|truth|answer|outcome|verif|grade|\bem\b|\bf1\b",
     re.IGNORECASE,
@@ -195,7 +193,7 @@ _TRUTH = re.compile(
 def gamed(step: Step, history: History) -> Iterator[Hit]:
     """Find rows that are paid for their form alone."""
     names = {name for record in step.training for name in record.members("reward_extra_info")}
-    of_form = {name for name in names if _FORM.search(str(name))}
+    of_form = {name for name in names if FORM.search(str(name))}
     of_truth = {name for name in names - of_form if _TRUTH.search(str(name))}
     if not of_form or not of_truth:
         return

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from statistics import correlation, fmean, linear_regression, median, pstdev
 from typing import NamedTuple
 
+from autotrace.insight.families.rewards import FORM
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Profile
 from autotrace.insight.step_records import History, Hit, Record, Step
@@ -32,7 +33,6 @@ NAMES = {
 """Map curve -> the names under which trainers log the curve."""
 _NAMED = {curve: re.compile(pattern) for curve, pattern in NAMES.items()}
 _PART = re.compile(r"^rewards/(.+)/mean$")
-_FORM = re.compile(r"format|tag|structure|syntax|template|xml|json|style", re.IGNORECASE)
 
 CODES = Code.each({
     "AT-ENTROPY-COLLAPSED": 0.7, "AT-KL-DRIFT": 0.6, "AT-CLIP-SATURATED": 0.5, "AT-GRADIENT-SPIKES": 0.4,
@@ -126,8 +126,8 @@ def _flat(long: dict[str, Curve], train: Curve | None) -> Iterator[tuple[str, st
         yield "AT-REWARD-FLAT", f"reward {fmean(late):.3g} over the last {len(late)} steps"
     half = train.values[len(train.values) // 2 :]
     follows = {name: _alike(half, curve.values) for name, curve in long.items() if name.startswith("part ")}
-    form = max((value for name, value in follows.items() if _FORM.search(name)), default=0.0)
-    rest = max((value for name, value in follows.items() if not _FORM.search(name)), default=1.0)
+    form = max((value for name, value in follows.items() if FORM.search(name)), default=0.0)
+    rest = max((value for name, value in follows.items() if not FORM.search(name)), default=1.0)
     if form > 0.7 > 0.5 > rest:
         yield "AT-REWARD-GAMED", f"reward follows its part for the form (correlation {form:.2f}), not the others"
 

@@ -64,13 +64,10 @@ def _settled(evidence: Evidence) -> list[ToolCall]:
 def outcomes(evidence: Evidence) -> Iterator[Mark]:
     """Find each tool call that went wrong."""
     for call in _settled(evidence):
-        code = _outcome(call)
-        if code is not None:
-            failed = call.failed
-            words = (failed.error_text or "") if failed is not None else call.answer
-            yield Mark(
-                code, call.turn or None, None, f"{call.name}: {words.strip()[:160]}", f"{call.name}: {masked(words)}"
-            )
+        if (code := _outcome(call)) is not None:
+            words = call.answer if call.failed is None else call.failed.error_text or ""
+            note, kind = f"{call.name}: {words.strip()[:160]}", f"{call.name}: {masked(words)}"
+            yield Mark(code, call.turn or None, None, note, kind)
 
 
 _CANCELLED = ("CancelledError", "trio.Cancelled")
@@ -142,14 +139,11 @@ def not_parsed(evidence: Evidence) -> Iterator[Mark]:
     """Find a last answer that requests a tool that was not called."""
     if not evidence.turns or evidence.root.status != "OK" or evidence.out_of_turns or any(truncated(evidence)):
         return
-    last = evidence.final[-1].number
-    asked = (
-        None
-        if any(call.turn >= last for call in evidence.tools)
-        else evidence.unparsed or text_call(evidence.final[-1].span)
-    )
-    if asked is not None:
-        yield Mark("AT-CALL-NOT-PARSED", last, None, asked)
+    last = evidence.final[-1]
+    if any(call.turn >= last.number for call in evidence.tools):
+        return
+    if (asked := evidence.unparsed or text_call(last.span)) is not None:
+        yield Mark("AT-CALL-NOT-PARSED", last.number, None, asked)
 
 
 # -- a step -----------------------------------------------------------------------------------------------------------
