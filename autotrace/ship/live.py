@@ -315,7 +315,7 @@ class Live(Committed):
 
 
 def _made(row: Sequence[Any], makes: Sequence[tuple[int, Callable[[Any], Any]]]) -> tuple[Any, ...]:
-    """Return a row with the values that ``makes`` computes at their places."""
+    """Return a row in which each function of ``makes`` has replaced the value at a place."""
     made = [*row]
     for place, make in makes:
         made[place] = make(made[place])
