@@ -95,15 +95,14 @@ class _Comparison:
         self._sizes = len(rows), len(before)
         self._full = (1 << len(self._rows)) - 1
         self._first = (1 << len(rows)) - 1
+        # the side and the group of each row
         self._cluster_of = [(place >= len(rows), row.group) for place, row in enumerate(self._rows)]
-        """List side and group of each row."""
         self._clusters = Counter(self._cluster_of)
         squares = sum(size * size for size in self._clusters.values())
         self._largest = squares / max(1, len(self._rows))
         self._means = self._mean(self._first), self._mean(self._full ^ self._first)
-        spread = [row.reward for row in self._rows if row.reward is not None]
-        mean = sum(spread) / len(spread) if spread else 0.0
-        self._sd = math.sqrt(sum((one - mean) ** 2 for one in spread) / len(spread)) if spread else 0.0
+        rewards, mean = self._rewards(self._full), self._mean(self._full) or 0.0
+        self._sd = math.sqrt(sum((one - mean) ** 2 for one in rewards) / max(1, len(rewards)))
         first, other = self._means
         self._gap = None if first is None or other is None or abs(first - other) <= 0.1 * self._sd else first - other
 

@@ -164,7 +164,7 @@ class Live(Committed):
             return None
         settings = TrainerSettings.of(self.binds()).encode() if "settings" in columns else "{}"
         fixed = {"run_id": self.info.run_id, "settings": None if settings == "{}" else settings}
-        makes = [(place, _MADE[name][1]) for place, name in enumerate(columns) if name in _MADE]
+        makes = {place: _MADE[name][1] for place, name in enumerate(columns) if name in _MADE}
         sql = [_MADE[name][0] if name in _MADE else _GIVEN.get(name, "?") for name in columns]
         values = [fixed.get(name) for name in columns if name not in _MADE and name not in _GIVEN]
         rows = self._traces(f"SELECT {', '.join(sql)} FROM traces", values, steps)
@@ -314,12 +314,9 @@ class Live(Committed):
             del self._opened
 
 
-def _made(row: Sequence[Any], makes: Sequence[tuple[int, Callable[[Any], Any]]]) -> tuple[Any, ...]:
+def _made(row: Sequence[Any], makes: Mapping[int, Callable[[Any], Any]]) -> tuple[Any, ...]:
     """Return a row in which each function of ``makes`` has replaced the value at a place."""
-    made = [*row]
-    for place, make in makes:
-        made[place] = make(made[place])
-    return tuple(made)
+    return tuple([makes[place](value) if place in makes else value for place, value in enumerate(row)])
 
 
 def _rests(folder: Path) -> bool:

@@ -31,7 +31,7 @@ from autotrace.tables.reader import Reader
 from autotrace.tables.steps import Watch, steps
 from autotrace.trajectory.model import Trajectory
 
-MOST, SHOWN = 2048, 10
+MOST, SHOWN = 1024, 10
 """Limit the rollouts of a step whose traits are compared, and the prompts that changed most."""
 KEPT = """
 WITH said AS (
