@@ -32,6 +32,8 @@ PEEKED = 64 << 10
 """Bytes at the beginning of a file that decide the format."""
 EXPANDED, VALUES = 64, 8
 """Bytes of an unpacked archive, and values of a pickle or of arrays, for each byte of the file."""
+MOST_ROLLOUTS = 1_000_000
+"""Maximum rollouts of a run."""
 AT_ONCE, ROWS, A_ROW = 16, 10_000, 4
 """Number of Parquet rows at once; rows of any file, and bytes of the file for each further row: equal rows take no
 bytes."""
@@ -131,11 +133,13 @@ def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
                 yield 0, dict.fromkeys(entries)
                 return
             if not opened.is_bounded:
-                if size := expanded(connection, path):
-                    raise opened.wrong(f"its rows would take {size >> 20:,} MB, far more than the file has")
                 ((count,),) = connection.execute(f"SELECT count(*) FROM {read([path])}").fetchall()
                 if count > ROWS + os.path.getsize(path) // A_ROW:
                     raise opened.wrong(f"it has {count:,} rows, far more than its bytes can tell apart")
+                if count > MOST_ROLLOUTS:
+                    raise opened.wrong(f"it has {count:,} rows, more than {MOST_ROLLOUTS:,}; write smaller files")
+                if size := expanded(connection, path):
+                    raise opened.wrong(f"its rows would take {size >> 20:,} MB, far more than the file has")
             opened.is_bounded = True
             cursor = connection.execute(f"SELECT * FROM {read([path])} OFFSET {int(start)}")
             while rows := cursor.fetchmany(AT_ONCE):

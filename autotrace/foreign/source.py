@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from autotrace.config import ids
 from autotrace.foreign import atif, inspect_logs, messages, slime, spans, verifiers, verl
-from autotrace.foreign.containers import NAMED, SUFFIXES, Format, Rows, entries, rows
+from autotrace.foreign.containers import MOST_ROLLOUTS, NAMED, SUFFIXES, Format, Rows, entries, rows
 from autotrace.foreign.opened import Opened, Row
 from autotrace.foreign.scalars import TITLES, TrainerLog, is_wanted, scalars
 from autotrace.insight.examine import examine
@@ -40,8 +40,8 @@ FORMATS: tuple[Format, ...] = (
     inspect_logs.FORMAT, spans.FORMAT, messages.FORMAT,
 )  # fmt: skip
 """Formats in order: the first format that recognises a file reads the file."""
-DEEPEST, MOST_FILES, MOST_ROLLOUTS = 8, 20_000, 1_000_000
-"""Maximum depth of folders, number of names in folders, and rollouts of a run."""
+DEEPEST, MOST_FILES = 8, 20_000
+"""Maximum depth of folders, and number of names in folders."""
 
 
 class _Place(NamedTuple):

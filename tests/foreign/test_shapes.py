@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import autotrace
@@ -198,3 +199,11 @@ def test_an_exported_conversation_has_messages_not_text(tmp_path: Path) -> None:
     sft.write(read(tmp_path), str(tmp_path / "out.jsonl"))
     row = json.loads((tmp_path / "out.jsonl").read_text())
     assert [message["role"] for message in row["messages"]] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_a_table_of_too_many_rollouts_is_refused_before_the_first_is_built(tmp_path: Path) -> None:
+    path = tmp_path / "completions_1.parquet"
+    rows = "SELECT 1 AS step, 'q' AS prompt, md5(range::VARCHAR) AS completion FROM range(1_000_001)"
+    duckdb.sql(f"COPY ({rows}) TO '{path}' (COMPRESSION zstd)")
+    with pytest.raises(QueryError, match="it has 1,000,001 rows, more than 1,000,000; write smaller files"):
+        list(autotrace.open(path).trajectories())

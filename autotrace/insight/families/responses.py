@@ -118,7 +118,8 @@ def rendered_anew(evidence: Evidence, marks: Sequence[Mark]) -> Iterator[Mark]:
 
 def _places(turns: Sequence[LLMCall], response: bytes) -> list[tuple[int, int]] | None:
     """Return where each turn's answer is in the response; None: the answers are not pieces of the response."""
-    places, at, length = [], 0, tokens(response)
+    places: list[tuple[int, int]] = []
+    at, length = 0, tokens(response)
     for call in turns:
         begin = _begin(response, call.ids or b"", at)
         if begin < 0:
