@@ -32,11 +32,9 @@ PEEKED = 64 << 10
 """Bytes at the beginning of a file that decide the format."""
 EXPANDED, VALUES = 64, 8
 """Bytes of an unpacked archive, and values of a pickle or of arrays, for each byte of the file."""
-MOST_ROLLOUTS = 1_000_000
-"""Maximum rollouts of a run."""
-AT_ONCE, ROWS, A_ROW = 16, 10_000, 4
-"""Number of Parquet rows at once; rows of any file, and bytes of the file for each further row: equal rows take no
-bytes."""
+MOST_ROLLOUTS, AT_ONCE, ROWS, A_ROW = 1_000_000, 16, 10_000, 4
+"""Maximum rollouts of a run; number of Parquet rows at once; rows of any file, and bytes of the file for each further
+row: equal rows take no bytes."""
 
 
 def _object(value: Any) -> Row:
