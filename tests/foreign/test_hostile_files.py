@@ -524,16 +524,16 @@ PLACES: tuple[Callable[[Path], None], ...] = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("make", PLACES, ids=lambda make: make.__name__)
-def test_reading_does_nothing_else(make: Callable[[Path], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("make", "part"), reading.parts(PLACES))
+def test_reading_does_nothing_else(make: Callable[[Path], None], part: int, tmp_path: Path) -> None:
     theirs, mine, here = (tmp_path / name for name in ("theirs", "mine", "here"))
     for folder in (theirs, mine, here):
         folder.mkdir()
     make(theirs)
     was = [reading.files_of(folder) for folder in (theirs, mine)]
     every = [words for words in reading.commands(theirs, ships=False) if words[0] in NAMES]
-    answers = reading.run(every, here, mine)
-    assert not reading.faults(answers)
+    answers = reading.run(reading.part_of(every, part), here, mine)
+    assert answers and not reading.faults(answers)
     assert was == [reading.files_of(folder) for folder in (theirs, mine)]
     told = [one["err"].strip().splitlines() for one in answers if one["words"][0] in ("ls", "open")]
     assert all(len(lines) <= 1 or a_sentence_a_file(lines, theirs) for lines in told), told

@@ -8,8 +8,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from autotrace.cli.main import COMMANDS
 from autotrace.export.format import FORMATS
@@ -58,6 +61,7 @@ OPTIONS = [
 ]  # fmt: skip
 """Commands that read, with options that lead to another output."""
 _TREE = str(Path(__file__).parents[2])
+PARTS = 3
 WRITES, STARTS = ("ship", "label"), ("doctor",)
 """Commands that may write into the run folder that was named, and one that starts the interpreter."""
 
@@ -70,6 +74,22 @@ def commands(place: Path | str, *, ships: bool = True, others: bool = False) -> 
     return sorted(
         ([word.replace("{}", str(place)) for word in words] for words in every), key=lambda words: words[0] in WRITES
     )
+
+
+def parts(places: Iterable[Any]) -> list[Any]:
+    """Parameters (place, part): each place meets each part of the commands, see ``part_of``. ``make test`` tries one
+    part a place, in turns, so that each command meets a third of the places, and ``make test-all`` the others, too."""
+    return [
+        pytest.param(place, part, id=f"{getattr(place, '__name__', place)}-{part}",
+                     marks=[] if part == number % PARTS else [pytest.mark.long])
+        for number, place in enumerate(places)
+        for part in range(PARTS)
+    ]  # fmt: skip
+
+
+def part_of(every: list[list[str]], part: int) -> list[list[str]]:
+    """Every third of the commands."""
+    return every[part::PARTS]
 
 
 def run(every: list[list[str]], here: Path, mine: Path, memory: int = MEMORY, bucket: Path | None = None,
