@@ -25,7 +25,7 @@ from rich.text import Text
 from autotrace.cli.escaping import UNSAFE, raw
 from autotrace.cli.escaping import safe as safe
 from autotrace.config import exit_codes
-from autotrace.insight.words import counted as counted
+from autotrace.trajectory.span_text import counted as counted
 
 STATUS_STYLE = {
     "OK": "green", "OPEN": "yellow", "ERROR": "red", "TIMEOUT": "red", "INTERRUPTED": "red", "CANCELLED": "yellow",

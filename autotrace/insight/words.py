@@ -96,13 +96,6 @@ def worst(findings: Sequence[Finding]) -> tuple[str, str]:
     return f"{plain(first.code)} ({percent(first.share)} of the {first.unit})", (places or [""])[0]
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Count: ``1 turn``, ``2 turns``, ``2 trajectories``; ``many`` is an irregular plural."""
-    if number != 1:
-        one = many or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
-    return f"{number:,} {one}"
-
-
 def percent(share: float) -> str:
     """Format a share: ``34%``, ``3.1%``, ``0.02%``."""
     return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"

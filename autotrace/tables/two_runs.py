@@ -25,11 +25,12 @@ from autotrace.insight.finding import Explanation, Finding, Location
 from autotrace.insight.pairs import FEW, Kept, PairChange, PairCounts, Pairs, pair
 from autotrace.insight.rollouts import Rollouts, Row
 from autotrace.insight.why import of_two, words
-from autotrace.insight.words import amount, counted, percent, where
+from autotrace.insight.words import amount, percent, where
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.reader import Reader
 from autotrace.tables.steps import Watch, steps
 from autotrace.trajectory.model import Trajectory
+from autotrace.trajectory.span_text import counted
 
 MOST, SHOWN = 1024, 10
 """Limit the rollouts of a step whose traits are compared, and the prompts that changed most."""

@@ -337,3 +337,10 @@ def _names(tools: object) -> set[str] | None:
         return None
     functions = [tool.get("function", tool) for tool in tools if isinstance(tool, dict)]
     return {str(function.get("name")) for function in functions if isinstance(function, dict)}
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Count: ``1 turn``, ``2 turns``, ``2 trajectories``; ``many`` is an irregular plural."""
+    if number != 1:
+        one = many or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
+    return f"{number:,} {one}"

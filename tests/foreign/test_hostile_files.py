@@ -268,7 +268,7 @@ def trials(place: Path) -> None:
         folder = run / "t" / "n" / "agent-logs" / f"episode-{number}"
         folder.mkdir(parents=True)
         (folder / "prompt.txt").write_bytes(b"\xff{" * 99)
-        keys = json.dumps({"commands": [{"keystrokes": STRANGE[number % 13]}, *STRANGE[4:]]})
+        keys = json.dumps({"commands": [{"keystrokes": STRANGE[number % 13]}, *STRANGE[4:12]]})
         (folder / "response.txt").write_text("{" * 9999 + keys if number % 2 else keys)
     (folder / "response.json").symlink_to(mine / "secret")
     (folder.parent / "episode-30").symlink_to(mine)
