@@ -12,7 +12,7 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
-CEILING = {"lines": 43_238, "files": 390}
+CEILING = {"lines": 43_201, "files": 388}
 LONGEST = 350
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _NO_CODE = {*_LAYOUT, tokenize.COMMENT, tokenize.ENCODING}
