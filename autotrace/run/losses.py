@@ -31,11 +31,11 @@ _WORDS = {
     "stuck": ("record", "not written: more waited to be written than a process may hold"),
     "disk": ("record", "lost: the run folder could not be written"),
 }
-"""Maps the reason of a counter to the counted thing and its fate."""
+"""Maps the reason of a counter to the counted thing and the fate of the thing."""
 
 
 def absences(absent: Mapping[str, int]) -> list[str]:
-    """Return one phrase for each path of ``Status.absent``."""
+    """Return a phrase for each path of ``Status.absent``."""
     return [
         f"path absent in {calls:,} of {calls:,} {'call' if calls == 1 else 'calls'}: {path}"
         for path, calls in absent.items()
@@ -43,7 +43,7 @@ def absences(absent: Mapping[str, int]) -> list[str]:
 
 
 def skipped(records: Mapping[str, int]) -> list[str]:
-    """Return one phrase for each reason of ``Status.skipped``, the most frequent first."""
+    """Return a phrase for each reason of ``Status.skipped``, the most frequent first."""
     return [
         f"{number:,} {'record' if number == 1 else 'records'} that the shipper could not use: {reason}"
         for reason, number in sorted(records.items(), key=lambda item: -item[1])
@@ -51,7 +51,7 @@ def skipped(records: Mapping[str, int]) -> list[str]:
 
 
 def losses(counters: Mapping[str, int]) -> list[str]:
-    """Return one phrase for each reason of ``Status.drops``, the most frequent first. A failure of autotrace
+    """Return a phrase for each reason of ``Status.drops``, the most frequent first. A failure of autotrace
     (``fault:``) is not a loss."""
     phrases = []
     for reason, number in sorted(counters.items(), key=lambda item: -item[1]):

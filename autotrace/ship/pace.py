@@ -26,11 +26,11 @@ KEEPS_UP = 0.9
 BACKLOG = 15.0
 """Report a backlog only if the backlog would last so many seconds at the rate of the run."""
 AGAIN = 600.0
-"""Wait so many seconds between two log lines about one backend."""
+"""Wait so many seconds between two log lines about a backend."""
 
 
 class Sample(NamedTuple):
-    """Hold the counts at one moment. Unread bytes count as the traces of the bytes."""
+    """Hold the counts at a moment. Unread bytes count as the traces of the bytes."""
 
     at: float
     """Store the time in seconds of the monotonic clock."""
@@ -46,7 +46,7 @@ class Sample(NamedTuple):
 
 
 class Pace:
-    """Watch the pace of one run: ``look`` gets each new status and completes the status."""
+    """Watch the pace of a run: ``look`` gets each new status and completes the status."""
 
     def __init__(self) -> None:
         self._samples: dict[str, deque[Sample]] = {}

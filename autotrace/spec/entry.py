@@ -1,4 +1,4 @@
-"""Check one entry of a spec file against the model. Every mistake in the entry is reported with its position."""
+"""Check an entry of a spec file against the model. Every mistake in the entry is reported with its position."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _paths(node: Node, given: dict[str, Any], complain: Complain) -> None:
 
 
 def _wrong_root(key: str, path: str) -> str | None:
-    """Explain why a path of ``key`` cannot begin with its first word; None if the path can."""
+    """Explain why a path of ``key`` cannot begin with the path's first word; None if the path can."""
     roots = set(names.roots(path))
     if key == "final" and roots != {"item"}:
         return f"`{path}`: `final` looks at what a generator yields; begin the path with item, `item.finished`"

@@ -37,7 +37,7 @@ _SQL = """
 def by_step(reader: Reader, wanted: Condition = EVERY) -> list[dict[str, Any]]:
     """Return the tools with most calls in the training: ``name``, ``calls``, ``failed``, ``open``, ``p50`` and ``p99``
     (seconds), the call that took longest and such a call that failed (ids of trace and span), and the same figures by
-    step as lists beside ``steps``. A call failed if the call, or a tool that it called itself, did not end well. Open
+    step as lists beside ``steps``. A call failed if the call, or a tool that the call made, did not end well. Open
     calls count in neither of the percentiles."""
     needs = {
         "spans": (*ID, "span_id", "parent_id", "role", "title", "status", "duration_s"),

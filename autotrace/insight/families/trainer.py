@@ -15,7 +15,7 @@ from autotrace.trajectory.token_ids import find, packed_ids, piece, tokens
 APART = 0.1
 """Allow such a difference between the logged share of cut answers and the true share."""
 ROWS_APART = 3
-"""... and so many rows: one row is always the longest of its batch."""
+"""... and so many rows: each batch has a longest row."""
 NOISE = 0.005
 """Report an advantage above this size where the advantage should be nothing."""
 SAME = 1e-3
@@ -41,7 +41,7 @@ def prompt_trained(evidence: Evidence) -> Iterator[Mark]:
 
 
 def noise(group: Group, step: Step) -> Iterator[Hit]:
-    """Find the remains of equal rewards: one advantage for the whole group. (With a penalty in the reward the
+    """Find the remains of equal rewards: the same advantage for the whole group. (With a penalty in the reward the
     advantages differ.)"""
     having = [(record, value) for record in group.records if (value := record.advantage) is not None]
     values = [value for _, value in having]
