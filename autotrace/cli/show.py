@@ -86,6 +86,8 @@ def _parted(trajectory: Trajectory, turn: int) -> tuple[str, str] | None:
 _HTML = '<pre style="white-space:pre-wrap;overflow-wrap:anywhere;line-height:normal">{code}</pre>'
 LINES, WIDTH = 6, 160
 """Limits a text without ``--full``: lines, characters of a line."""
+MOST_CALLS, DEEPEST = 2_000, 50
+"""Maximum calls of a tree; levels of a tree, below which a call is printed beside its parent."""
 
 ROLE_STYLE = {
     "trajectory": "bold",
@@ -166,17 +168,19 @@ def tree(trajectory: Trajectory, full: bool = False) -> Tree:
     found = marks_of_turns(trajectory)
     turns = {span.span_id: number for number, span in enumerate(trajectory.llm_spans, 1)}
 
-    def grow(branch: Tree, span: Span) -> None:
+    waiting = [(top, span, 1) for span in reversed(children[None])]
+    count = 0
+    while waiting and (count := count + 1) <= MOST_CALLS:
+        branch, span, depth = waiting.pop()
         said = found.get(turns.get(span.span_id, 0), [])
-        lines = _span(span, trajectory.root, full)
+        lines = _span(span, trajectory, full)
         if (turn := turns.get(span.span_id)) and (chain := tree_of(trajectory).words(turn)):
             lines[0] += line(f"  {chain}", "bold yellow" if tree_of(trajectory).begins(turn) else "dim")
         node = branch.add(Group(*lines, *said))
-        for child in children[span.span_id]:
-            grow(node, child)
-
-    for span in children[None]:
-        grow(top, span)
+        below = node if depth < DEEPEST else branch
+        waiting += [(below, child, depth + 1) for child in reversed(children[span.span_id])]
+    if waiting:
+        top.add(line(f"and {len(trajectory.spans) - MOST_CALLS:,} more calls; autotrace show --json has all", "dim"))
     for text in found.get(None, []):
         top.add(text)
     for note in trajectory.notes:
@@ -207,11 +211,12 @@ def _heading(trajectory: Trajectory) -> Text:
     return text
 
 
-def _span(span: Span, root: Span, full: bool) -> list[Text]:
-    """Return the lines of a call: name, ending, duration, tokens; then texts."""
+def _span(span: Span, of: Trajectory, full: bool) -> list[Text]:
+    """Return the lines of a call: name, ending, duration, tokens; then texts. Only the outermost call that an
+    error ended shows the error."""
     head = Text() if span.title is None else line(f"{span.title}  ", f"bold {ROLE_STYLE.get(span.role, '')}")
     head += line(span.name, ROLE_STYLE.get(span.role, "")) + line(f"  {span.role}", "dim")
-    head += Text(f"  +{seconds(span.start_ns - root.start_ns) or '0 ms'}", style="dim")
+    head += Text(f"  +{seconds(span.start_ns - of.root.start_ns) or '0 ms'}", style="dim")
     head += Text(f"  {seconds(span.duration_ns)}") if span.duration_ns is not None else Text("")
     tokens = _tokens(span)
     if tokens:
@@ -219,7 +224,8 @@ def _span(span: Span, root: Span, full: bool) -> list[Text]:
     if span.status != "OK":
         head += Text("  ") + status_text(span.status)
     lines = [head]
-    if span.error is not None:
+    above = of.by_id.get(span.parent_id or "")
+    if span.error is not None and (above is None or above.error is None or above.error[:2] != span.error[:2]):
         lines.append(block(span.error_text, "red", lines=None if full else LINES))
         if full and span.error[2]:
             lines.append(block(span.error[2], "dim"))

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from autotrace.foreign.collector import objects
-from autotrace.foreign.opened import LONGEST, Opened, Row, decoded
+from autotrace.foreign.opened import LONGEST, Opened, Row, Rows, decoded
+from autotrace.foreign.parquet import parquet_rows
 from autotrace.tables.errors import QueryError, missing
-from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, integer, jsonable
+from autotrace.trajectory.jsonable import MAX_DEPTH, Conversion, integer
 from autotrace.trajectory.model import Trajectory
 
-Rows = Iterator[tuple[int, Row]]
-"""Each row with the value of ``start`` at which ``rows`` begins with that row."""
 LARGEST = 1 << 30
 """Maximum bytes of a PyTorch file."""
 BESIDE = ""
@@ -32,9 +31,6 @@ PEEKED = 64 << 10
 """Bytes at the beginning of a file that decide the format."""
 EXPANDED, VALUES = 64, 8
 """Bytes of an unpacked archive, and values of a pickle or of arrays, for each byte of the file."""
-MOST_ROLLOUTS, AT_ONCE, ROWS, A_ROW = 1_000_000, 16, 10_000, 4
-"""Maximum rollouts of a run; number of Parquet rows at once; rows of any file, and bytes of the file for each further
-row: equal rows take no bytes."""
 
 
 def _object(value: Any) -> Row:
@@ -110,42 +106,6 @@ def _json(opened: Opened, start: int) -> Rows:
         elif "schema_version" in given and opened.path.name == "trajectory.json":
             given[BESIDE] = _beside(opened, "result.json", above=1)
         yield number, given
-
-
-# -- Parquet -----------------------------------------------------------------------------------------------------------
-
-
-def _parquet(opened: Opened, start: int, most: str = "ALL") -> Rows:
-    """Yield at most ``most`` rows; for "0" the names of the columns. Before the first row is fetched, DuckDB computes
-    the size of the rows in memory: the file holds a text that many rows share only once."""
-    import duckdb
-
-    from autotrace.tables.connection import connect, expanded, read
-
-    with opened.reading():  # checks for a regular file and no link
-        path = str(opened.path)
-        try:
-            connection = connect([path], os.path.getsize(path), threads="1")
-            entries = connection.sql(f"SELECT * FROM {read([path])}").columns
-            if most == "0":
-                yield 0, dict.fromkeys(entries)
-                return
-            if not opened.is_bounded:
-                ((count,),) = connection.execute(f"SELECT count(*) FROM {read([path])}").fetchall()
-                if count > ROWS + os.path.getsize(path) // A_ROW:
-                    raise opened.wrong(f"it has {count:,} rows, far more than its bytes can tell apart")
-                if count > MOST_ROLLOUTS:
-                    raise opened.wrong(f"it has {count:,} rows, more than {MOST_ROLLOUTS:,}; write smaller files")
-                if size := expanded(connection, path):
-                    raise opened.wrong(f"its rows would take {size >> 20:,} MB, far more than the file has")
-            opened.is_bounded = True
-            cursor = connection.execute(f"SELECT * FROM {read([path])} OFFSET {int(start)}")
-            while rows := cursor.fetchmany(AT_ONCE):
-                for row in rows:
-                    yield start, jsonable(dict(zip(entries, row, strict=True)))
-                    start += 1
-        except duckdb.Error as error:
-            raise opened.wrong(str(error).partition("\n")[0]) from error
 
 
 # -- archives ----------------------------------------------------------------------------------------------------------
@@ -272,7 +232,7 @@ def _torch(opened: Opened, start: int) -> Rows:
 
 
 _KINDS: Mapping[str, Callable[[Opened, int], Rows]] = {
-    ".jsonl": _lines, ".json": _json, ".traj": _json, ".parquet": _parquet, ".eval": _samples, ".npz": _arrays,
+    ".jsonl": _lines, ".json": _json, ".traj": _json, ".parquet": parquet_rows, ".eval": _samples, ".npz": _arrays,
     ".pt": _torch,
 }  # fmt: skip
 """End of a file's name -> function that yields the rows from a start."""
@@ -286,7 +246,7 @@ def entries(opened: Opened) -> frozenset[str] | bytes:
     the names of an archive's members. Empty for a file that cannot be read."""
     try:
         if opened.path.suffix in NAMED:
-            first = _parquet(opened, 0, most="0") if opened.path.suffix == ".parquet" else rows(opened)
+            first = parquet_rows(opened, 0, most="0") if opened.path.suffix == ".parquet" else rows(opened)
             return frozenset(next(first, (0, {}))[1])
         with opened.reading() as file:
             return file.read(PEEKED)

@@ -18,6 +18,8 @@ from autotrace.tables.errors import QueryError
 from autotrace.trajectory.jsonable import EXPANDS, expands, jsonable
 
 Row = dict[str, Any]
+Rows = Iterator[tuple[int, Row]]
+"""Each row with the value of ``start`` at which ``rows`` of a container begins with that row."""
 LONGEST = 64 << 20
 """Maximum bytes of a line, of a JSON file and of a member of an archive."""
 

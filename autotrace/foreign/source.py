@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 
 from autotrace.config import ids
 from autotrace.foreign import atif, inspect_logs, messages, slime, spans, verifiers, verl
-from autotrace.foreign.containers import MOST_ROLLOUTS, NAMED, SUFFIXES, Format, Rows, entries, rows
-from autotrace.foreign.opened import Opened, Row
+from autotrace.foreign.containers import NAMED, SUFFIXES, Format, entries, rows
+from autotrace.foreign.opened import Opened, Row, Rows
+from autotrace.foreign.parquet import MOST_ROLLOUTS
 from autotrace.foreign.scalars import TITLES, TrainerLog, is_wanted, scalars
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode

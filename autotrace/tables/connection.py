@@ -58,18 +58,24 @@ def first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0][:500] or "there is too little memory"
 
 
-def expanded(connection: duckdb.DuckDBPyConnection, path: str) -> int:
+def allowed(path: str) -> int:
+    """Return the bytes that the rows of the Parquet file ``path`` may take in memory."""
+    return LEAST + TIMES * os.path.getsize(path)
+
+
+def expanded(connection: duckdb.DuckDBPyConnection, path: str, a_value: int = A_VALUE) -> int:
     """Return the bytes that the rows of the Parquet file ``path`` take in memory if these are far more than the file
-    has, otherwise 0. The file holds a text that many rows share only once. Raises ``duckdb.Error``."""
+    has, otherwise 0; ``a_value``: bytes of each value. The file holds a text that many rows share only once. Raises
+    ``duckdb.Error``."""
     columns = connection.sql(f"SELECT * FROM {read([path])}")
     sizes = [_size_of(kind, _quoted(name)) for name, kind in zip(columns.columns, columns.types, strict=True)]
     asked = (
-        f"SELECT {A_VALUE} * sum(num_values) FROM parquet_metadata([{_quoted(path, chr(39))}])",
+        f"SELECT {a_value} * sum(num_values) FROM parquet_metadata([{_quoted(path, chr(39))}])",
         f"SELECT sum({' + '.join(sizes)}) FROM {read([path])}",
     )
     for sql in asked:
         ((size,),) = connection.execute(sql).fetchall()
-        if (size or 0) > LEAST + TIMES * os.path.getsize(path):
+        if (size or 0) > allowed(path):
             return int(size)
     return 0
 

@@ -492,6 +492,21 @@ def parquet_of_many_parts(place: Path) -> None:
     _completions(place, messages=pa.ListArray.from_arrays([0, 9_000_000], parts))
 
 
+def _of_lists(place: Path, lengths: list[int], numbers: Any) -> None:
+    """Rows whose token lists have ``lengths``, of the first of ``numbers``."""
+    ends = numpy.cumsum([0, *lengths])
+    _completions(place, step=[1] * len(lengths), prompt=["q"] * len(lengths), completion=["a"] * len(lengths),
+                 ids=pa.LargeListArray.from_arrays(ends, pa.array(numbers[: ends[-1]])))  # fmt: skip
+
+
+def parquet_of_a_row_of_nothing_among_many(place: Path) -> None:
+    _of_lists(place, [0] * 2_000 + [16_000_000] + [0] * 2_000, numpy.zeros(16_000_000))
+
+
+def parquet_of_lists_of_nothing(place: Path) -> None:
+    _of_lists(place, [6_000] * 10_000, numpy.zeros(60_000_000))
+
+
 def json_of_many_parts(place: Path) -> None:
     (place / "rows.jsonl").write_bytes(lines(chat(answer())) + b'{"messages": [' + b'{"":{}},' * (7 << 20) + b"0]}\n")
 
@@ -520,6 +535,7 @@ PLACES: tuple[Callable[[Path], None], ...] = (
     spans, exports, spans_of_many_lines, inspect, inspect_archive, archive_bomb, archive_that_lies, arrays, pickles,
     tensors, shared, samples, masks, packed_pickle, parquet_bomb, parquet_of_one_text_in_many_places,
     parquet_of_nothing_without_end, parquet_of_a_long_text_in_all_columns, parquet_of_many_parts,
+    parquet_of_a_row_of_nothing_among_many, parquet_of_lists_of_nothing,
     json_of_many_parts, parquet_of_strange_columns, parquet_that_is_none,
 )  # fmt: skip
 
@@ -549,6 +565,24 @@ def test_kilobytes_take_no_gigabytes(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in theirs.iterdir()) < 100_000
     (listed,) = reading.run([["ls", str(theirs)]], here, mine, memory=16 << 30)
     assert not reading.faults([listed]) and listed["peak"] < 1 << 30, listed
+
+
+@pytest.mark.parametrize("make", [parquet_of_a_row_of_nothing_among_many, parquet_of_lists_of_nothing, None])
+def test_padded_lists_take_no_gigabytes(make: Callable[[Path], None] | None, tmp_path: Path) -> None:
+    """Honest rows of tokens, padded to a length, are read: 25 million numbers in 2 MB."""
+    theirs, mine, here = (tmp_path / name for name in ("theirs", "mine", "here"))
+    for folder in (theirs, mine, here):
+        folder.mkdir()
+    if make is not None:
+        make(theirs)
+    else:
+        padded = numpy.full((768, 32_768), 151_643)
+        padded[:, :2_000] = numpy.minimum(numpy.random.default_rng(0).zipf(1.3, (768, 2_000)), 150_000)
+        _of_lists(theirs, [32_768] * 768, padded.ravel())
+    (listed,) = reading.run([["ls", str(theirs), "--all", "--json"]], here, mine, memory=16 << 30)
+    assert not reading.faults([listed]) and listed["peak"] < 1 << 30, (listed["peak"], listed["err"])
+    read, said = listed["out"].count('"trace_id"'), listed["err"]
+    assert read == 768 if make is None else not read and "far more than the file has" in said, (read, said)
 
 
 def a_sentence_a_file(lines: list[str], theirs: Path) -> bool:
