@@ -204,8 +204,11 @@ def plain(given: Any) -> Message | None:
             one_line(thought) for part in content for name in _THOUGHT[1:] if (thought := mapped(part).get(name))
         ]
         content = [part for part in content if not any(mapped(part).get(name) for name in _THOUGHT[1:])]
-        if content and all(part_text(part) is not None for part in content):
-            content = "\n".join(part_text(part) or "" for part in content)
+        texts = [part_text(part) for part in content]
+        said = [
+            part if text is None else {"type": "text", "text": text} for part, text in zip(content, texts, strict=True)
+        ]
+        content = "\n".join(text or "" for text in texts) if content and None not in texts else said
     elif content is not None:
         content = one_line(part_text(content) or content)
     message: Message = {"role": given["role"], "content": content}

@@ -91,8 +91,8 @@ def _json(opened: Opened, start: int) -> Rows:
         return
     if isinstance(value, dict) and any("trial_name" in one for one in objects(value.get("results"))):
         value = value["results"]  # a run of Terminal-Bench
-    is_rows = isinstance(value, list) and any(isinstance(one, dict) for one in value)
-    if is_rows and any(isinstance(one, dict) and ("role" in one or "from" in one) for one in value):
+    is_rows = bool(objects(value))
+    if any({"role", "from", "action", "observation"} & one.keys() for one in objects(value)):  # messages, or events
         is_rows, value = False, {"messages": value}
     trials = set[tuple[str, ...]]()
     for number, one in enumerate(value[start:] if is_rows else [value], start):

@@ -12,10 +12,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from autotrace.foreign.collector import SpanCollector, mapped, moment, objects
+from autotrace.foreign.collector import SpanCollector, listed, mapped, moment, objects
 from autotrace.foreign.containers import BESIDE, TRIAL, Format, names, validates
 from autotrace.foreign.opened import Row
-from autotrace.foreign.spellings import SAID, messages, spoken
+from autotrace.foreign.spellings import SAID, messages, parsed, spoken
 from autotrace.trajectory.jsonable import number
 from autotrace.trajectory.model import Trajectory
 
@@ -24,7 +24,7 @@ _WITHIN = ("samples", "simulations", "results", "rollouts", "trajectories")
 _PROMPTS = (("prompt", "user"), ("instruction", "user"), ("completion", "assistant"), ("result", "assistant"))
 _REWARDS = (
     "reward", "score", "reward_info.reward", "rewards.reward", "verifier_result.rewards.reward", "report.resolved",
-    "test_result.report.resolved", "resolved", "is_resolved",
+    "test_result.report.resolved", "resolved", "is_resolved", "success",
 )  # fmt: skip
 """Names of the reward, in the order of preference; a dot leads into an object."""
 _FACTS = ("advantage", "reward_extra_info", "num_turns", "label", "label_why")
@@ -38,7 +38,8 @@ _CONVERSATION = frozenset({*SAID, BESIDE, "prompt", "completion", "tools"})
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:
     """See ``Format.read``."""
-    blocks = "exit_status" in mapped(row, "info") or BESIDE in row  # SWE-agent, mini-swe-agent, Terminal-Bench
+    name, is_traj, _ = path.rpartition("/")[2].partition(".traj")
+    blocks = bool(is_traj) or "exit_status" in mapped(row, "info") or BESIDE in row  # SWE-agent, Terminal-Bench
     said = next((found for name in (*SAID, BESIDE) if (found := messages(spoken(row.get(name)), in_blocks=blocks))), [])
     if not (said := said or messages(prompt_and_completion(row))):
         for name in _WITHIN:
@@ -49,12 +50,14 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
     if isinstance(mode := row.get("failure_mode"), str) and mode not in ("none", "unset"):
         calls.failed(mode)
     last = calls.conversation(said, row["model"] if isinstance(row.get("model"), str) else None)
-    if last is not None and isinstance(row.get("tools"), list):
-        last.inputs["tools"] = row["tools"]
+    if last is not None and (tools := listed(parsed(row.get("tools")))):
+        last.inputs["tools"] = tools
     rest = {name: value for name, value in row.items() if name not in _CONVERSATION and value is not None}
     attributes: dict[str, Any] = {"validate": validates(path), "id": rest.get("id") if BESIDE in row else None}
     facts: dict[str, Any] = {name: rest.pop(name) for name in _FACTS if name in rest}
     facts["reward"] = next((value for name in _REWARDS if (value := _at(row, name)) is not None), None)
+    if is_traj and rest.keys().isdisjoint(_SAME):
+        rest["instance_id"] = name  # SWE-agent has a file for each instance
     for name in dict.fromkeys([*_SAME, *rest]):
         if name in rest and name not in ("reward", "score"):
             attributes.setdefault(_SAME.get(name, name), rest[name])
@@ -65,7 +68,7 @@ def _at(row: Row, name: str) -> Any:
     """Return the value at a name of ``_REWARDS``; None for an object."""
     *above, last = name.split(".")
     value = mapped(row, *above).get(last)
-    return None if isinstance(value, (dict, list)) else value
+    return None if isinstance(value, (dict, list)) else float(value) if isinstance(value, bool) else value
 
 
 def read_completions(row: Row, path: str) -> Iterator[Trajectory]:
@@ -92,8 +95,8 @@ def prompt_and_completion(row: Row) -> list[Any]:
     for name, role in _PROMPTS:
         value = row.get(name)
         found = spoken(value)
-        is_text = isinstance(value, str) and not messages(found)
-        said += [{"role": role, "content": value}] if is_text else found
+        is_said = isinstance(value, str) or name == "result"  # BFCL's result is a text, or a list of calls
+        said += [{"role": role, "content": value}] if value and is_said and not messages(found) else found
     return said
 
 

@@ -34,7 +34,7 @@ from autotrace.tables.rebuild import connected
 from autotrace.tables.sources import Lines, Source, Steps, stored_info, within
 from autotrace.trajectory.jsonable import integer
 from autotrace.trajectory.model import Trajectory, with_names
-from autotrace.trajectory.span_text import asked_words
+from autotrace.trajectory.span_text import asked_words, counted
 
 FORMATS: tuple[Format, ...] = (
     verl.FORMAT, verifiers.FORMAT, atif.FORMAT, messages.COMPLETIONS, slime.FORMAT, verl.UNI_AGENT,
@@ -75,7 +75,7 @@ class Foreign(Source):
         self._seen = self.fingerprint()
         super().__init__(path, stored_info(run_id, max((seen[0] for seen in self._seen if seen), default=0)))
         count = len(found.opened)
-        self.kind = f"{found.title} ({count:,} file{'s' if count > 1 else ''})"
+        self.kind = f"{found.title} ({counted(count, 'file')})"
         self._index: list[dict[str, _Place] | QueryError] = []
         """Index of the rollouts, built on first access; shared with other readers of the same moment."""
         self._rows: tuple[int, Rows] | None = None
@@ -86,9 +86,9 @@ class Foreign(Source):
         """See ``Source``: what cannot be shown, and the files that are not read."""
         told = [] if self._format else ["no rollouts: only metrics are here; start the training with autotrace-run"]
         if self._others:
-            count = "1 file matches" if len(self._others) == 1 else f"{len(self._others):,} files match"
             more = ", ..." if len(self._others) > 3 else ""
-            told.append(f"{count} no known format: {', '.join(name[:80] for name in self._others[:3])}{more}")
+            names = ", ".join(name[:80] for name in self._others[:3])
+            told.append(f"{counted(len(self._others), 'file')} in no known format: {names}{more}")
         return f"{self.path}: {'; '.join(told)}" if told else ""
 
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
@@ -285,14 +285,20 @@ def refusal(path: Path) -> str:
     for a folder without files. Raises ``QueryError`` for a damaged file."""
     if path.is_dir():
         found = _names(path)
-        seen = f"{len(found):,} files such as {found[0][:80]}" if found else ""
-    elif path.suffix in NAMED:
-        _, row = next(rows(Opened(path.parent, path.name)), (0, {}))
-        seen = "a first row with " + (", ".join(f"{name[:40]!r}" for name in sorted(row)[:6]) or "no names")
+        told = "; ".join(f"{name[:80]}, {_seen(Opened(path, name))}" for name in found[:3])
+        seen = f"a folder of {counted(len(found), 'file')}: {told}{'; ...' * (len(found) > 3)}" if found else ""
     else:
-        seen = f"a file that ends in none of {', '.join(SUFFIXES)}" if path.suffix not in SUFFIXES else "other members"
+        seen = f"a file {_seen(Opened(path.parent, path.name))}"
     accepted = f"Accepted are a run folder, {', '.join((*(format.title for format in FORMATS), *TITLES))}"
     return f"{path} is in no format that autotrace open accepts: it is {seen}. {accepted}" if seen else ""
+
+
+def _seen(opened: Opened) -> str:
+    """Describe the contents of a file in no known format: the names in the first row, or the end of the file's name."""
+    if opened.path.suffix not in SUFFIXES:
+        return f"that ends in none of {', '.join(SUFFIXES)}"
+    row = next(rows(opened), (0, {}))[1] if opened.path.suffix in NAMED else {"other members": None}
+    return "with " + (", ".join(f"{name[:40]!r}" for name in sorted(row)[:6]) or "no names")
 
 
 def _names(top: Path) -> list[str]:

@@ -28,6 +28,13 @@ _BLOCK = re.compile(r"```[\w-]*\n(.*?)\n?```", re.DOTALL)
 _DEEPEST = 3
 _SILENT = frozenset({"message", "system", "finish", "think", "recall"})
 """Actions and observations of OpenHands that call no tool."""
+_HIDDEN = frozenset({
+    "action", "action_risk", "args", "blocking", "confirmation_state", "hidden", "id", "is_confirmed", "keep_prompt",
+    "message", "security_risk", "source", "thought", "timestamp",
+})  # fmt: skip
+"""Names in an action of OpenHands besides the arguments."""
+_ENDS = re.compile(r"\s*(?:submit\b|echo ['\"]?(?:COMPLETE_TASK_AND_SUBMIT|MINI_SWE_AGENT)_FINAL_OUTPUT)")
+"""Commands that end a rollout of SWE-agent and mini-swe-agent: no answer of the model follows."""
 
 
 def spoken(value: Any) -> list[Any]:
@@ -59,14 +66,21 @@ def messages(values: Iterable[Any], *, in_blocks: bool = False) -> list[dict[str
         for message in _of(given):
             if waits and message["role"] == "user":
                 message["role"] = "tool"
+            elif not found and "action" in given and not {"source", "role"} & given.keys():
+                message["role"] = "user"  # OpenHands before 0.10 begins with the task
             waits = False
             if message["role"] == "assistant" and not message.get("tool_calls") and in_blocks:
                 text = str(message.get("content") or "")
                 block = _BLOCK.search(text)
                 command = given.get("action") if isinstance(given.get("action"), str) else block and block[1]
                 if command := _keystrokes(text) or command:
-                    message["tool_calls"], waits = [{"name": "bash", "arguments": {"command": command}}], True
+                    name = "submit" if _ENDS.match(command) else "bash"
+                    message["tool_calls"], waits = [{"name": name, "arguments": {"command": command}}], True
             found.append(message)
+        decoded = [text.partition("(") for text in listed(given.get("model_response_decoded")) if isinstance(text, str)]
+        if decoded and found and found[-1]["role"] == "assistant" and not found[-1].get("tool_calls"):  # BFCL
+            calls = [{"name": name, "arguments": inputs.removesuffix(")")} for name, _, inputs in decoded]
+            found[-1]["tool_calls"] = calls
     return found
 
 
@@ -100,28 +114,41 @@ def _of(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if not isinstance(role, str):
         yield from _item(given)
         return
-    if role not in _KNOWN:
-        return
+    if role not in _KNOWN or given.get("requestor") == "user" or (role == "user" and given.get("tool_calls")):
+        return  # the user of tau2 has tools, too, of which the model sees nothing
     content = first(given, _TEXT)
     message = {**given, "role": _ROLES.get(role, role), "content": content}
     calls = spoken(given.get("tool_calls")) or objects([given.get("function_call")])
     if role == "function_call" and isinstance(content, str):
         calls, message["content"] = [content], None
     if isinstance(content, list):
-        calls = [*calls, *(part for part in objects(content) if part.get("type") in _CALLS)]
+        calls = [*calls, *_named(content)]
+        calls += [first(part, ("value",)) or part for part in objects(content) if part.get("type") in _CALLS]
         results = [part for part in objects(content) if part.get("type") in _RESULTS]
         for part in results:
             seen = first(part, ("content", "response", "result"))
             yield {"role": "tool", "tool_call_id": first(part, ("tool_use_id", "id")), "content": seen}
-        rest = [part for part in content if mapped(part).get("type") not in (*_CALLS, *_RESULTS)]
-        thoughts = [part.get("content") for part in objects(rest) if part.get("type") == "reasoning"]
-        message |= {"content": rest, **({"reasoning": thoughts[0]} if any(thoughts) else {})}
+        thoughts = [
+            first(part, ("text", "reasoning", *_TEXT)) for part in objects(content) if part.get("type") == "reasoning"
+        ]
+        kinds = (*_CALLS, *_RESULTS, *(["reasoning"] if any(thoughts) else ()))
+        rest = [part for part in content if mapped(part).get("type") not in kinds] if not _named(content) else []
+        message |= {"content": rest or None, **({"reasoning": thoughts[0]} if any(thoughts) else {})}
         if results and not rest:
             return
     if message["role"] == "tool":
         message["tool_call_id"] = first(given, _ANSWERED) or next(iter(listed(given.get("tool_call_ids"))), None)
     message["tool_calls"] = calls
     yield message
+
+
+def _named(content: list[Any]) -> list[dict[str, Any]]:
+    """Return the calls in BFCL's form: a tool's name with the arguments as JSON text."""
+    pairs = (pair for call in objects(content) if len(call) == 1 for pair in call.items())
+    return [
+        {"name": name, "arguments": text} for name, text in pairs
+        if name != "text" and isinstance(text, str) and isinstance(parsed(text), dict)
+    ]  # fmt: skip
 
 
 _CALLS, _RESULTS = ("tool_use", "toolCall", "tool_call"), ("tool_result", "tool_call_response")
@@ -150,13 +177,12 @@ def _item(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _action(given: dict[str, Any], action: str) -> Iterator[dict[str, Any]]:
-    inputs = mapped(given, "args")
+    inputs = mapped(given, "args") or given  # before 0.10 the arguments are beside the action
     is_said = action in _SILENT
     text = first(inputs, ("content", "final_thought", "thought") if is_said else ("thought",))
     role = {"user": "user", "environment": "system"}.get(str(given.get("source")), "assistant")
     if not is_said:
-        hidden = ("thought", "is_confirmed", "confirmation_state", "security_risk", "hidden", "blocking")
-        kept = {name: value for name, value in inputs.items() if name not in hidden}
+        kept = {name: value for name, value in inputs.items() if name not in _HIDDEN}
         yield {"role": role, "content": text, "tool_calls": [{"name": action, "arguments": kept}]}
     elif text:
         yield {"role": "system" if action == "system" else role, "content": part_text(text)}

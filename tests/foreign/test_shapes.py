@@ -8,8 +8,10 @@ from typing import Any
 
 import duckdb
 import pytest
+from click.testing import CliRunner
 
 import autotrace
+from autotrace.cli.main import main
 from autotrace.tables.errors import QueryError
 from tests.foreign.test_formats import listed, read, said
 
@@ -52,6 +54,31 @@ ITEMS = [
     {"type": "function_call_output", "call_id": "c", "output": "3"},
     CHAT[3],
 ]
+VALUES = [
+    {"role": "user", "content": [{"type": "text", "value": "1+2?"}]},
+    {"role": "assistant", "content": [{"type": "reasoning", "value": "Hm."}, {
+        "type": "tool_call", "value": '{"name": "add", "arguments": {"a": 1}}'}]},
+    {"role": "tool", "content": [{"type": "text", "value": "3"}]},
+    CHAT[3],
+]  # fmt: skip
+FLAT = [
+    {"action": "message", "content": "1+2?"},
+    {"action": "run", "command": "expr 1 + 2", "thought": "I ask.", "keep_prompt": True},
+    {"observation": "run", "content": "3", "command": "expr 1 + 2"},
+    {"action": "message", "source": "agent", "content": "It is 3."},
+]
+OF_USER = [
+    CHAT[0],
+    {
+        "role": "user",
+        "content": None,
+        "tool_calls": [{"id": "u", "name": "look", "arguments": {}, "requestor": "user"}],
+    },
+    {"role": "tool", "id": "u", "content": "a phone", "requestor": "user"},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "name": "add", "arguments": {"a": 1}}]},
+    {"role": "tool", "id": "c", "content": "3", "requestor": "assistant"},
+    CHAT[3],
+]
 SHAREGPT = [
     {"from": "human", "value": "1+2?"},
     {"from": "function_call", "value": '{"name": "add", "arguments": {"a": 1}}'},
@@ -60,18 +87,32 @@ SHAREGPT = [
 ]
 TURN = {"begin_of_turn_query": [CHAT[0]], "step_0": [CHAT[1], {"role": "handler_log", "content": "x"}, CHAT[2]],
         "step_1": [CHAT[3]]}  # fmt: skip
+LOG = {"role": "handler_log", "content": "Decoded.", "model_response_decoded": ["add(a=1)"]}
+WRITTEN = {"begin_of_turn_query": [CHAT[0]], "step_0": [
+    {"role": "assistant", "content": "[add(a=1)]"}, LOG, {"role": "tool", "content": "3"},
+], "step_1": [CHAT[3]]}  # fmt: skip
+CALLED = {"begin_of_turn_query": [CHAT[0]], "step_0": [
+    {"role": "assistant", "content": [{"add": '{"a": 1}'}]}, LOG, {"role": "tool", "content": "3"},
+], "step_1": [CHAT[3]]}  # fmt: skip
 SHAPES: dict[str, tuple[str, Any, str, float | None]] = {
     "swe_agent": ("a.traj", {"trajectory": [], "history": BLOCKS, "info": INFO, "environment": "e"}, "bash", None),
     "mini_swe_agent": ("a.traj.json", {"messages": BLOCKS, "info": INFO}, "bash", None),
+    "bare_traj": ("task__1.traj.json", BLOCKS, "bash", None),
     "tau_bench": ("r.json", [{"task_id": 4, "reward": 1.0, "info": {}, "traj": CHAT, "trial": 0}], "add", 1.0),
     "tau2": ("r.json", {"info": {}, "tasks": [], "simulations": [
         {"id": "s", "task_id": 4, "trial": 0, "messages": CHAT, "reward_info": {"reward": 0.5}}]}, "add", 0.5),
     "bfcl": ("r_result.json", {"id": "multi_0", "result": [["[add(a=1)]"]], "inference_log": [[], TURN]}, "add", None),
+    "bfcl_written": ("r_result.json", {"id": "m", "result": [], "inference_log": [WRITTEN]}, "add", None),
+    "bfcl_called": ("r_result.json", {"id": "m", "result": [], "inference_log": [CALLED]}, "add", None),
+    "tau2_user": ("r.json", {"simulations": [{"task_id": 4, "messages": OF_USER}]}, "add", None),
+    "values": ("a.jsonl", {"messages": VALUES}, "add", None),
     "sharegpt": ("s.json", [{"id": 4, "conversations": SHAREGPT}], "add", None),
     "samples": ("s.json", {"samples": [{"messages": CHAT, "score": 1}]}, "add", 1.0),
     "openhands": ("output.jsonl", {"instance_id": 4, "history": EVENTS, "report": {"resolved": True}}, "run", 1.0),
     "openhands_pairs": ("output.jsonl", {"instance_id": 4, "history": [EVENTS[:1], EVENTS[1:3], EVENTS[3:]]}, "run",
                         None),
+    "openhands_flat": ("output.jsonl", {"issue": {}, "history": FLAT, "success": True}, "run", 1.0),
+    "openhands_events": ("trajectory.json", EVENTS, "run", None),
     "openhands_sdk": ("output.jsonl", {"instance_id": 4, "history": SDK}, "add", None),
     "anthropic": ("a.jsonl", {"messages": PARTS}, "add", None),
     "responses": ("a.jsonl", {"messages": ITEMS}, "add", None),
@@ -179,16 +220,18 @@ def test_a_job_folder_of_harbor_has_its_trials(opened: str, tmp_path: Path) -> N
 
 def test_names_within_a_file_are_no_format(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"http": {"header": "x"}, "history": 3, "_journal": 1}')
-    with pytest.raises(QueryError, match=r"first row with '_journal', 'history', 'http'.*Accepted are"):
+    with pytest.raises(QueryError, match=r"a file with '_journal', 'history', 'http'.*Accepted are"):
         autotrace.open(tmp_path / "config.json")
-    with pytest.raises(QueryError, match=r"1 files such as config\.json.*Accepted are"):
+    with pytest.raises(
+        QueryError, match=r"folder of 1 file: config\.json, with '_journal', 'history', 'http'.*Accepted are"
+    ):
         autotrace.open(tmp_path)
     (tmp_path / "lines.jsonl").write_text('{"something": "else"}\n')
-    with pytest.raises(QueryError, match="first row with 'something'"):
+    with pytest.raises(QueryError, match="a file with 'something'"):
         autotrace.open(tmp_path / "lines.jsonl")
     (tmp_path / "a.jsonl").write_text(json.dumps({"messages": CHAT}))
     (run,) = autotrace.open(tmp_path).reader().sources
-    assert "2 files match no known format: config.json, lines.jsonl" in run.problem
+    assert "2 files in no known format: config.json, lines.jsonl" in run.problem
 
 
 def test_an_exported_conversation_has_messages_not_text(tmp_path: Path) -> None:
@@ -207,3 +250,24 @@ def test_a_table_of_too_many_rollouts_is_refused_before_the_first_is_built(tmp_p
     duckdb.sql(f"COPY ({rows}) TO '{path}' (COMPRESSION zstd)")
     with pytest.raises(QueryError, match="it has 1,000,001 rows, more than 1,000,000; write smaller files"):
         list(autotrace.open(path).trajectories())
+
+
+def test_the_command_that_ends_a_rollout_is_no_unread_answer(tmp_path: Path) -> None:
+    ends = {"role": "assistant", "content": "Done.\n```\nsubmit\n```", "action": "submit\n"}
+    for number in range(5):
+        told = {"history": [*BLOCKS[: 4 if number else 2], ends], "trajectory": [], "info": INFO}
+        (tmp_path / f"org__repo-{number}.traj").write_text(json.dumps(told))
+    rollouts = read(tmp_path)
+    assert [one.spans[-1].name for one in rollouts] == ["submit"] * 5
+    assert sorted(str(one.attributes["sample_index"]) for one in rollouts) == [f"org__repo-{n}" for n in range(5)]
+    assert not CliRunner().invoke(main, ["diagnose", str(tmp_path)]).stdout.count("AT-")
+
+
+def test_tools_as_text_and_pictures_are_kept(tmp_path: Path) -> None:
+    picture = {"type": "image_url", "value": "data/1.jpg"}
+    said = [{"role": "user", "content": [picture, {"type": "text", "value": "Who?"}]}, CHAT[3]]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"messages": said, "tools": '[{"name": "add"}]'}))
+    (one,) = read(tmp_path)
+    assert one.llm_spans[0].inputs["tools"] == [{"name": "add"}]
+    assert (one.llm_spans[0].messages or [{}])[0]["content"] == [picture, {"type": "text", "text": "Who?"}]
+    assert listed(tmp_path, "prompt") == [("Who?",)]
