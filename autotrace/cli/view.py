@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -53,6 +53,8 @@ def view(
 ) -> None:  # fmt: skip
     """Read the rollouts of a run, or of all runs of a folder, in the browser. Only labels are written.
 
+    Several runs, which may be in several folders, share a page, which begins with the difference of the first two.
+
     RUN may also be a file that autotrace export --format jsonl wrote, or the folder of Parquet files of a run.
 
     --step, --where and so on choose the trajectories that --export and --perfetto write; default: the whole run.
@@ -63,19 +65,27 @@ def view(
         return
     if selection:
         raise click.UsageError("--step, --where, ... are for --export and --perfetto; on the page there is a filter")
-    run = runs.only(named)
-    newest = runs.runs_at(run)[-1]
-    at = run if run is not None and (is_url(run) or os.path.exists(run)) else newest.path
+    at: list[str | Path] = []
+    newest = []
+    for run in named or (None,):
+        newest.append(runs.runs_at(run)[-1])
+        at.append(run if run is not None and (is_url(run) or os.path.exists(run)) else newest[-1].path)
     page_of = ""
+    if len(newest) > 1 and trace is None:
+        from autotrace.view.open_runs import OpenRuns
+
+        first, *others = (quote(OpenRuns(*at).named(one), safe="") for one in newest)
+        page_of = f"#/run/{first}/diff?with={quote(','.join(others), safe='')}"
     if trace is not None:
+        runs.only(named)
         from autotrace.view.open_runs import address
 
-        with contextlib.closing(opened(newest)) as reader:
-            page_of = f"#/run/{quote(address(newest), safe='')}/trace/{reader.resolve(trace)}"
+        with contextlib.closing(opened(newest[0])) as reader:
+            page_of = f"#/run/{quote(address(newest[0]), safe='')}/trace/{reader.resolve(trace)}"
     _serve(at, host, port, page_of, no_browser)
 
 
-def _serve(at: str | Path, host: str, port: int | None, page_of: str, no_browser: bool) -> None:
+def _serve(at: Sequence[str | Path], host: str, port: int | None, page_of: str, no_browser: bool) -> None:
     try:
         import uvicorn
 
@@ -95,7 +105,7 @@ def _serve(at: str | Path, host: str, port: int | None, page_of: str, no_browser
     def opened() -> None:
         click.echo(f"the link was opened; for another browser: {base}?open={guard.code()}{page_of}", err=True)
 
-    guard = Guard(application(at), host, opened)
+    guard = Guard(application(*at), host, opened)
     link = f"{base}?open={guard.code()}{page_of}"
     server = uvicorn.Server(
         uvicorn.Config(

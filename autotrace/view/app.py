@@ -207,10 +207,10 @@ _STATUS = {Gone: 410, NotFound: 404, WhereError: 400}
 """Errors whose message tells a person the mistake in a question -> HTTP status."""
 
 
-def application(at: str | Path) -> Starlette:
-    """Return the server of the runs at a path or URL, without ``guard``. A thread begins at once to read the newest
+def application(*at: str | Path) -> Starlette:
+    """Return the server of the runs at paths or URLs, without ``guard``. A thread begins at once to read the newest
     run."""
-    runs = OpenRuns(at)
+    runs = OpenRuns(*at)
     threading.Thread(target=runs.prepare, name="autotrace-view-prepare", daemon=True).start()
 
     @asynccontextmanager
@@ -226,7 +226,7 @@ def application(at: str | Path) -> Starlette:
             except (HTTPException, NotFound, WhereError):
                 raise
             except Exception as error:  # a stranger's run may contain anything
-                if not is_url(str(at)) and not run.place.path.exists():
+                if not any(is_url(str(each)) for each in at) and not run.place.path.exists():
                     raise HTTPException(410, f"the run is gone: {run.place.path} was moved or deleted") from None
                 raise HTTPException(503, f"the run cannot be read now: {error}") from None
 

@@ -42,9 +42,9 @@ REWARDS, CURVES, POINTS = 8, 60, 2000
 class OpenRun:
     """Hold a run. A single thread at a time uses the reader."""
 
-    def __init__(self, place: ReadableRun) -> None:
+    def __init__(self, place: ReadableRun, name: str = "") -> None:
         self.place = place
-        self.name = address(place)
+        self.name = name or address(place)
         self._lock = threading.Lock()
         self._reader: Reader | None = None
         self._seen: object = None
@@ -148,26 +148,27 @@ def _oddities(status: Status) -> list[str]:
 
 
 class OpenRuns:
-    """Open the run at ``path``, or all runs there. Raises ``QueryError`` for any other file."""
+    """Open the run at each path, or all runs there. Raises ``QueryError`` for any other file."""
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = path
+    def __init__(self, *paths: str | Path) -> None:
+        self._paths = paths
         self._runs: dict[str, OpenRun] = {}
         self._lock = threading.Lock()
         self._places()
 
     def listed(self) -> list[dict[str, Any]]:
         """See ``readers.listed``; the names are spelled as in addresses."""
-        return [{**run, "run": _spelled(run["run"])} for run in listed(self._places())]
+        found = [{**listed([place])[0], "run": name} for name, place in self._places().items()]
+        return sorted(found, key=lambda run: (run["created"], run["run"]), reverse=True)
 
     def run(self, name: str) -> OpenRun:
         """Return the run called ``name``. Raises ``NotFound``."""
         with self._lock:
             if name not in self._runs:
-                place = next((place for place in self._places() if address(place) == name), None)
+                place = self._places().get(name)
                 if place is None:
                     raise NotFound(f"there is no run {name} here; the start page lists the runs")
-                self._runs[name] = OpenRun(place)
+                self._runs[name] = OpenRun(place, name)
             return self._runs[name]
 
     def prepare(self) -> None:
@@ -176,10 +177,23 @@ class OpenRuns:
         with contextlib.suppress(Exception):  # a request for the run reports the error
             self.run(self.listed()[0]["run"]).columns(FIRST)
 
-    def _places(self) -> list[ReadableRun]:
-        with contextlib.suppress(OSError):
-            return places(self._path)
-        return []
+    def named(self, place: ReadableRun) -> str:
+        """Return the name of a run, as in addresses."""
+        every = self._places().items()
+        return next(name for name, one in every if (one.path, one.info.run_id) == (place.path, place.info.run_id))
+
+    def _places(self) -> dict[str, ReadableRun]:
+        """Return name -> run. A name that several runs have gets a number."""
+        found: dict[str, ReadableRun] = {}
+        for path in self._paths:
+            with contextlib.suppress(OSError):
+                for place in places(path):
+                    name, number = address(place), 1
+                    while name in found:
+                        number += 1
+                        name = f"{address(place)}-{number}"
+                    found[name] = place
+        return found
 
     def close(self) -> None:
         """Close all runs."""

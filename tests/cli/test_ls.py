@@ -263,7 +263,7 @@ def test_a_path_that_is_not_there_is_said_in_a_sentence(call: Call, run: Path, w
 def test_a_file_is_called_a_file(call: Call, run: Path) -> None:
     file = run / "run.json"
     result = call("ls", str(file))
-    told = f"autotrace: {file} is in no format that autotrace open accepts: it is a first row with "
+    told = f"autotrace: {file} is in no format that autotrace open accepts: it is a file with "
     assert result.exit_code == 2 and result.output.startswith(told) and "Accepted are" in result.output
 
 

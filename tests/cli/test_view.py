@@ -18,6 +18,7 @@ import pytest
 
 from autotrace.config.installation import install
 from tests.cli.conftest import Call
+from tests.run_folder import recorded
 from tests.ship.spools import new_run
 from tests.view.conftest import listing
 from tests.waiting import DEADLINE
@@ -64,6 +65,18 @@ def test_it_prints_a_link_that_shows_the_run(run: Path) -> None:
         assert [each["run"] for each in listed] == [run.name]
 
 
+def test_two_runs_in_two_folders_share_a_page_that_begins_with_their_difference(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    runs = [recorded(tmp_path / name, "run") for name in ("a", "b")]
+    with serving(*runs, "--port", "0") as link, let_in(link) as browser:
+        names = [runs[0].name, f"{runs[1].name}-2"]
+        assert link.endswith(f"#/run/{names[0]}/diff?with={names[1]}")
+        assert {each["run"] for each in browser.get("api/runs").json()["runs"]} == {*names}
+        answer = browser.get(f"api/runs/{names[0]}/diff/{names[1]}").json()
+        assert answer["runs"] == names and ["no difference", []] in answer["lines"]
+
+
 def test_a_folder_of_runs_and_one_trajectory(run: Path, runs: Path, call: Call) -> None:
     trace = json.loads(call("ls", "--json").output.splitlines()[0])["trace_id"]
     with serving(runs, "--port", "0", "--trace", trace[:9]) as link, let_in(link):
@@ -81,7 +94,7 @@ def test_a_finished_export(run: Path, tmp_path: Path, call: Call) -> None:
     assert page.stat().st_size > 50_000
     lines.write_text('{"said": []}\n')
     refused = call("view", str(lines))
-    assert refused.exit_code == 2 and "it is a first row with 'said'" in refused.output
+    assert refused.exit_code == 2 and "it is a file with 'said'" in refused.output
     assert len(refused.output.splitlines()) == 1
 
 
