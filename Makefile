@@ -44,7 +44,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: findings diff peers help demo test test-all e2e-environment bench-environment size test-programs test-hooks test-shipping test-rest e2e check format wheel clean environment engines engines-vllm \
     engines-sglang packs agents backends test-backends multinode harbor ray-versions host-suites faults hostile bench bench-short \
-    scale verl-releases docs pages pythons stress compilers security view screenshots recording check-js
+    scale verl-releases docs pages pythons stress compilers security view screenshots recording check-js format-js
 .DEFAULT_GOAL := help
 
 # a line `##@ Group` opens a group, `target: ## what it does` is listed in it
@@ -107,9 +107,14 @@ recording: environment ## the terminal recording of the first page, into docs/sc
 	    python tools/recording.py docs/screenshots
 
 # TypeScript's checker over the comments of the page's modules, out of a wheel: no node
-check-js: environment ## types of the page's JavaScript
-	DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated --with 'deno>=2.5,<3' \
-	    deno check --quiet --no-lock --config autotrace/view/deno.json autotrace/view/static/main.js
+DENO = DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated \
+    --with 'deno>=2.5,<3' deno
+check-js: environment ## types and formatting of the page's JavaScript
+	$(DENO) check --quiet --no-lock --config autotrace/view/deno.json autotrace/view/static/main.js
+	$(DENO) fmt --check --quiet --config autotrace/view/deno.json
+
+format-js: environment ## format the page's JavaScript
+	$(DENO) fmt --quiet --config autotrace/view/deno.json
 
 pages: environment ## write the parts of pages that are made from code: columns, findings, libraries, keys of lists, figures
 	$(VENV)/bin/python -m tools.pages

@@ -1,18 +1,22 @@
-"""Lines of code by room: ``python tools/size.py [ROOT]``. With ``--check`` it fails above ``CEILING``, and where
-a file has more than ``LONGEST`` lines of any kind.
+"""Lines of code by room: ``python tools/size.py [ROOT]``. With ``--check`` it fails above ``CEILING``, above
+``SCRIPT_CEILING``, and where a file has more than ``LONGEST`` lines of any kind.
 
-A line counts if it holds code: blank lines, comments and docstrings do not.
+A line counts if it holds code: blank lines, comments and docstrings do not. JavaScript counts as Python does, so a
+type that a comment declares costs nothing.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tokenize
 from collections import Counter
 from pathlib import Path
 
 CEILING = {"lines": 43_279, "files": 389}
+SCRIPT_CEILING = 4_520
+"""Lines of the page's own JavaScript, as its formatter writes them."""
 LONGEST = 350
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _NO_CODE = {*_LAYOUT, tokenize.COMMENT, tokenize.ENCODING}
@@ -34,6 +38,13 @@ def code_lines(path: Path) -> int:
     return len(lines)
 
 
+def script_lines(path: Path) -> int:
+    """Lines of a JavaScript file with code on them: no comment of this tree begins behind code on its line and goes
+    on in the next."""
+    text = re.sub(r"^\s*/\*(?:(?!\*/).)*\*/\s*$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return sum(bool(line.strip()) and not line.lstrip().startswith("//") for line in text.splitlines())
+
+
 def main(arguments: list[str]) -> int:
     """Prints the table; with ``--check`` returns 1 above the ceiling."""
     check = "--check" in arguments
@@ -46,12 +57,7 @@ def main(arguments: list[str]) -> int:
         room = parts[0] if len(parts) > 1 else "(root)"
         lines[room] += code_lines(path)
         files[room] += 1
-    script = sum(
-        bool(line.strip())
-        for path in package.rglob("*.js")
-        if "vendor" not in path.parts
-        for line in path.read_text().splitlines()
-    )
+    script = sum(script_lines(path) for path in package.rglob("*.js") if "vendor" not in path.parts)
     print(f"{'room':<14}{'lines':>8}{'files':>8}")
     for room in sorted(lines):
         print(f"{room:<14}{lines[room]:>8,}{files[room]:>8}")
@@ -61,6 +67,8 @@ def main(arguments: list[str]) -> int:
     for path in package.rglob("*.py"):
         if (long := len(path.read_text().splitlines())) > LONGEST:
             over.append(f"{path.relative_to(package.parent)}: {long} lines of {LONGEST}")
+    if script > SCRIPT_CEILING:
+        over.append(f"JavaScript: {script:,} of {SCRIPT_CEILING:,}")
     if check and over:
         print(f"above the ceiling of tools/size.py: {', '.join(over)}", file=sys.stderr)
         return 1

@@ -3,7 +3,13 @@
 /** @typedef {{path: string[], query: URLSearchParams}} Address */
 
 /** Whatever somebody typed. @param {string} part */
-export const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } };
+export const decoded = (part) => {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+};
 
 /** @returns {Address} */
 export function address() {
@@ -20,7 +26,9 @@ export function link(path, query = {}) {
 }
 
 /** Go to another page. @param {string[]} path @param {Record<string, any>} [query] */
-export function go(path, query) { location.hash = link(path, query); }
+export function go(path, query) {
+  location.hash = link(path, query);
+}
 
 /** Note a change of this page's state in its address, without going anywhere. @param {Record<string, any>} changes */
 export function note(changes) {

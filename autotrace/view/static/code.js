@@ -16,11 +16,14 @@ const near = new IntersectionObserver((seen) => {
 }, /** @type {any} */ ({ rootMargin: "600px 0px", scrollMargin: "600px 0px" }));
 
 /** @param {Element} element @param {() => void} work */
-function whenNear(element, work) { waiting.set(element, work); near.observe(element); }
+function whenNear(element, work) {
+  waiting.set(element, work);
+  near.observe(element);
+}
 
 /** A block of code. @param {string} text @param {string} language @param {string} [sought] */
 export function codeBox(text, language, sought) {
-  const inner = h("code", {}, text.length > COLOURED ? prose(text, { sought }) : marked(text, sought));
+  const inner = h("code", [text.length > COLOURED ? prose(text, { sought }) : marked(text, sought)]);
   const box = h("pre.code", { "data-language": language || null, dir: "ltr", tabindex: "0" }, inner);
   if (language && !sought && text.length <= COLOURED) whenNear(box, () => colourCode(inner, text, language));
   return box;
@@ -51,7 +54,11 @@ export const isDiff = (text) => DIFF.test(text.slice(0, 20_000));
 export function indented(text) {
   const trimmed = text.trim();
   if (!/^[[{]/.test(trimmed) || trimmed.length > 500_000) return null;
-  try { JSON.parse(trimmed); } catch { return null; }
+  try {
+    JSON.parse(trimmed);
+  } catch {
+    return null;
+  }
   let [written, depth] = ["", 0];
   const line = () => `\n${"  ".repeat(Math.min(depth, 40))}`;
   const parts = trimmed.match(/"(?:\\.|[^"\\])*"|[[\]{},:]|[^\s[\]{},:"]+/g) ?? [];
@@ -83,7 +90,11 @@ export function formula(tex, block) {
     const katex = await library("katex").catch(() => null);
     const limits = { throwOnError: true, trust: false, strict: "ignore", maxExpand: 200, maxSize: 20 };
     const tree = () => mathml(katex.__renderToDomTree(tex, { output: "mathml", displayMode: block, ...limits }));
-    try { box.replaceChildren(...tree()); } catch { box.classList.add("source"); }
+    try {
+      box.replaceChildren(...tree());
+    } catch {
+      box.classList.add("source");
+    }
   });
   return box;
 }

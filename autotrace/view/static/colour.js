@@ -27,7 +27,8 @@ const diverging = (share) => (/** @type {number} */ at) => {
   return Number.isNaN(value) ? "" : `d${Math.round(4 + 4 * Math.min(1, Math.max(-1, value)))}`;
 };
 
-const some = (/** @type {Float32Array | undefined} */ values) => Boolean(values && values.some((value) => !Number.isNaN(value)));
+const some = (/** @type {Float32Array | undefined} */ values) =>
+  Boolean(values && values.some((value) => !Number.isNaN(value)));
 
 /** @param {Float32Array} values */
 function largest(values) {
@@ -39,49 +40,76 @@ function largest(values) {
 /** @type {Record<string, Way>} */
 export const WAYS = {
   role: {
-    label: "role", why: "who wrote it",
+    label: "role",
+    why: "who wrote it",
     has: () => true,
     classes: (tokens) => (at) => `k${tokens.kind[at]}`,
     legend: () => [["k0", "prompt"], ["k1", "model"], ["k2", "tools, users, template"]],
   },
   logprob: {
-    label: "log-probability", why: "how likely the sampler found it",
+    label: "log-probability",
+    why: "how likely the sampler found it",
     has: (tokens) => some(tokens.logprob),
     classes: (tokens) => sequential((at) => tokens.logprob[at] / UNLIKELY),
-    legend: () => Array.from({ length: STEPS }, (_, step) => [`s${step}`, step % 2 ? "" : number((UNLIKELY * step) / STEPS || 0)]),
+    legend: () =>
+      Array.from({ length: STEPS }, (_, step) => [`s${step}`, step % 2 ? "" : number((UNLIKELY * step) / STEPS || 0)]),
   },
   mask: {
-    label: "loss mask", why: "what the trainer learns from",
+    label: "loss mask",
+    why: "what the trainer learns from",
     has: (tokens) => tokens.mask.some((value) => value === 1),
     classes: (tokens) => (at) => (tokens.mask[at] === 255 ? "" : tokens.mask[at] ? "k1" : "k6"),
     legend: () => [["k1", "learned from"], ["k6", "masked out"], ["", "not known"]],
   },
   advantage: {
-    label: "advantage", why: "which way training pushes it",
+    label: "advantage",
+    why: "which way training pushes it",
     has: (tokens) => tokens.advantage !== null || some(tokens.extra.advantages),
-    classes: (tokens) => diverging((at) => (tokens.kind[at] === 1 && tokens.mask[at] !== 0 ? (tokens.extra.advantages?.[at] ?? Number(tokens.advantage)) / 2 : NaN)),
+    classes: (tokens) =>
+      diverging((
+        at,
+      ) => (tokens.kind[at] === 1 && tokens.mask[at] !== 0
+        ? (tokens.extra.advantages?.[at] ?? Number(tokens.advantage)) / 2
+        : NaN)
+      ),
     legend: () => [["d0", "-2: less likely"], ["d2", ""], ["d4", "0"], ["d6", ""], ["d8", "+2: more likely"]],
   },
   mismatch: {
-    label: "mismatch", why: "trainer's log-probability minus the sampler's",
+    label: "mismatch",
+    why: "trainer's log-probability minus the sampler's",
     has: (tokens) => some(tokens.extra.mismatch),
-    classes: (tokens) => { const most = largest(tokens.extra.mismatch); return diverging((at) => tokens.extra.mismatch[at] / most); },
-    legend: (tokens) => { const most = largest(tokens.extra.mismatch); return [["d0", number(-most)], ["d4", "0"], ["d8", number(most)]]; },
+    classes: (tokens) => {
+      const most = largest(tokens.extra.mismatch);
+      return diverging((at) => tokens.extra.mismatch[at] / most);
+    },
+    legend: (tokens) => {
+      const most = largest(tokens.extra.mismatch);
+      return [["d0", number(-most)], ["d4", "0"], ["d8", number(most)]];
+    },
   },
   entropy: {
-    label: "entropy", why: "how open the choice was",
+    label: "entropy",
+    why: "how open the choice was",
     has: (tokens) => some(tokens.extra.entropy),
-    classes: (tokens) => { const most = largest(tokens.extra.entropy); return sequential((at) => tokens.extra.entropy[at] / most); },
+    classes: (tokens) => {
+      const most = largest(tokens.extra.entropy);
+      return sequential((at) => tokens.extra.entropy[at] / most);
+    },
     legend: (tokens) => [["s0", "0"], ["s4", ""], ["s7", number(largest(tokens.extra.entropy))]],
   },
   version: {
-    label: "weight version", why: "which weights made it",
+    label: "weight version",
+    why: "which weights made it",
     has: (tokens) => versions(tokens).length > 0,
-    classes: (tokens) => { const known = versions(tokens); return (at) => (Number.isNaN(tokens.version[at]) ? "" : `k${1 + (known.indexOf(tokens.version[at]) % 6)}`); },
+    classes: (tokens) => {
+      const known = versions(tokens);
+      return (at) => (Number.isNaN(tokens.version[at]) ? "" : `k${1 + (known.indexOf(tokens.version[at]) % 6)}`);
+    },
     legend: (tokens) => versions(tokens).slice(0, 6).map((version, place) => [`k${1 + place}`, String(version)]),
   },
   turn: {
-    label: "turn", why: "in which call of the model",
+    label: "turn",
+    why: "in which call of the model",
     has: (tokens) => tokens.turn.length > 0 && tokens.turn[tokens.turn.length - 1] > 1,
     classes: (tokens) => (at) => `k${tokens.turn[at] % 7}`,
     legend: () => [["k1", "1"], ["k2", "2"], ["k3", "3"], ["", "…"]],

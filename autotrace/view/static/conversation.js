@@ -3,17 +3,27 @@
 import { codeBox, indented, isDiff } from "./code.js";
 import { coded, h, marked, prose } from "./dom.js";
 import { counted, seconds } from "./format.js";
-import { PARSED, markdown } from "./markdown.js";
+import { markdown, PARSED } from "./markdown.js";
 
 /** Characters and lines up to which a text is shown whole, by role. @type {Record<string, [number, number]>} */
-const FOLDED = { system: [500, 5], developer: [500, 5], tool: [1600, 24], user: [4000, 60], prompt: [4000, 60], cell: [900, 14] };
+const FOLDED = {
+  system: [500, 5],
+  developer: [500, 5],
+  tool: [1600, 24],
+  user: [4000, 60],
+  prompt: [4000, 60],
+  cell: [900, 14],
+};
 const SCALAR = 100;
 /** Characters of a tool's name. */
 const TITLE = 300;
 /** Names of arguments -> what is usually in them. */
 const LANGUAGES = /** @type {[RegExp, string][]} */ ([
-  [/^(?:code|python|script|program|source)$/i, "python"], [/^(?:cmd|command|bash|shell|keystrokes)$/i, "bash"],
-  [/^(?:sql|query_sql)$/i, "sql"], [/^(?:patch|diff)$/i, "diff"], [/^json$/i, "json"],
+  [/^(?:code|python|script|program|source)$/i, "python"],
+  [/^(?:cmd|command|bash|shell|keystrokes)$/i, "bash"],
+  [/^(?:sql|query_sql)$/i, "sql"],
+  [/^(?:patch|diff)$/i, "diff"],
+  [/^json$/i, "json"],
 ]);
 
 /** What the conversation can ask of its page.
@@ -28,7 +38,9 @@ export function readable(text, role, { sought, raw }) {
     if (json !== null) shown = codeBox(json, "json", sought);
     else if (isDiff(text) && !text.includes("```")) shown = codeBox(text, "diff", sought);
     else if (role !== "tool") shown = markdown(text, sought);
-    if (sought && shown && !shown.querySelector("mark") && text.toLowerCase().includes(sought.toLowerCase())) shown = null;
+    if (sought && shown && !shown.querySelector("mark") && text.toLowerCase().includes(sought.toLowerCase())) {
+      shown = null;
+    }
   }
   return folded(shown ?? prose(text, { sought }), text, role, sought);
 }
@@ -38,8 +50,14 @@ export function readable(text, role, { sought, raw }) {
 export function folded(shown, text, role, sought) {
   const [characters, lines] = FOLDED[role] ?? [12_000, 200], count = text.split("\n", lines + 1).length;
   if (sought || (text.length <= characters && count <= lines)) return shown;
-  const button = h("button.quiet.unfold", { "aria-expanded": "false", onclick: () => unfold(box.classList.contains("folded")) });
-  const box = h("div.folding", {}, h("div.fold", { style: { maxHeight: `${Math.min(lines, 24) * 1.5}em` } }, shown), button);
+  const button = h("button.quiet.unfold", {
+    "aria-expanded": "false",
+    onclick: () => unfold(box.classList.contains("folded")),
+  });
+  const box = h("div.folding", [
+    h("div.fold", { style: { maxHeight: `${Math.min(lines, 24) * 1.5}em` } }, shown),
+    button,
+  ]);
   const unfold = (/** @type {boolean} */ whole) => {
     box.classList.toggle("folded", !whole);
     button.textContent = whole ? "fold" : `show all ${counted(text.length, "character")}`;
@@ -56,7 +74,9 @@ export function fieldsOf(text) {
   try {
     const given = JSON.parse(text);
     if (given === null || typeof given !== "object" || Array.isArray(given)) return null;
-    return Object.entries(given).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]);
+    return Object.entries(given).map((
+      [name, value],
+    ) => [name, typeof value === "string" ? value : JSON.stringify(value)]);
   } catch { /* written otherwise */ }
   const found = /** @type {[string, string][]} */ ([]);
   let rest = text;
@@ -64,7 +84,12 @@ export function fieldsOf(text) {
     const name = /^([\p{L}_][\w.-]*)=/u.exec(rest)?.[1];
     if (!name) return null;
     const end = ended(rest, name.length + 1), value = rest.slice(name.length + 1, end);
-    try { const read = JSON.parse(value); found.push([name, typeof read === "string" ? read : value]); } catch { return null; }
+    try {
+      const read = JSON.parse(value);
+      found.push([name, typeof read === "string" ? read : value]);
+    } catch {
+      return null;
+    }
     if (end < rest.length && !rest.startsWith(", ", end)) return null;
     rest = rest.slice(end + 2);
   }
@@ -89,13 +114,14 @@ function ended(text, at) {
 function called(text, reading) {
   const fields = reading.raw || !text || text.length > PARSED ? null : fieldsOf(text);
   if (!fields) return text && text !== "{}" ? prose(text, { sought: reading.sought, class: "arguments" }) : null;
-  return h("dl.fields", {}, fields.map(([name, value]) => {
+  return h("dl.fields", [fields.map(([name, value]) => {
     const json = value.length > SCALAR ? indented(value) : null;
-    const language = LANGUAGES.find(([names]) => names.test(name))?.[1] ?? (isDiff(value) ? "diff" : json ? "json" : "");
+    const language = LANGUAGES.find(([names]) => names.test(name))?.[1] ??
+      (isDiff(value) ? "diff" : json ? "json" : "");
     const isLong = value.includes("\n") || value.length > SCALAR;
-    const shown = isLong ? codeBox(json ?? value, language, reading.sought) : h("code", {}, marked(value, reading.sought));
-    return [h("dt", {}, name), h("dd", {}, isLong ? folded(shown, json ?? value, "tool", reading.sought) : shown)];
-  }));
+    const shown = isLong ? codeBox(json ?? value, language, reading.sought) : h("code", marked(value, reading.sought));
+    return [h("dt", [name]), h("dd", [isLong ? folded(shown, json ?? value, "tool", reading.sought) : shown])];
+  })]);
 }
 
 /** The whole conversation. @param {any} detail @param {Reading} reading */
@@ -158,13 +184,19 @@ class Writer {
     const article = item.role === "tool" && item.name ? this.tool(item) : this.message(item, chain, place);
     if (chain?.kind && chain.kind !== "sub-agent") article.classList.add("branch");
     box.append(article);
-    for (const call of item.role === "assistant" ? item.unpaired ?? [] : []) box.append(this.tool({ ...call, role: "tool", turn: item.turn }));
+    for (const call of item.role === "assistant" ? item.unpaired ?? [] : []) {
+      box.append(this.tool({ ...call, role: "tool", turn: item.turn }));
+    }
   }
 
   /** Find which call of the model each call of a tool is. @param {any} item @param {any[]} items @param {number} at */
   pair(item, items, at) {
     const made = [];
-    for (let next = at + 1; next < items.length && items[next].turn === item.turn && items[next].role === "tool"; next += 1) made.push(items[next]);
+    for (
+      let next = at + 1;
+      next < items.length && items[next].turn === item.turn && items[next].role === "tool";
+      next += 1
+    ) made.push(items[next]);
     const free = [...item.calls];
     for (const tool of made) {
       const found = free.findIndex((call) => tool.name === call.name || String(tool.name).endsWith(`.${call.name}`));
@@ -182,11 +214,21 @@ class Writer {
     const first = items.find((each) => each.turn === chain.first_turn && each.role === "assistant") ?? item;
     let outer = spans.parent[spans.id.indexOf(first.span)] ?? -1;
     while (outer >= 0 && !this.cards.has(spans.id[outer])) outer = spans.parent[outer];
-    const facts = [counted(chain.turns, "turn"), chain.tokens === null ? "" : counted(chain.tokens, "token"), chain.row === null ? "" : `row ${chain.row}`];
+    const facts = [
+      counted(chain.turns, "turn"),
+      chain.tokens === null ? "" : counted(chain.tokens, "token"),
+      chain.row === null ? "" : `row ${chain.row}`,
+    ];
     const asked = items.find((each) => each.turn === chain.first_turn && ["user", "prompt"].includes(each.role));
     const box = h("div.inner");
-    const block = h("details.sub-agent", { "data-chain": chain.chain, open: Boolean(this.reading.sought) },
-      h("summary", {}, h("b", {}, this.names[place]), h("span.dim", {}, ` ${facts.filter(Boolean).join(" · ")} `), h("span.dim", { dir: "auto" }, asked?.text.slice(0, 120) ?? "")), box);
+    const block = h("details.sub-agent", { "data-chain": chain.chain, open: Boolean(this.reading.sought) }, [
+      h("summary", [
+        h("b", [this.names[place]]),
+        h("span.dim", ` ${facts.filter(Boolean).join(" · ")} `),
+        h("span.dim", { dir: "auto" }, asked?.text.slice(0, 120) ?? ""),
+      ]),
+      box,
+    ]);
     (this.cards.get(spans.id[outer]) ?? this.around(chain, spans.id.indexOf(first.span)) ?? this.root).append(block);
     this.inside.set(place, box);
     return box;
@@ -198,7 +240,9 @@ class Writer {
     const { chains, spans } = this.detail;
     for (let place = chain.parent; place > 0; place = chains[place].parent ?? 0) {
       const its = this.outers[place];
-      for (let outer = at; its >= 0 && outer >= 0; outer = spans.parent[outer]) if (outer === its) return this.inside.get(place);
+      for (let outer = at; its >= 0 && outer >= 0; outer = spans.parent[outer]) {
+        if (outer === its) return this.inside.get(place);
+      }
       if (its < 0 && chains[place].kind === "sub-agent") return this.inside.get(place);
     }
     return undefined;
@@ -209,22 +253,38 @@ class Writer {
     const { reading } = this;
     const tokens = item.tokens !== undefined && item.tokens !== null ? counted(item.tokens, "token") : "";
     const facts = [tokens, item.finish ?? "", seconds(item.duration)].filter(Boolean).join(" · ");
-    return h("div.item-head", {}, h("b", {}, title),
+    return h("div.item-head", [
+      h("b", [title]),
       item.status && item.status !== "OK" ? h("span.badge", { "data-status": item.status }, item.status) : null,
-      h("span.dim", {}, facts), more,
-      item.role === "assistant" && item.tokens ? h("button.quiet", { title: "all that the model read until here, and what it wrote", onclick: () => reading.toTokens(item.turn) }, "tokens") : null,
-      item.span ? h("button.quiet", { onclick: () => reading.toCall(item.span) }, "timeline") : null);
+      h("span.dim", [facts]),
+      more,
+      item.role === "assistant" && item.tokens
+        ? h("button.quiet", {
+          title: "all that the model read until here, and what it wrote",
+          onclick: () => reading.toTokens(item.turn),
+        }, "tokens")
+        : null,
+      item.span ? h("button.quiet", { onclick: () => reading.toCall(item.span) }, "timeline") : null,
+    ]);
   }
 
   /** A call of a tool: name, arguments, result. @param {any} item */
   tool(item) {
     const { reading } = this, given = item.asked?.arguments || item.arguments;
     const told = item.text === item.error ? "" : item.text;
-    const card = h("article.item.tool.called-tool", { "data-turn": item.turn, "data-span": item.span },
-      this.head(item, item.name.slice(0, TITLE), item.span ? null : h("span.dim", {}, "asked for; no call of it was recorded")),
-      called(given ?? "", reading), failure(item, reading),
-      told ? h("div.result", {}, readable(told, "tool", reading)) : null,
-      item.read ? h("details", {}, h("summary.dim", {}, "what the model read of it"), readable(item.read, "tool", reading)) : null);
+    const card = h("article.item.tool.called-tool", { "data-turn": item.turn, "data-span": item.span }, [
+      this.head(
+        item,
+        item.name.slice(0, TITLE),
+        item.span ? null : h("span.dim", "asked for; no call of it was recorded"),
+      ),
+      called(given ?? "", reading),
+      failure(item, reading),
+      told ? h("div.result", [readable(told, "tool", reading)]) : null,
+      item.read
+        ? h("details", h("summary.dim", "what the model read of it"), readable(item.read, "tool", reading))
+        : null,
+    ]);
     if (item.span) this.cards.set(item.span, card);
     return card;
   }
@@ -233,18 +293,32 @@ class Writer {
   message(item, chain, place) {
     const { reading, detail } = this, { sought } = reading, isAnswer = item.role === "assistant";
     const findings = detail.findings.filter((each) => each.turn === item.turn && isAnswer);
-    const leaving = isAnswer && chain ? detail.chains.filter((each) => each.kind !== null && each.after === item.turn && each.parent === chain.chain) : [];
-    const label = chain?.kind && item.turn === chain.first_turn && chain.kind !== "sub-agent" ? h("span.badge", {}, this.names[place]) : null;
-    const thinks = item.thought ? h("details.thought", { open: Boolean(sought) && item.thought.toLowerCase().includes(sought.toLowerCase()) },
-      h("summary", {}, `thinking (${counted(item.thought.length, "character")})`), readable(item.thought, "thought", reading)) : null;
-    return h("article", { class: `item ${item.role}`, "data-turn": item.turn, "data-span": item.span },
-      this.head(item, isAnswer ? `turn ${item.turn}` : item.role, label,
-        leaving.map((each) => reading.toTurn(each.first_turn, `→ ${this.names[detail.chains.indexOf(each)]}`))),
-      findings.map((each) => h("p.finding", {}, h("b", {}, each.code), " ", coded(each.what))),
-      failure(item, reading), thinks,
+    const leaving = isAnswer && chain
+      ? detail.chains.filter((each) => each.kind !== null && each.after === item.turn && each.parent === chain.chain)
+      : [];
+    const label = chain?.kind && item.turn === chain.first_turn && chain.kind !== "sub-agent"
+      ? h("span.badge", [this.names[place]])
+      : null;
+    const thinks = item.thought
+      ? h("details.thought", { open: Boolean(sought) && item.thought.toLowerCase().includes(sought.toLowerCase()) }, [
+        h("summary", `thinking (${counted(item.thought.length, "character")})`),
+        readable(item.thought, "thought", reading),
+      ])
+      : null;
+    return h("article", { class: `item ${item.role}`, "data-turn": item.turn, "data-span": item.span }, [
+      this.head(
+        item,
+        isAnswer ? `turn ${item.turn}` : item.role,
+        label,
+        leaving.map((each) => reading.toTurn(each.first_turn, `→ ${this.names[detail.chains.indexOf(each)]}`)),
+      ),
+      findings.map((each) => h("p.finding", h("b", [each.code]), " ", coded(each.what))),
+      failure(item, reading),
+      thinks,
       item.text && item.text !== item.error ? readable(item.text, item.role, reading) : null,
-      item.ids ? h("p.dim", {}, item.ids) : null,
-      (item.pictures ?? []).map((/** @type {any} */ each) => picture(each, reading)));
+      item.ids ? h("p.dim", [item.ids]) : null,
+      (item.pictures ?? []).map((/** @type {any} */ each) => picture(each, reading)),
+    ]);
   }
 }
 
@@ -258,7 +332,7 @@ function failure({ error }, { sought }) {
 function picture(data, reading) {
   const { what, copy } = typeof data === "string" ? { what: data, copy: null } : data;
   if (what.startsWith("data:")) return h("img", { src: what, alt: "a picture of the conversation" });
-  const box = h("p.dim", {}, `[a picture: ${what}]`);
+  const box = h("p.dim", `[a picture: ${what}]`);
   if (copy) reading.picture(copy).then((shown) => box.replaceWith(picture(shown, reading)));
   return box;
 }

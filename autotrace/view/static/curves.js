@@ -21,39 +21,83 @@ const OVER = [["--second", [6, 4]], ["--role-reward", [2, 3]], ["--role-tool", [
  * @returns {any} */
 export function curve(box, lines, how) {
   const xs = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
-  const on = (/** @type {Line} */ line, /** @type {any[] | undefined} */ values) => { const by = new Map(line.steps.map((step, place) => [step, values?.[place]])); return xs.map((x) => by.get(x) ?? null); };
+  const on = (/** @type {Line} */ line, /** @type {any[] | undefined} */ values) => {
+    const by = new Map(line.steps.map((step, place) => [step, values?.[place]]));
+    return xs.map((x) => by.get(x) ?? null);
+  };
   const shown = (value) => (how.isTime ? seconds(value) : number(value, 4));
   const [[own, ...others], unseen] = [lines, { stroke: "transparent", points: { show: false } }];
-  const series = [{ label: "step" }, { label: "high", ...unseen }, { label: "low", ...unseen }, { label: own.label, stroke: ink("--accent"), width: 2, points: { show: xs.length < 40 } },
-    ...others.map((line, place) => ({ label: line.label, stroke: ink(OVER[place][0]), width: 2, dash: OVER[place][1] }))];
-  const axis = { stroke: ink("--dim"), grid: { stroke: ink("--line"), width: 1 }, ticks: { stroke: ink("--line") }, font: "11px system-ui" };
+  const series = [
+    { label: "step" },
+    { label: "high", ...unseen },
+    { label: "low", ...unseen },
+    { label: own.label, stroke: ink("--accent"), width: 2, points: { show: xs.length < 40 } },
+    ...others.map((line, place) => ({
+      label: line.label,
+      stroke: ink(OVER[place][0]),
+      width: 2,
+      dash: OVER[place][1],
+    })),
+  ];
+  const axis = {
+    stroke: ink("--dim"),
+    grid: { stroke: ink("--line"), width: 1 },
+    ticks: { stroke: ink("--line") },
+    font: "11px system-ui",
+  };
   const title = box.querySelector("figcaption").textContent;
   const options = {
-    width: box.clientWidth || 380, height: 160, series, legend: { show: false }, bands: [{ series: [1, 2], fill: ink("--band") }],
-    scales: { x: { time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) }, ...(how.isShare ? { y: { range: (_, __, high) => [0, Math.max(0.1, high)] } } : {}) },
-    axes: [{ ...axis, size: 26, incrs: WHOLE_STEPS,
+    width: box.clientWidth || 380,
+    height: 160,
+    series,
+    legend: { show: false },
+    bands: [{ series: [1, 2], fill: ink("--band") }],
+    scales: {
+      x: { time: false, range: (_, low, high) => (low === high ? [low - 1, high + 1] : [low, high]) },
+      ...(how.isShare ? { y: { range: (_, __, high) => [0, Math.max(0.1, high)] } } : {}),
+    },
+    axes: [{
+      ...axis,
+      size: 26,
+      incrs: WHOLE_STEPS,
       values: (_, values) => values.map((value) => (value >= xs[0] && value <= xs[xs.length - 1] ? number(value) : "")),
-    }, { ...axis, size: 58, values: (_, values, __, ___, step) => values.map((at) => how.isTime ? seconds(at) : ticked(at, step)) }],
+    }, {
+      ...axis,
+      size: 58,
+      values: (_, values, __, ___, step) => values.map((at) => how.isTime ? seconds(at) : ticked(at, step)),
+    }],
     cursor: { y: false, sync: { key: "steps" }, drag: { x: how.selected !== undefined, y: false, setScale: false } },
     hooks: {
       draw: [(chart) => mark(chart, xs, how.marks())],
       setSelect: [(chart) => selected(chart, how)],
       setCursor: [(chart) => {
         const at = chart.cursor.idx;
-        const values = at === null || at === undefined ? "" : chart.data.slice(3).map((each) => each[at]).filter((value) => value !== null && value !== undefined).map(shown).join(" / ");
-        box.querySelector("figcaption").textContent = values ? [`${title}  step ${xs[at]}: ${values}`, how.marks().get(xs[at])].filter(Boolean).join("  ▲ ") : title;
+        const values = at === null || at === undefined
+          ? ""
+          : chart.data.slice(3).map((each) => each[at]).filter((value) => value !== null && value !== undefined).map(
+            shown,
+          ).join(" / ");
+        box.querySelector("figcaption").textContent = values
+          ? [`${title}  step ${xs[at]}: ${values}`, how.marks().get(xs[at])].filter(Boolean).join("  ▲ ")
+          : title;
       }],
       ready: [(chart) => chart.over.addEventListener("click", () => how.chosen(xs[chart.cursor.idx ?? 0]))],
     },
   };
-  return new uPlot(options, [xs, on(own, own.high), on(own, own.low), ...lines.map((line) => on(line, line.middle))], box);
+  return new uPlot(
+    options,
+    [xs, on(own, own.high), on(own, own.low), ...lines.map((line) => on(line, line.middle))],
+    box,
+  );
 }
 
 /** A tick with as many digits as tell it from the next. @param {number} value @param {number} step between ticks */
 function ticked(value, step) {
   let digits = 0;
   while (digits < 12 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits += 1;
-  return Math.abs(value) >= 1e6 || (step < 1e-6 && value) ? value.toExponential(2) : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return Math.abs(value) >= 1e6 || (step < 1e-6 && value)
+    ? value.toExponential(2)
+    : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 /** Triangles along the top of a curve. @param {any} chart @param {number[]} xs @param {Map<number, string>} marks */
@@ -84,11 +128,17 @@ function selected(chart, how) {
 export function begun({ found }) {
   const known = found.filter((/** @type {any} */ each) => each.since_step !== null);
   const steps = Map.groupBy(known, (each) => each.since_step);
-  return new Map([...steps].sort(([a], [b]) => a - b).map(([step, each]) => [step, `${each.map(({ code }) => code).join(", ")} ${each.length > 1 ? "begin" : "begins"}`]));
+  return new Map(
+    [...steps].sort(([a], [b]) => a - b).map(([step, each]) => [
+      step,
+      `${each.map(({ code }) => code).join(", ")} ${each.length > 1 ? "begin" : "begins"}`,
+    ]),
+  );
 }
 
 /** The runs that lie over the one that is shown. @returns {string[]} */
-export const overlaid = () => (address().query.get("with") ?? "").split(",").filter(Boolean).map(decoded).slice(0, OVER.length);
+export const overlaid = () =>
+  (address().query.get("with") ?? "").split(",").filter(Boolean).map(decoded).slice(0, OVER.length);
 
 /** How these are written in an address. @param {string[]} names */
 export const written = (names) => names.map(encodeURIComponent).join(",");
@@ -98,17 +148,25 @@ export const written = (names) => names.map(encodeURIComponent).join(",");
 export function overlays(run, runs, page) {
   const [chosen, others] = [overlaid(), runs.filter((each) => each.run !== run)];
   if (!others.length) return null;
-  const box = h("details.with", { open: chosen.length > 0 }, h("summary", {}, "lay other runs over it"));
+  const box = h("details.with", { open: chosen.length > 0 }, h("summary", "lay other runs over it"));
   const change = () => {
     const now = [...box.querySelectorAll("input:checked")].map((each) => each.value);
     // colours stay
-    go(["run", run, page], { with: written([...chosen.filter((name) => now.includes(name)), ...now.filter((name) => !chosen.includes(name))]) });
+    go(["run", run, page], {
+      with: written([...chosen.filter((name) => now.includes(name)), ...now.filter((name) => !chosen.includes(name))]),
+    });
   };
   for (const { run: name, trajectories } of others) {
     const place = chosen.indexOf(name), free = place >= 0 || chosen.length < OVER.length;
-    box.append(h("label", {}, h("input", { type: "checkbox", value: name, checked: place >= 0, disabled: !free, onchange: change }), name, trajectories === null ? "" : ` (${trajectories.toLocaleString("en")})`,
-      place < 0 ? null : h("i.line", { style: { background: `var(${OVER[place][0]})` } }),
-      place < 0 ? null : h("a", { href: link(["run", run, "diff"], { with: written([name]) }) }, "what differs")));
+    box.append(
+      h("label", [
+        h("input", { type: "checkbox", value: name, checked: place >= 0, disabled: !free, onchange: change }),
+        name,
+        trajectories === null ? "" : ` (${trajectories.toLocaleString("en")})`,
+        place < 0 ? null : h("i.line", { style: { background: `var(${OVER[place][0]})` } }),
+        place < 0 ? null : h("a", { href: link(["run", run, "diff"], { with: written([name]) }) }, "what differs"),
+      ]),
+    );
   }
   return box;
 }
@@ -116,7 +174,7 @@ export function overlays(run, runs, page) {
 /** Put figures for curves into an element, and draw them there. @param {any} element
  * @param {{title: string, lines: Line[], how: How}[]} curves @returns {any[]} */
 export function drawn(element, curves) {
-  const boxes = curves.map(({ title }) => h("figure.curve", {}, h("figcaption", {}, title)));
+  const boxes = curves.map(({ title }) => h("figure.curve", h("figcaption", [title])));
   fill(element, boxes);
   return curves.map(({ lines, how }, place) => curve(boxes[place], lines, how));
 }

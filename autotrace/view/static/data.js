@@ -1,6 +1,13 @@
 // Where the data comes from: the server, or this file itself where it was exported.
 
-const ARRAYS = /** @type {Record<string, any>} */ ({ f64: Float64Array, f32: Float32Array, i32: Int32Array, u32: Uint32Array, u16: Uint16Array, u8: Uint8Array });
+const ARRAYS = /** @type {Record<string, any>} */ ({
+  f64: Float64Array,
+  f32: Float32Array,
+  i32: Int32Array,
+  u32: Uint32Array,
+  u16: Uint16Array,
+  u8: Uint8Array,
+});
 
 /** A table whose names users chose: `constructor` and `__proto__` are names like any other.
  * @returns {Record<string, any>} */
@@ -12,7 +19,11 @@ export const table = () => Object.create(null);
 export function unpack(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size))), arrays = table();
-  for (const [name, [type, at, length]] of Object.entries(/** @type {Record<string, [string, number, number]>} */ (header.arrays))) {
+  for (
+    const [name, [type, at, length]] of Object.entries(
+      /** @type {Record<string, [string, number, number]>} */ (header.arrays),
+    )
+  ) {
     arrays[name] = new ARRAYS[type](buffer, 4 + size + at, length);
   }
   return { header, arrays };
@@ -24,7 +35,9 @@ export class Problem extends Error {}
 /** The link's code is exchanged, once, for the session, which is kept for the tabs of this page: no other port sees
  * it. */
 const code = new URLSearchParams(location.search).get("open");
-const entered = code && fetch("/session", { headers: { authorization: `Bearer ${code}` } }).then(async (answer) => { if (answer.ok) localStorage.setItem("autotrace", await answer.text()); });
+const entered = code && fetch("/session", { headers: { authorization: `Bearer ${code}` } }).then(async (answer) => {
+  if (answer.ok) localStorage.setItem("autotrace", await answer.text());
+});
 if (code) history.replaceState(null, "", location.pathname + location.hash);
 
 /** Asks the server. */
@@ -35,22 +48,40 @@ export class Server {
   /** @param {string} path @param {AbortSignal} [signal] @param {string} [method] */
   async ask(path, signal, method = "GET") {
     await entered;
-    const answer = await fetch(path, { method, signal, headers: { authorization: `Bearer ${localStorage.getItem("autotrace")}` } }).catch((error) => { throw signal?.aborted ? error : new Problem("The server does not answer: it was ended, or the connection is gone. Start autotrace view again."); });
+    const answer = await fetch(path, {
+      method,
+      signal,
+      headers: { authorization: `Bearer ${localStorage.getItem("autotrace")}` },
+    }).catch((error) => {
+      throw signal?.aborted ? error : new Problem(
+        "The server does not answer: it was ended, or the connection is gone. Start autotrace view again.",
+      );
+    });
     if (!answer.ok) throw new Problem((await answer.text()) || `The server answered ${answer.status}.`);
     return answer;
   }
 
   /** @param {...string} parts */
-  path(...parts) { return ["/api/runs", ...parts.map(encodeURIComponent)].join("/"); }
+  path(...parts) {
+    return ["/api/runs", ...parts.map(encodeURIComponent)].join("/");
+  }
   /** What the server has at `parts`, and an exported file as `name`. @param {string} name @param {...string} parts
    * @returns {Promise<ArrayBuffer>} */
-  async bytes(name, ...parts) { return (await this.ask(this.path(...parts))).arrayBuffer(); }
+  async bytes(name, ...parts) {
+    return (await this.ask(this.path(...parts))).arrayBuffer();
+  }
   /** @param {string} name @param {...string} parts @returns {Promise<any>} */
-  async json(name, ...parts) { return JSON.parse(new TextDecoder().decode(await this.bytes(name, ...parts))); }
+  async json(name, ...parts) {
+    return JSON.parse(new TextDecoder().decode(await this.bytes(name, ...parts)));
+  }
 
-  async runs() { return this.json("runs"); }
+  async runs() {
+    return this.json("runs");
+  }
   /** @param {string} run */
-  async state(run) { return this.json("state", run); }
+  async state(run) {
+    return this.json("state", run);
+  }
 
   /** @param {string} run @param {(words: string) => void} [tell] told, while findings are computed, how far that is */
   async findings(run, tell = () => {}) {
@@ -58,41 +89,74 @@ export class Server {
     const many = (/** @type {number} */ count) => count.toLocaleString("en");
     const timer = setInterval(async () => {
       const { examined } = await this.state(run).catch(() => ({}));
-      if (examined && !isOver) tell(`Looking for findings… ${many(examined[0])} of ${many(examined[1])} trajectories examined`);
+      if (examined && !isOver) {
+        tell(`Looking for findings… ${many(examined[0])} of ${many(examined[1])} trajectories examined`);
+      }
     }, 500);
-    return this.json("findings", run, "findings").finally(() => { isOver = true; clearInterval(timer); });
+    return this.json("findings", run, "findings").finally(() => {
+      isOver = true;
+      clearInterval(timer);
+    });
   }
   /** @param {string} run @param {number} step */
-  async lanes(run, step) { return this.json(`step ${step}`, run, "steps", String(step)); }
+  async lanes(run, step) {
+    return this.json(`step ${step}`, run, "steps", String(step));
+  }
 
   /** What `autotrace diff --json` prints. @param {string} run @param {string} other */
-  async diff(run, other) { return this.json("diff", run, "diff", other); }
+  async diff(run, other) {
+    return this.json("diff", run, "diff", other);
+  }
 
   /** @param {string} run */
-  async tools(run) { return this.json("tools", run, "tools"); }
+  async tools(run) {
+    return this.json("tools", run, "tools");
+  }
 
   /** The columns that there are. @param {string} run @returns {Promise<import("./rows.js").Names>} */
-  async names(run) { return this.json("names", run, "names"); }
+  async names(run) {
+    return this.json("names", run, "names");
+  }
   /** @param {string} path @param {Record<string, string>} query @returns {Promise<Packed>} */
-  async packed(path, query) { return unpack(await (await this.ask(`${path}?${new URLSearchParams(query)}`)).arrayBuffer()); }
+  async packed(path, query) {
+    return unpack(await (await this.ask(`${path}?${new URLSearchParams(query)}`)).arrayBuffer());
+  }
   /** @param {string} run @param {string[]} names none: those that a page needs first */
-  columns(run, names) { return this.packed(this.path(run, "columns"), { names: names.join(",") }); }
+  columns(run, names) {
+    return this.packed(this.path(run, "columns"), { names: names.join(",") });
+  }
   /** The ids of those for which a condition is true. @param {string} run @param {string} expression */
-  where(run, expression) { return this.packed(this.path(run, "where"), { q: expression }); }
+  where(run, expression) {
+    return this.packed(this.path(run, "where"), { q: expression });
+  }
 
   /** @param {string} run @param {string} trace */
-  async trace(run, trace) { return this.json(`trace ${trace}`, run, "traces", trace); }
+  async trace(run, trace) {
+    return this.json(`trace ${trace}`, run, "traces", trace);
+  }
   /** The copy of a picture, which many messages may name, or why there is none. @param {string} run
    * @param {string} name @returns {Promise<string>} */
-  picture(run, name) { return this.pictures[run + name] ??= this.json(`picture ${name}`, run, "pictures", name); }
+  picture(run, name) {
+    return this.pictures[run + name] ??= this.json(`picture ${name}`, run, "pictures", name);
+  }
   /** @param {string} run @param {string} trace */
-  async tokens(run, trace) { return unpack(await this.bytes(`tokens ${trace}`, run, "traces", trace, "tokens")); }
+  async tokens(run, trace) {
+    return unpack(await this.bytes(`tokens ${trace}`, run, "traces", trace, "tokens"));
+  }
   /** @param {string} run @param {string} trace @param {string} span */
-  async call(run, trace, span) { return this.json(`calls ${trace}`, run, "traces", trace, "calls", span); }
+  async call(run, trace, span) {
+    return this.json(`calls ${trace}`, run, "traces", trace, "calls", span);
+  }
 
   /** Keeps what somebody calls a trajectory. @param {string} run @param {string} trace @param {string} label
    * @param {string} why */
-  async label(run, trace, label, why) { await this.ask(`${this.path(run, "traces", trace, "label")}?${new URLSearchParams({ label, why })}`, undefined, "POST"); }
+  async label(run, trace, label, why) {
+    await this.ask(
+      `${this.path(run, "traces", trace, "label")}?${new URLSearchParams({ label, why })}`,
+      undefined,
+      "POST",
+    );
+  }
 
   /** @param {string} run @param {string[]} ids @param {string} [base] @returns {Promise<any>} */
   async group(run, ids, base = "") {
@@ -125,9 +189,13 @@ export class Embedded extends Server {
     return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
   }
 
-  async columns() { return unpack(await this.bytes("columns")); }
+  async columns() {
+    return unpack(await this.bytes("columns"));
+  }
   /** @param {string} _ @param {string} trace @param {string} span */
-  async call(_, trace, span) { return (await this.json(`calls ${trace}`))[span] ?? {}; }
+  async call(_, trace, span) {
+    return (await this.json(`calls ${trace}`))[span] ?? {};
+  }
   /** @param {string} _ @param {string[]} ids @param {string} [base] */
   async group(_, ids, base) {
     const found = await this.json(`group ${[...ids].sort()[0]}`);

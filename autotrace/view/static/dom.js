@@ -1,15 +1,36 @@
 // Elements and texts. What a model wrote only ever becomes text nodes; characters that act on what is read are shown.
 
 /** Letters that are joined or kept apart by a character of no width. */
-const JOINS = ["Arab", "Syrc", "Mong", "Deva", "Beng", "Guru", "Gujr", "Orya", "Taml", "Telu", "Knda", "Mlym", "Sinh", "Khmr", "Mymr"]
+const JOINS = [
+  "Arab",
+  "Syrc",
+  "Mong",
+  "Deva",
+  "Beng",
+  "Guru",
+  "Gujr",
+  "Orya",
+  "Taml",
+  "Telu",
+  "Knda",
+  "Mlym",
+  "Sinh",
+  "Khmr",
+  "Mymr",
+]
   .map((script) => `\\p{scx=${script}}`).join("");
 /** Control characters, marks that reorder what is read, letters that nobody sees, and halves of characters; but not
  * what joins pictures to one, or belongs to how a script is written. */
-const HIDDEN = new RegExp([
-  "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]", "\\p{Cs}",
-  `\\u200c(?<![${JOINS}]\\u200c)`, `\\u200d(?!(?<=[${JOINS}]\\u200d)|(?<=[\\p{ExtPict}\\p{EMod}\\ufe0f]\\u200d)\\p{ExtPict})`,
-  "(?<!\\u{1f3f4}[\\u{e0020}-\\u{e007e}]{0,6})[\\u{e0000}-\\u{e007f}]",
-].join("|"), "gu");
+const HIDDEN = new RegExp(
+  [
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff]",
+    "\\p{Cs}",
+    `\\u200c(?<![${JOINS}]\\u200c)`,
+    `\\u200d(?!(?<=[${JOINS}]\\u200d)|(?<=[\\p{ExtPict}\\p{EMod}\\ufe0f]\\u200d)\\p{ExtPict})`,
+    "(?<!\\u{1f3f4}[\\u{e0020}-\\u{e007e}]{0,6})[\\u{e0000}-\\u{e007f}]",
+  ].join("|"),
+  "gu",
+);
 
 /** How a hidden character is written: `\x1b`, `\u202e`. @param {string} letter */
 const spelled = (letter) => {
@@ -19,14 +40,18 @@ const spelled = (letter) => {
 };
 
 /** `text` with its hidden characters spelled. @param {unknown} text @returns {string} */
-export function visible(text) { return String(text ?? "").replace(HIDDEN, spelled); }
+export function visible(text) {
+  return String(text ?? "").replace(HIDDEN, spelled);
+}
 
-/** An element. `kind`: its tag, and classes behind dots; `props`: `class`, `on…` listeners, `style` (an object),
- * anything else is an attribute; children are elements, or values that become text.
- * @param {string} kind @param {Record<string, any>} [props] @param {...any} children @returns {any} */
-export function h(kind, props = {}, ...children) {
+/** An element. `kind`: its tag, and classes behind dots; then, if an object stands there, its props: `class`, `on…`
+ * listeners, `style` (an object), anything else is an attribute; then children: elements, lists of them, or values that
+ * become text. A value that may be an object stands in a list.
+ * @param {string} kind @param {...any} given @returns {any} */
+export function h(kind, ...given) {
   const [tag, ...names] = kind.split("."), element = document.createElement(tag);
   if (names.length) element.className = names.join(" ");
+  const props = given[0]?.constructor === Object ? given.shift() : {};
   for (const [name, value] of Object.entries(props)) {
     if (value === undefined || value === null || value === false) continue;
     if (name === "class") element.className = value;
@@ -34,7 +59,7 @@ export function h(kind, props = {}, ...children) {
     else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : visible(value));
   }
-  put(element, ...children);
+  put(element, ...given);
   return element;
 }
 
@@ -42,12 +67,17 @@ export function h(kind, props = {}, ...children) {
 export function put(element, ...children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
-    element.append(child instanceof Node ? child : typeof child === "string" && child.length > FIRST ? prose(child) : visible(child));
+    element.append(
+      child instanceof Node ? child : typeof child === "string" && child.length > FIRST ? prose(child) : visible(child),
+    );
   }
 }
 
 /** Replace all children. @param {Element} element @param {...any} children */
-export function fill(element, ...children) { element.replaceChildren(); put(element, ...children); }
+export function fill(element, ...children) {
+  element.replaceChildren();
+  put(element, ...children);
+}
 
 const FIRST = 20_000;
 const MORE = 500_000;
@@ -65,7 +95,12 @@ export function prose(text, options = {}) {
     put(box, marked(part, options.sought));
     if (shown < text.length) {
       const left = (text.length - shown).toLocaleString("en");
-      const button = h("button.quiet", { onclick: () => { button.remove(); grow(MORE); } }, `… ${left} characters more`);
+      const button = h("button.quiet", {
+        onclick: () => {
+          button.remove();
+          grow(MORE);
+        },
+      }, `… ${left} characters more`);
       box.append(button);
     }
   };
@@ -91,7 +126,7 @@ export function marked(text, sought) {
   if (words) {
     for (const match of text.matchAll(words)) {
       plain(text.slice(at, match.index));
-      nodes.push(h("mark", {}, match[0]));
+      nodes.push(h("mark", [match[0]]));
       at = match.index + match[0].length;
     }
   }
@@ -101,13 +136,20 @@ export function marked(text, sought) {
 
 /** A sentence whose `words` in backticks are code. @param {unknown} text */
 export function coded(text) {
-  return String(text ?? "").split(/`([^`]+)`/).map((part, at) => (at % 2 ? h("code", {}, part) : part));
+  return String(text ?? "").split(/`([^`]+)`/).map((part, at) => (at % 2 ? h("code", [part]) : part));
 }
 
 /** At most once a frame. @param {() => void} work */
 export function eachFrame(work) {
   let asked = false;
-  return () => { if (asked) return; asked = true; requestAnimationFrame(() => { asked = false; work(); }); };
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      work();
+    });
+  };
 }
 
 /** Follow the pointer until it is let go. @param {(event: PointerEvent) => void} move
@@ -115,7 +157,10 @@ export function eachFrame(work) {
 export function follow(move, end) {
   const listening = new AbortController();
   addEventListener("pointermove", move, listening);
-  addEventListener("pointerup", (event) => { listening.abort(); end(event); }, listening);
+  addEventListener("pointerup", (event) => {
+    listening.abort();
+    end(event);
+  }, listening);
 }
 
 /** A drawing surface of the size of its element, in device pixels; drawn again when that changes. */
@@ -127,10 +172,15 @@ export class Surface {
     this.width = 0;
     this.height = 0;
     this.ratio = 1;
-    this.draw = eachFrame(() => { if (this.fit()) draw(this); });
+    this.draw = eachFrame(() => {
+      if (this.fit()) draw(this);
+    });
     this.watcher = new ResizeObserver(() => this.draw());
     this.watcher.observe(canvas);
-    const restyled = () => { if (canvas.isConnected) this.draw(); else removeEventListener("restyle", restyled); };
+    const restyled = () => {
+      if (canvas.isConnected) this.draw();
+      else removeEventListener("restyle", restyled);
+    };
     addEventListener("restyle", restyled);
   }
 
@@ -150,7 +200,9 @@ export class Surface {
 }
 
 /** A colour of the page's style. @param {string} name */
-export function ink(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+export function ink(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
 
 /** A bar over time; hatched where it is still open. @param {CanvasRenderingContext2D} context @param {number} x
  * @param {number} y @param {number} width @param {number} height @param {string} colour @param {boolean} open */
@@ -167,7 +219,10 @@ export function drawBar(context, x, y, width, height, colour, open) {
   context.strokeStyle = colour;
   context.lineWidth = 2;
   context.beginPath();
-  for (let at = x - height - (x % 8); at < x + width; at += 8) { context.moveTo(at, y + height); context.lineTo(at + height, y); }
+  for (let at = x - height - (x % 8); at < x + width; at += 8) {
+    context.moveTo(at, y + height);
+    context.lineTo(at + height, y);
+  }
   context.stroke();
   context.restore();
 }

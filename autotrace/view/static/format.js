@@ -22,7 +22,8 @@ export function seconds(value) {
   if (value < 1) return `${Number((value * 1e3).toPrecision(3))} ms`;
   if (value < 120) return `${Number(value.toPrecision(3))} s`;
   const minutes = Math.floor(value / 60);
-  return minutes < 120 ? `${minutes} min ${Math.round(value % 60)} s`
+  return minutes < 120
+    ? `${minutes} min ${Math.round(value % 60)} s`
     : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
@@ -38,7 +39,9 @@ export function counted(one, what, many) {
 }
 
 /** @param {string} iso */
-export function clock(iso) { return iso.slice(0, 19).replace("T", " "); }
+export function clock(iso) {
+  return iso.slice(0, 19).replace("T", " ");
+}
 
 /** Round numbers that divide `low`..`high` into about `count` parts. @param {number} low @param {number} high @param {
   number} count
@@ -49,7 +52,9 @@ export function ticks(low, high, count, whole = false) {
   const rough = whole ? Math.max(1, span / count) : span / count, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? power * 10;
   const found = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) found
-    .push(Number(at.toPrecision(12)));
+  for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) {
+    found
+      .push(Number(at.toPrecision(12)));
+  }
   return found;
 }

@@ -1,7 +1,7 @@
 // Pictures of cells over the steps: how often each prompt was solved, how long the outputs are; the rewards of each
 // data source; and how many rollouts had which reward.
 import { go } from "./address.js";
-import { Surface, fill, h, ink, visible } from "./dom.js";
+import { fill, h, ink, Surface, visible } from "./dom.js";
 import { counted, number } from "./format.js";
 import { solving } from "./strip.js";
 
@@ -25,7 +25,11 @@ const MANY = ["--k0", "--k1", "--d6", "--d7", "--d8"];
 function grid(run, order, words, { label, names, colours, cell, told, chosen, line }) {
   const said = h("p.dim", { role: "status" }, words);
   const [high, most] = [names.length * HEAT_ROW + HEAT_TOP + 4, HEAT_LABELS + order.length * 90];
-  const canvas = h("canvas.heat", { role: "img", "aria-label": label, style: { height: `${high}px`, maxWidth: `${most}px` } });
+  const canvas = h("canvas.heat", {
+    role: "img",
+    "aria-label": label,
+    style: { height: `${high}px`, maxWidth: `${most}px` },
+  });
   const surface = new Surface(canvas, ({ context, width }) => {
     const wide = (width - HEAT_LABELS) / order.length, every = Math.ceil(34 / wide);
     const [text, empty, inks] = [ink("--dim"), ink("--line"), colours.map(ink)];
@@ -95,15 +99,24 @@ async function byPrompt(run, rows, steps) {
   const words = `Solved: ${solved.words}. The hardest prompts first; a click lists the rollouts.`;
   const [said, canvas] = grid(run, order, words, {
     label: `share solved of ${counted(listed.length, "prompt")} in ${counted(order.length, "step")}`,
-    names: listed.map(([key, { text }]) => `${key}  ${text}`), colours: SOLVED,
-    cell: (row, step) => { const cell = of(row, step); return cell ? cell[0] / cell[1] : null; },
-    told: (row, step) => `prompt ${listed[row][0].slice(0, 80)} · ${of(row, step)?.join(" of ")} solved`
-      + ` · ${listed[row][1].text.slice(0, 120)}`,
+    names: listed.map(([key, { text }]) => `${key}  ${text}`),
+    colours: SOLVED,
+    cell: (row, step) => {
+      const cell = of(row, step);
+      return cell ? cell[0] / cell[1] : null;
+    },
+    told: (row, step) =>
+      `prompt ${listed[row][0].slice(0, 80)} · ${of(row, step)?.join(" of ")} solved` +
+      ` · ${listed[row][1].text.slice(0, 120)}`,
     chosen: (row) => `${by} = '${listed[row][0].replaceAll("'", "''")}'`,
   });
   const key = [["d0", "nobody"], ["s1", "half"], ["d8", "all"]];
-  return [h("h2", {}, "Prompts by step"), said,
-    h("div.legend", {}, key.map(([name, word]) => h("span.key", {}, h("i", { class: name }), word))), canvas];
+  return [
+    h("h2", "Prompts by step"),
+    said,
+    h("div.legend", key.map(([name, word]) => h("span.key", h("i", { class: name }), word))),
+    canvas,
+  ];
 }
 
 /** How long the outputs of each step are, with the limit. @param {string} run @param {Rows} rows
@@ -130,13 +143,20 @@ function lengths(run, rows, steps) {
   const at = (/** @type {number} */ step, /** @type {number} */ row) => counts.get(step)?.[row] ?? 0;
   const named = (/** @type {number} */ row) => ends(row).map((end) => number(end)).join(" to ");
   const words = limit ? `The line is the limit of a response, ${number(limit)} tokens with those of tools.` : "";
-  return [h("h2", {}, "Output tokens by step"), ...grid(run, [...steps.keys()], `${words} A click lists rollouts.`, {
-    label: `output tokens of the rollouts of ${counted(steps.size, "step")}${limit ? `, limit ${number(limit)}` : ""}`,
-    names: [...new Array(bands).keys()].map(named), colours: MANY, line: limit ? bands - BANDS : undefined,
-    cell: (row, step) => (at(step, row) ? at(step, row) / at(step, bands) : null),
-    told: (row, step) => `${named(row)} tokens · ${at(step, row)} of ${counted(at(step, bands), "rollout")}`,
-    chosen: (row) => `response_tokens >= ${band(row) ? ends(row)[0] : 0} and response_tokens <= ${ends(row)[1]}`,
-  })];
+  return [
+    h("h2", "Output tokens by step"),
+    ...grid(run, [...steps.keys()], `${words} A click lists rollouts.`, {
+      label: `output tokens of the rollouts of ${counted(steps.size, "step")}${
+        limit ? `, limit ${number(limit)}` : ""
+      }`,
+      names: [...new Array(bands).keys()].map(named),
+      colours: MANY,
+      line: limit ? bands - BANDS : undefined,
+      cell: (row, step) => (at(step, row) ? at(step, row) / at(step, bands) : null),
+      told: (row, step) => `${named(row)} tokens · ${at(step, row)} of ${counted(at(step, bands), "rollout")}`,
+      chosen: (row) => `response_tokens >= ${band(row) ? ends(row)[0] : 0} and response_tokens <= ${ends(row)[1]}`,
+    }),
+  ];
 }
 
 /** Some steps, for the columns of a table: the first and the last are among them. @param {Steps} steps */
@@ -147,20 +167,30 @@ function fewSteps(steps) {
 
 /** A table with a column for some steps. @param {string} caption @param {string} first @param {Steps} steps
  * @param {[string, (step: number) => string][]} lines */
-const byStep = (caption, first, steps, lines) => h("div.wide", {}, h("table.plain", {}, h("caption", {}, caption),
-  h("tr", {}, h("th", {}, first), fewSteps(steps).map((step) => h("th.n", {}, `${step}`))),
-  lines.map(([name, value]) =>
-    h("tr", {}, h("td", {}, name), fewSteps(steps).map((step) => h("td.n", {}, value(step)))))));
+const byStep = (caption, first, steps, lines) =>
+  h("div.wide", [
+    h("table.plain", [
+      h("caption", [caption]),
+      h("tr", [h("th", [first]), fewSteps(steps).map((step) => h("th.n", `${step}`))]),
+      lines.map(([name, value]) => h("tr", h("td", [name]), fewSteps(steps).map((step) => h("td.n", [value(step)])))),
+    ]),
+  ]);
 
 /** The mean reward of each source of data, by step. @param {Rows} rows @param {Steps} steps */
 function bySource(rows, steps) {
   const { data_source: sources } = rows.texts, { reward } = rows.numbers;
   if (!sources || sources.words.length < 2) return null;
-  return byStep("reward by data source and step", "data source", steps,
+  return byStep(
+    "reward by data source and step",
+    "data source",
+    steps,
     sources.words.slice(0, 20).map((word, code) => [word, (step) => {
-    const values = (steps.get(step) ?? []).filter((row) => sources.codes[row] === code && reward[row] === reward[row]);
-    return values.length ? number(values.reduce((sum, row) => sum + reward[row], 0) / values.length, 3) : "";
-  }]));
+      const values = (steps.get(step) ?? []).filter((row) =>
+        sources.codes[row] === code && reward[row] === reward[row]
+      );
+      return values.length ? number(values.reduce((sum, row) => sum + reward[row], 0) / values.length, 3) : "";
+    }]),
+  );
 }
 
 /** How many rollouts of each step had which reward, if rewards have few values. @param {Rows} rows
@@ -169,6 +199,15 @@ function strips(rows, steps) {
   const { reward } = rows.numbers;
   const values = [...new Set([...reward].filter((value) => value === value))].sort((a, b) => b - a);
   if (values.length < 2 || values.length > DISCRETE) return null;
-  return byStep("rollouts by reward and step", "reward", steps, values.map((value) => [number(value),
-    (step) => String((steps.get(step) ?? []).filter((row) => reward[row] === value).length || "")]));
+  return byStep(
+    "rollouts by reward and step",
+    "reward",
+    steps,
+    values.map((
+      value,
+    ) => [
+      number(value),
+      (step) => String((steps.get(step) ?? []).filter((row) => reward[row] === value).length || ""),
+    ]),
+  );
 }

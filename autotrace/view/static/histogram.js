@@ -11,7 +11,7 @@ export class Histogram {
     this.chosen = chosen;
     this.title = h("figcaption");
     this.bars = h("div.histogram-bars");
-    this.element = h("figure.histogram", {}, this.title, this.bars);
+    this.element = h("figure.histogram", [this.title, this.bars]);
   }
 
   /** @param {Float64Array} values @param {Uint32Array} rows */
@@ -25,13 +25,26 @@ export class Histogram {
     this.element.hidden = !known;
     if (!known) return;
     const [counts, width] = [new Array(BARS).fill(0), (high - low) / BARS || 1];
-    for (const row of rows) if (values[row] - values[row] === 0) counts[Math.min(BARS - 1, Math.floor((values[row] - low) / width))] += 1;
+    for (const row of rows) {
+      if (values[row] - values[row] === 0) counts[Math.min(BARS - 1, Math.floor((values[row] - low) / width))] += 1;
+    }
     const most = Math.max(...counts);
-    fill(this.title, `reward: ${number(low, 3)} to ${number(high, 3)}, mean ${number(sum / known, 3)}`, known < rows.length ? `, ${(rows.length - known).toLocaleString("en")} without` : "");
-    fill(this.bars, counts.map((count, place) => {
-      const [from, to] = [Number((low + place * width).toPrecision(9)), place === BARS - 1 ? high : Number((low + (place + 1) * width).toPrecision(9))];
+    fill(this.title, [
+      `reward: ${number(low, 3)} to ${number(high, 3)}, mean ${number(sum / known, 3)}`,
+      known < rows.length ? `, ${(rows.length - known).toLocaleString("en")} without` : "",
+    ]);
+    fill(this.bars, [counts.map((count, place) => {
+      const [from, to] = [
+        Number((low + place * width).toPrecision(9)),
+        place === BARS - 1 ? high : Number((low + (place + 1) * width).toPrecision(9)),
+      ];
       const said = `${number(from, 3)} to ${number(to, 3)}: ${counted(count, "trajectory", "trajectories")}`;
-      return h("button.histogram-bar", { title: said, "aria-label": said, disabled: !count || !this.chosen, onclick: () => this.chosen?.(from, to) }, h("i", { style: { height: `${(100 * count) / most}%` } }));
-    }));
+      return h("button.histogram-bar", {
+        title: said,
+        "aria-label": said,
+        disabled: !count || !this.chosen,
+        onclick: () => this.chosen?.(from, to),
+      }, h("i", { style: { height: `${(100 * count) / most}%` } }));
+    })]);
   }
 }

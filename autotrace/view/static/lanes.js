@@ -1,14 +1,20 @@
 // When each rollout of a step did what, by worker; and what each replica of an engine did for them.
 import { go, link } from "./address.js";
 import { source } from "./data.js";
-import { Surface, drawBar, fill, h, ink, visible } from "./dom.js";
+import { drawBar, fill, h, ink, Surface, visible } from "./dom.js";
 import { counted, number, openFor, seconds, ticks, unknown } from "./format.js";
 
 const [LANE, TOP, LONGEST] = [14, 20, 16000];
 /** Kind -> colour, words. @type {Record<string, [string, string]>} */
 const KIND = {
-  queue: ["--phase-queue", "waiting for an engine"], prefill: ["--phase-prefill", "prefill"], decode: ["--phase-decode", "decode"], llm: ["--role-llm", "model"],
-  tool: ["--role-tool", "tools"], reward: ["--role-reward", "reward"], open: ["--bad", "still open"], other: ["--line", "own work and waiting"],
+  queue: ["--phase-queue", "waiting for an engine"],
+  prefill: ["--phase-prefill", "prefill"],
+  decode: ["--phase-decode", "decode"],
+  llm: ["--role-llm", "model"],
+  tool: ["--role-tool", "tools"],
+  reward: ["--role-reward", "reward"],
+  open: ["--bad", "still open"],
+  other: ["--line", "own work and waiting"],
 };
 
 /** @typedef {{text: string, lanes: any[][]}} Block lanes: `{start, end, parts, one}` each, which do not overlap */
@@ -26,16 +32,29 @@ function block(text, bars) {
 
 /** @param {any} box @param {string} run @param {number} step */
 export async function showLanes(box, run, step) {
-  fill(box, h("p.waiting", {}, `Reading the rollouts of step ${step}…`));
+  fill(box, h("p.waiting", `Reading the rollouts of step ${step}…`));
   const { kinds, rollouts, left_out: left } = await source.lanes(run, step);
   const total = Math.max(1e-3, ...rollouts.map((one) => one.start + (one.duration ?? one.open?.seconds ?? 0)));
-  const bars = rollouts.map((one) => ({ one, start: one.start, end: one.start + (one.duration ?? total - one.start), parts: one.parts }));
-  const requests = rollouts.flatMap((one) => one.requests.map((/** @type {any} */ [replica, parts]) => {
-    const [, begin, length] = parts[parts.length - 1];
-    return { one, replica, start: one.start + parts[0][1], end: one.start + begin + length, parts };
+  const bars = rollouts.map((one) => ({
+    one,
+    start: one.start,
+    end: one.start + (one.duration ?? total - one.start),
+    parts: one.parts,
   }));
-  const blocks = [...Map.groupBy(bars, (bar) => bar.one.worker)].map(([name, each]) => block(`worker ${name}: ${counted(each.length, "rollout")}`, each))
-    .concat([...Map.groupBy(requests, (request) => request.replica)].map(([name, each]) => block(`replica ${name}: ${counted(each.length, "request")}`, each)));
+  const requests = rollouts.flatMap((one) =>
+    one.requests.map((/** @type {any} */ [replica, parts]) => {
+      const [, begin, length] = parts[parts.length - 1];
+      return { one, replica, start: one.start + parts[0][1], end: one.start + begin + length, parts };
+    })
+  );
+  const blocks = [...Map.groupBy(bars, (bar) => bar.one.worker)].map(([name, each]) =>
+    block(`worker ${name}: ${counted(each.length, "rollout")}`, each)
+  )
+    .concat(
+      [...Map.groupBy(requests, (request) => request.replica)].map(([name, each]) =>
+        block(`replica ${name}: ${counted(each.length, "request")}`, each)
+      ),
+    );
   const sums = kinds.map((_, kind) => rollouts.reduce((sum, one) => sum + one.spent[kind], 0));
   const all = bars.reduce((/** @type {number} */ sum, bar) => sum + bar.end - bar.start, 0) || 1;
   const ended = bars.filter((bar) => bar.one.status !== "OPEN");
@@ -44,14 +63,46 @@ export async function showLanes(box, run, step) {
   const timeline = (one) =>
     h("a", { href: link(["run", run, "trace", one.id], { view: "timeline" }) }, one.id.slice(0, 8));
   const rows = blocks.flatMap(({ text, lanes }) => [text, ...lanes]);
-  const canvas = h("canvas.lanes-canvas", { role: "img", "aria-label": `rollouts of step ${step} over time, by worker and replica`, style: { height: `${Math.min(rows.length * LANE + TOP + 6, LONGEST)}px` } });
-  const tip = h("div.pointed", { role: "status" }, "A bar is a rollout, or a request of one; pointing at it says where its time went, a click opens it.");
-  fill(box, h("div.bar", {}, h("h2", {}, `Step ${step}: ${counted(rollouts.length, "rollout")}, ${seconds(total)}`),
-    last ? h("span.last", {}, "the last to end, ", timeline(last.one), `, took ${seconds(last.end - last.start)}: ${told(last.one, kinds)}`) : null,
-    open.length ? h("span.open", {}, `${open.length} still open; the oldest, `, timeline(open[0]),
-      `: ${openFor(open[0].open) || "open"}`) : null,
-    left ? h("span.dim", {}, `${left.toLocaleString("en")} shorter ones are not drawn`) : null, h("a.button.quiet", { href: link(["run", run, "table"], { where: `step = ${step}` }) }, "list them")),
-  h("div.legend", {}, kinds.map((kind, place) => (sums[place] ? h("span.key", {}, h("i", { style: { background: `var(${KIND[kind][0]})` } }), `${KIND[kind][1]} ${Math.round((100 * sums[place]) / all)} %`) : null))), tip, canvas);
+  const canvas = h("canvas.lanes-canvas", {
+    role: "img",
+    "aria-label": `rollouts of step ${step} over time, by worker and replica`,
+    style: { height: `${Math.min(rows.length * LANE + TOP + 6, LONGEST)}px` },
+  });
+  const tip = h("div.pointed", { role: "status" }, [
+    "A bar is a rollout, or a request of one; pointing at it says where its time went, a click opens it.",
+  ]);
+  fill(box, [
+    h("div.bar", [
+      h("h2", `Step ${step}: ${counted(rollouts.length, "rollout")}, ${seconds(total)}`),
+      last
+        ? h("span.last", [
+          "the last to end, ",
+          timeline(last.one),
+          `, took ${seconds(last.end - last.start)}: ${told(last.one, kinds)}`,
+        ])
+        : null,
+      open.length
+        ? h("span.open", [
+          `${open.length} still open; the oldest, `,
+          timeline(open[0]),
+          `: ${openFor(open[0].open) || "open"}`,
+        ])
+        : null,
+      left ? h("span.dim", `${left.toLocaleString("en")} shorter ones are not drawn`) : null,
+      h("a.button.quiet", { href: link(["run", run, "table"], { where: `step = ${step}` }) }, "list them"),
+    ]),
+    h("div.legend", [
+      kinds.map((kind, place) => (sums[place]
+        ? h("span.key", [
+          h("i", { style: { background: `var(${KIND[kind][0]})` } }),
+          `${KIND[kind][1]} ${Math.round((100 * sums[place]) / all)} %`,
+        ])
+        : null)
+      ),
+    ]),
+    tip,
+    canvas,
+  ]);
   const surface = new Surface(canvas, ({ context, width, height }) => {
     const colours = kinds.map((/** @type {string} */ kind) => ink(KIND[kind][0]));
     const [dim, line, bad] = [ink("--dim"), ink("--line"), ink("--bad")];
@@ -66,35 +117,62 @@ export async function showLanes(box, run, step) {
     rows.forEach((row, place) => {
       const y = TOP + place * LANE;
       context.fillStyle = dim;
-      if (typeof row === "string") { context.fillText(visible(row), 6, y + LANE - 3); return; }
+      if (typeof row === "string") {
+        context.fillText(visible(row), 6, y + LANE - 3);
+        return;
+      }
       for (const { one, start, end, parts } of row) {
         context.fillStyle = line;
         context.fillRect(x(start), y, Math.max(1, x(end) - x(start) - 1), LANE - 3);
         const isOpen = (/** @type {number} */ kind) => kinds[kind] === "open";
-        if (one.status === "OPEN" && !one.spent[kinds.indexOf("open")]) drawBar(context, x(start), y, x(end) - x(start), LANE - 3, bad, true);
+        if (one.status === "OPEN" && !one.spent[kinds.indexOf("open")]) {
+          drawBar(context, x(start), y, x(end) - x(start), LANE - 3, bad, true);
+        }
         for (const [kind, begin, length] of parts) {
           const [left, wide] = [x(one.start + begin), Math.max(0.5, x(length) - x(0))];
           drawBar(context, left, y, wide, LANE - 3, colours[kind], isOpen(kind));
         }
-        if (one.status !== "OK" && one.status !== "OPEN") { context.strokeStyle = bad; context.lineWidth = 2; context.strokeRect(x(start), y, Math.max(2, x(end) - x(start) - 1), LANE - 3); }
+        if (one.status !== "OK" && one.status !== "OPEN") {
+          context.strokeStyle = bad;
+          context.lineWidth = 2;
+          context.strokeRect(x(start), y, Math.max(2, x(end) - x(start) - 1), LANE - 3);
+        }
       }
     });
   });
   const under = (/** @type {MouseEvent} */ event) => {
     const row = rows[Math.floor((event.offsetY - TOP) / LANE)];
     const time = ((event.offsetX - 4) / (surface.width - 8)) * total;
-    return Array.isArray(row) ? row.find(({ start, end }) => time >= start && time <= end + total / 300)?.one : undefined;
+    return Array.isArray(row)
+      ? row.find(({ start, end }) => time >= start && time <= end + total / 300)?.one
+      : undefined;
   };
-  canvas.addEventListener("click", (event) => { const one = under(event); if (one) go(["run", run, "trace", one.id], { view: "timeline" }); });
+  canvas.addEventListener("click", (event) => {
+    const one = under(event);
+    if (one) go(["run", run, "trace", one.id], { view: "timeline" });
+  });
   canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => {
     const one = under(event);
-    if (one) tip.textContent = visible([one.id.slice(0, 8), `sample ${one.sample ?? ""} n ${one.n ?? ""}`, `reward ${number(one.reward)}`, seconds(one.duration) || openFor(one.open) || unknown(one.status), told(one, kinds), one.worker].join("  ·  "));
+    if (one) {
+      tip.textContent = visible(
+        [
+          one.id.slice(0, 8),
+          `sample ${one.sample ?? ""} n ${one.n ?? ""}`,
+          `reward ${number(one.reward)}`,
+          seconds(one.duration) || openFor(one.open) || unknown(one.status),
+          told(one, kinds),
+          one.worker,
+        ].join("  ·  "),
+      );
+    }
   });
   surface.draw();
 }
 
 /** On what its time went, most first. @param {any} one @param {string[]} kinds */
 function told(one, kinds) {
-  return kinds.map((kind, place) => /** @type {[string, number]} */ ([KIND[kind][1], one.spent[place]])).filter(([, time]) => time > 0).sort((a, b) => b[1] - a[1])
+  return kinds.map((kind, place) => /** @type {[string, number]} */ ([KIND[kind][1], one.spent[place]])).filter((
+    [, time],
+  ) => time > 0).sort((a, b) => b[1] - a[1])
     .map(([word, time]) => `${word} ${seconds(time)}`).join(", ") || "no call of a model or a tool was traced";
 }

@@ -1,8 +1,12 @@
 // Other people's code that only some pages need, read when it is needed first. An exported file has all of it.
 
 /** Global name -> file of `vendor`. @type {Record<string, string>} */
-const LIBRARIES = { markdownit: "markdown-it.umd.min.js", hljs: "highlight.min.js", katex: "katex.min.js",
-  Diff: "diff.min.js" };
+const LIBRARIES = {
+  markdownit: "markdown-it.umd.min.js",
+  hljs: "highlight.min.js",
+  katex: "katex.min.js",
+  Diff: "diff.min.js",
+};
 /** @type {Map<string, Promise<any>>} */
 const asked = new Map();
 
@@ -16,7 +20,10 @@ export function library(name) {
       const script = document.createElement("script");
       script.src = `/static/vendor/${LIBRARIES[name]}`;
       script.onload = () => done(/** @type {any} */ (globalThis)[name]);
-      script.onerror = () => { asked.delete(name); failed(new Error(`${LIBRARIES[name]} could not be read`)); };
+      script.onerror = () => {
+        asked.delete(name);
+        failed(new Error(`${LIBRARIES[name]} could not be read`));
+      };
       document.head.append(script);
     });
     asked.set(name, coming);

@@ -16,7 +16,9 @@ import { forget } from "./rows.js";
  * close?: () => void, restyle?: () => void}}
  * Page */
 
-const [top_, wrong, said, page, help] = ["top", "wrong", "said", "page", "help"].map((id) => /** @type {any} */ (document.getElementById(id)));
+const [top_, wrong, said, page, help] = ["top", "wrong", "said", "page", "help"].map((
+  id,
+) => /** @type {any} */ (document.getElementById(id)));
 /** Seconds between two looks at a run that is being written; longer for many rows. */
 const LOOK = 2;
 
@@ -24,8 +26,14 @@ const LOOK = 2;
 
 /** The pages of a run except the one on which it opens; two are of one of its trajectories.
  * @type {Record<string, (present: Present, run: string, trace: string) => Promise<Page>>} */
-const PAGES = { steps: showSteps, trace: showTrace, group: showGroup, table: showTable, tools: showTools,
-  diff: showDiff };
+const PAGES = {
+  steps: showSteps,
+  trace: showTrace,
+  group: showGroup,
+  table: showTable,
+  tools: showTools,
+  diff: showDiff,
+};
 /** @type {Page | null} */
 let shown = null;
 let [turn, timer] = [0, /** @type {any} */ (0)];
@@ -43,26 +51,34 @@ async function route() {
   shown?.close?.();
   shown = null;
   fill(wrong);
-  const slow = setTimeout(() => { if (mine === turn) fill(page, h("p.waiting", {}, "Reading…")); }, 150);
+  const slow = setTimeout(() => {
+    if (mine === turn) fill(page, h("p.waiting", "Reading…"));
+  }, 150);
   try {
     if (first !== "run" || !run) {
       current = "";
       const [begun, { runs }] = [location.hash, await source.runs()];
       // the reader went elsewhere, also where that is not announced yet
       if (mine !== turn || location.hash !== begun) return;
-      if (runs.length === 1 && first !== "runs") { 
+      if (runs.length === 1 && first !== "runs") {
         const alone = runs[0].trace ? ["trace", runs[0].trace] : ["overview"]; // a file of one trajectory
         location.replace(link(["run", runs[0].run, ...alone], Object.fromEntries(query)));
         return;
       }
     }
     /** @type {Present} */
-    const present = (...children) => { if (mine === turn) fill(page, ...children); else throw new Problem("The reader went elsewhere while this was read."); };
+    const present = (...children) => {
+      if (mine === turn) fill(page, ...children);
+      else throw new Problem("The reader went elsewhere while this was read.");
+    };
     const isThere = what !== undefined && Object.hasOwn(PAGES, what) && (trace || !["trace", "group"].includes(what));
     const show = isThere ? PAGES[what] : showOverview;
     const next = await (first === "run" && run ? show(present, run, trace ?? "") : showRuns(present));
     clearTimeout(slow);
-    if (mine !== turn) { next.close?.(); return; }
+    if (mine !== turn) {
+      next.close?.();
+      return;
+    }
     shown = next;
     document.title = `${next.title} · ${run ?? ""} · autotrace`;
     bar(run, what);
@@ -72,20 +88,35 @@ async function route() {
     clearTimeout(slow);
     if (mine !== turn) return;
     bar(run, what);
-    fill(page, h("div.big", { role: "alert" }, sentence(error)), h("p", {}, h("a", { href: "#/runs" }, "the runs")));
+    fill(page, h("div.big", { role: "alert" }, sentence(error)), h("p", h("a", { href: "#/runs" }, "the runs")));
   }
 }
 
 /** @param {string | undefined} run @param {string | undefined} what */
 function bar(run, what) {
-  const tab = (name, label) => h("a", { href: link(["run", run ?? "", name]), "aria-current": name === (what ?? "overview") ? "page" : null }, label);
-  fill(top_, h("a.brand", { href: "#/runs" }, "autotrace"), run ? h("span.run", {}, run) : null,
-    run ? h("nav", { "aria-label": "pages of the run" }, tab("overview", "Overview"), tab("table", "Trajectories"), tab("steps", "Steps"), tab("tools", "Tools")) : null, h("span.live", { id: "live" }),
-    h("button.quiet", { onclick: theme, title: "key d" }, "light / dark"), h("button.quiet", { onclick: () => help.showModal(), title: "key ?" }, "keys"));
+  const tab = (name, label) =>
+    h("a", { href: link(["run", run ?? "", name]), "aria-current": name === (what ?? "overview") ? "page" : null }, [
+      label,
+    ]);
+  fill(top_, [
+    h("a.brand", { href: "#/runs" }, "autotrace"),
+    run ? h("span.run", [run]) : null,
+    run
+      ? h("nav", { "aria-label": "pages of the run" }, [
+        tab("overview", "Overview"),
+        tab("table", "Trajectories"),
+        tab("steps", "Steps"),
+        tab("tools", "Tools"),
+      ])
+      : null,
+    h("span.live", { id: "live" }),
+    h("button.quiet", { onclick: theme, title: "key d" }, "light / dark"),
+    h("button.quiet", { onclick: () => help.showModal(), title: "key ?" }, "keys"),
+  ]);
 }
 
 /** @param {any} error */
-const sentence = (error) => h("p.problem", {}, error instanceof Error ? error.message : String(error));
+const sentence = (error) => h("p.problem", [error instanceof Error ? error.message : String(error)]);
 
 /** Ask how the run is, say what is odd about it, and show anew what has grown. @param {string} run */
 async function look(run) {
@@ -95,7 +126,10 @@ async function look(run) {
     const state = await source.state(run);
     if (mine !== turn) return;
     tell(state);
-    if (current === run && version !== -1 && state.version !== version) { forget(run); await shown?.again?.(); }
+    if (current === run && version !== -1 && state.version !== version) {
+      forget(run);
+      await shown?.again?.();
+    }
     [current, version] = [run, state.version];
     wait = state.live ? Math.max(LOOK, state.trajectories / 5000) : 0;
   } catch (error) {
@@ -108,30 +142,58 @@ async function look(run) {
 /** @param {any} state of a run */
 function tell(state) {
   const live = document.getElementById("live");
-  if (live) { live.textContent = state.live ? `${state.state}, being written` : state.state; live.classList.toggle("on", state.live); }
-  fill(said, [...state.losses, state.error].filter(Boolean).map((each) => h("p.loss", {}, `! ${each}`)), state.warnings.map((each) => h("p.warning", {}, each)), state.notes.map((each) => h("p.note", {}, each)));
+  if (live) {
+    live.textContent = state.live ? `${state.state}, being written` : state.state;
+    live.classList.toggle("on", state.live);
+  }
+  fill(said, [
+    [...state.losses, state.error].filter(Boolean).map((each) => h("p.loss", `! ${each}`)),
+    state.warnings.map((each) => h("p.warning", [each])),
+    state.notes.map((each) => h("p.note", [each])),
+  ]);
 }
 
 function theme() {
   const root = document.documentElement;
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
-  try { localStorage.setItem("autotrace-theme", root.dataset.theme); } catch { /* not kept */ }
+  try {
+    localStorage.setItem("autotrace-theme", root.dataset.theme);
+  } catch { /* not kept */ }
   shown?.restyle?.();
   dispatchEvent(new Event("restyle"));
 }
 
 /** Go to a page of the run that the address names, also before the run's state is known. @param {string} name */
-const to = (name) => () => { const [first, run] = address().path; if (first === "run" && run) location.hash = link(["run", run, name]); };
+const to = (name) => () => {
+  const [first, run] = address().path;
+  if (first === "run" && run) location.hash = link(["run", run, name]);
+};
 
 /** @type {Record<string, () => void>} */
-const EVERYWHERE = { "?": () => help.showModal(), d: theme, r: () => { location.hash = "#/runs"; }, o: to("overview"), t: to("table"), s: to("steps"), x: to("tools") };
+const EVERYWHERE = {
+  "?": () => help.showModal(),
+  d: theme,
+  r: () => {
+    location.hash = "#/runs";
+  },
+  o: to("overview"),
+  t: to("table"),
+  s: to("steps"),
+  x: to("tools"),
+};
 
 addEventListener("keydown", (event) => {
   const target = /** @type {HTMLElement} */ (event.target);
   if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
   // a browser would empty the field
-  if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) { if (event.key === "Escape") { event.preventDefault(); target.blur(); } return; }
+  if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) {
+    if (event.key === "Escape") {
+      event.preventDefault();
+      target.blur();
+    }
+    return;
+  }
   if (event.key === "Enter" && /^(A|BUTTON|SUMMARY)$/.test(target.tagName)) return;
   if (!(shown?.keys?.[event.key] ?? EVERYWHERE[event.key]) && shown) return;
   if (event.key.length === 1 || event.key === "Enter") event.preventDefault();
@@ -144,11 +206,23 @@ async function act() {
   while (pressed.length && shown && !acting && routed === address().path.join("/")) {
     const key = pressed.shift() ?? "";
     acting = true;
-    try { await (shown.keys?.[key] ?? EVERYWHERE[key])?.(); } finally { acting = false; }
+    try {
+      await (shown.keys?.[key] ?? EVERYWHERE[key])?.();
+    } finally {
+      acting = false;
+    }
   }
 }
 addEventListener("hashchange", route);
-addEventListener("unhandledrejection", (event) => { if (event.reason instanceof Problem) { event.preventDefault(); fill(wrong, sentence(event.reason)); } });
-try { const kept = localStorage.getItem("autotrace-theme"); if (kept) document.documentElement.dataset.theme = kept; } catch { /* none */ }
+addEventListener("unhandledrejection", (event) => {
+  if (event.reason instanceof Problem) {
+    event.preventDefault();
+    fill(wrong, sentence(event.reason));
+  }
+});
+try {
+  const kept = localStorage.getItem("autotrace-theme");
+  if (kept) document.documentElement.dataset.theme = kept;
+} catch { /* none */ }
 note({});
 route();

@@ -95,7 +95,7 @@ function build(box, tokens, sought) {
     if (token.nesting < 0) { if (open.length > 1) open.pop(); }
     else if (token.nesting > 0) {
       const made = token.hidden ? inner : opened(token);
-      if (made !== inner) inner.append(made.tagName === "TABLE" ? h("div.wide", {}, made) : made);
+      if (made !== inner) inner.append(made.tagName === "TABLE" ? h("div.wide", [made]) : made);
       open.push(made);
     } else if (token.type === "inline") build(inner, token.children ?? [], sought);
     else inner.append(...leaf(token, sought));
@@ -130,14 +130,14 @@ function leaf(token, sought) {
     case "hr":
       return [h("hr")];
     case "code_inline":
-      return [h("code", {}, marked(token.content, sought))];
+      return [h("code", marked(token.content, sought))];
     case "fence":
     case "code_block":
       return [codeBox(token.content.replace(/\n$/, ""), language(token), sought)];
     case "formula":
-      return [sought ? h("code", {}, marked(token.content, sought)) : formula(token.content, token.block)];
+      return [sought ? h("code", marked(token.content, sought)) : formula(token.content, token.block)];
     case "image":
-      return [h("span.dim", {}, `[picture: ${pictured(token)}]`)];
+      return [h("span.dim", `[picture: ${pictured(token)}]`)];
     default:
       return marked(token.content, sought);
   }

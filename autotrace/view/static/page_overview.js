@@ -5,7 +5,7 @@ import { source } from "./data.js";
 import { coded, fill, h } from "./dom.js";
 import { clock, counted, percent } from "./format.js";
 import { rowsOf } from "./rows.js";
-import { STRIP, showStrip } from "./strip.js";
+import { showStrip, STRIP } from "./strip.js";
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showOverview(present, run) {
@@ -33,40 +33,83 @@ class Overview {
     this.found = h("ol.found-list");
     this.only = h("div.dim");
     this.curves = h("div.curves");
-    this.heading = h("h2", {}, "Reward");
+    this.heading = h("h2", "Reward");
     this.begins = h("p.dim.begins");
     this.said = h("p.big", { role: "status" }, "Looking for findings…");
-    const to = (label, page, /** @type {Record<string, any>} */ query = {}) => h("a.button", { href: link(["run", run, page], query) }, label);
-    this.element = h("section.overview-page", {}, h("h1.unseen", {}, "Overview"), this.strip, this.open, this.said, this.found, this.only,
-      h("div.bar", {}, this.heading, source.exported ? null : overlays(run, runs, "overview")), this.curves, this.begins,
-      h("h2", {}, "This run"), this.facts,
-      h("nav.bar", { "aria-label": "tables of the run" }, to("All trajectories", "table"), to("Lowest rewards first", "table", { sort: "reward" }), to("Longest first", "table", { sort: "duration", desc: "1" }), to("Step by step", "steps"), h("a.button", { href: "#/runs" }, "All runs")));
+    const to = (label, page, /** @type {Record<string, any>} */ query = {}) =>
+      h("a.button", { href: link(["run", run, page], query) }, label);
+    this.element = h("section.overview-page", [
+      h("h1.unseen", "Overview"),
+      this.strip,
+      this.open,
+      this.said,
+      this.found,
+      this.only,
+      h("div.bar", [this.heading, source.exported ? null : overlays(run, runs, "overview")]),
+      this.curves,
+      this.begins,
+      h("h2", "This run"),
+      this.facts,
+      h("nav.bar", { "aria-label": "tables of the run" }, [
+        to("All trajectories", "table"),
+        to("Lowest rewards first", "table", { sort: "reward" }),
+        to("Longest first", "table", { sort: "duration", desc: "1" }),
+        to("Step by step", "steps"),
+        h("a.button", { href: "#/runs" }, "All runs"),
+      ]),
+    ]);
     this.tell(state);
   }
 
   /** How the run is, and what was dropped of it. @param {any} state */
   tell(state) {
     const where = link(["run", this.run, "table"], { where: "status = 'OPEN'", sort: "open_since" });
-    fill(this.open, state.open ? [`${counted(state.open, "rollout")} still open: `, h("a", { href: where }, "since when, and in which call")] : null);
-    const facts = { state: state.live ? `${state.state}, being written` : state.state, trajectories: state.open ? `${state.trajectories?.toLocaleString("en")}, ${state.open} of them running` : state.trajectories?.toLocaleString("en"),
-      dropped: state.losses.length ? state.losses.join("; ") : "nothing", error: state.error, started: clock(state.created), command: state.command };
-    fill(this.facts, Object.entries(facts).filter(([, value]) => value).map(([name, value]) => [h("dt", {}, name), h("dd", { class: state.losses.length && name === "dropped" ? "loss" : "" }, value)]));
+    fill(this.open, [
+      state.open
+        ? [`${counted(state.open, "rollout")} still open: `, h("a", { href: where }, "since when, and in which call")]
+        : null,
+    ]);
+    const facts = {
+      state: state.live ? `${state.state}, being written` : state.state,
+      trajectories: state.open
+        ? `${state.trajectories?.toLocaleString("en")}, ${state.open} of them running`
+        : state.trajectories?.toLocaleString("en"),
+      dropped: state.losses.length ? state.losses.join("; ") : "nothing",
+      error: state.error,
+      started: clock(state.created),
+      command: state.command,
+    };
+    fill(this.facts, [
+      Object.entries(facts).filter(([, value]) => value).map((
+        [name, value],
+      ) => [h("dt", [name]), h("dd", { class: state.losses.length && name === "dropped" ? "loss" : "" }, value)]),
+    ]);
   }
 
   /** The run in a row of small pictures. */
   async summarize() {
-    try { await showStrip(this.strip, await rowsOf(this.run, STRIP)); } catch (error) { if (!this.closed) throw error; }
+    try {
+      await showStrip(this.strip, await rowsOf(this.run, STRIP));
+    } catch (error) {
+      if (!this.closed) throw error;
+    }
   }
 
   /** Ask what is wrong, which may take the server a while. */
   async read() {
     const begun = performance.now();
     try {
-      const all = await Promise.all([this.run, ...this.others].map((run) => source.findings(run, (words) => { if (!this.all.length) this.said.textContent = words; })));
+      const all = await Promise.all([this.run, ...this.others].map((run) =>
+        source.findings(run, (words) => {
+          if (!this.all.length) this.said.textContent = words;
+        })
+      ));
       if (this.closed) return;
       this.all = all;
       this.show();
-    } catch (error) { fill(this.said, h("span.problem", {}, error instanceof Error ? error.message : String(error))); }
+    } catch (error) {
+      fill(this.said, h("span.problem", [error instanceof Error ? error.message : String(error)]));
+    }
     this.next = performance.now() + 10 * (performance.now() - begun);
   }
 
@@ -79,32 +122,84 @@ class Overview {
   show() {
     const [{ found, trajectories, metrics }] = this.all;
     const many = metrics ? counted(metrics, "metric") : counted(trajectories, "trajectory", "trajectories");
-    const none = trajectories || metrics ? `${many}: no problems found`
+    const none = trajectories || metrics
+      ? `${many}: no problems found`
       : "This run has no trajectory yet; autotrace status says what was bound, called and dropped.";
     fill(this.said, found.length ? `${counted(found.length, "finding")} in ${many}, most costly first` : none);
     fill(this.heading, metrics ? "Metrics" : "Reward");
     fill(this.found, found.map((finding) => this.finding(finding)));
     const known = new Set(found.map((finding) => finding.code));
-    fill(this.only, this.others.map((name, place) => {
+    fill(this.only, [this.others.map((name, place) => {
       const rest = this.all[place + 1].found.filter((finding) => !known.has(finding.code));
-      return rest.length ? h("p", {}, "only in ", h("a", { href: link(["run", name, "overview"]) }, name), ": ", rest.map((each) => `${each.code} (${percent(each.share)})`).join(", ")) : null;
-    }));
+      return rest.length
+        ? h("p", [
+          "only in ",
+          h("a", { href: link(["run", name, "overview"]) }, name),
+          ": ",
+          rest.map((each) => `${each.code} (${percent(each.share)})`).join(", "),
+        ])
+        : null;
+    })]);
     this.draw();
   }
 
   /** @param {any} finding */
   finding({ code, title, share, since_step: since, amount, lines, places, causes, unexplained, under }) {
-    const [of, link_] = [link(["run", this.run, "table"], { where: `finding = '${code}'` }), (place) => link(["run", this.run, "trace", place.trace_id], { view: place.token === null ? null : "tokens", turn: place.turn })];
+    const [of, link_] = [
+      link(["run", this.run, "table"], { where: `finding = '${code}'` }),
+      (place) =>
+        link(["run", this.run, "trace", place.trace_id], {
+          view: place.token === null ? null : "tokens",
+          turn: place.turn,
+        }),
+    ];
     const rows = (/** @type {string} */ where) => link(["run", this.run, "table"], { where });
-    const beside = this.others.map((name, at) => `${name}: ${percent(this.all[at + 1].found.find((each) => each.code === code)?.share ?? 0)}`);
+    const beside = this.others.map((name, at) =>
+      `${name}: ${percent(this.all[at + 1].found.find((each) => each.code === code)?.share ?? 0)}`
+    );
     const first = `${since === null ? "" : ` · since step ${since}`}${under ? ` · follows from ${under}` : ""}`;
-    return h("li", { "data-code": code, class: under ? "follows" : null }, h("details", { open: this.all[0].found[0]?.code === code },
-      h("summary", {}, h("i.share", { role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })),
-        this.all[0].trajectories ? h("span.amount-short", {}, percent(share)) : null, h("b.loss", {}, code), " ", coded(title), h("span.dim", {}, first)),
-      h("p.amount", {}, amount, beside.length ? h("span.dim", {}, ` · ${beside.join(", ")}`) : null),
-      h("dl", {}, causes.length || unexplained ? h("dt", {}, "likely causes") : null, unexplained ? h("dd", {}, coded(unexplained)) : null, causes.map((cause) => h("dd.cause", {}, coded(cause.said), cause.condition && !source.exported ? [" ", h("a", { href: rows(cause.condition) }, "with it"), " · ", h("a", { href: rows(`not ${cause.condition}`) }, "without it")] : null, h("div.dim", {}, coded(cause.more)))),
-        lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", {}, name), h("dd", {}, coded(words))]),
-        h("dt", {}, "e.g."), h("dd", {}, places.map((place) => h("div.place", {}, h("a", { href: link_(place) }, h("code", {}, place.trace_id.slice(0, 8)), " ", coded(place.where)), place.note ? h("span.dim", {}, "  ", coded(place.note)) : null)), source.exported || !this.all[0].trajectories ? null : h("a", { href: of }, "all of them")))));
+    return h("li", { "data-code": code, class: under ? "follows" : null }, [
+      h("details", { open: this.all[0].found[0]?.code === code }, [
+        h("summary", [
+          h("i.share", { role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })),
+          this.all[0].trajectories ? h("span.amount-short", [percent(share)]) : null,
+          h("b.loss", [code]),
+          " ",
+          coded(title),
+          h("span.dim", [first]),
+        ]),
+        h("p.amount", [amount, beside.length ? h("span.dim", ` · ${beside.join(", ")}`) : null]),
+        h("dl", [
+          causes.length || unexplained ? h("dt", "likely causes") : null,
+          unexplained ? h("dd", coded(unexplained)) : null,
+          causes.map((cause) =>
+            h("dd.cause", [
+              coded(cause.said),
+              cause.condition && !source.exported
+                ? [
+                  " ",
+                  h("a", { href: rows(cause.condition) }, "with it"),
+                  " · ",
+                  h("a", { href: rows(`not ${cause.condition}`) }, "without it"),
+                ]
+                : null,
+              h("div.dim", coded(cause.more)),
+            ])
+          ),
+          lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", [name]), h("dd", coded(words))]),
+          h("dt", "e.g."),
+          h("dd", [
+            places.map((place) =>
+              h("div.place", [
+                h("a", { href: link_(place) }, h("code", [place.trace_id.slice(0, 8)]), " ", coded(place.where)),
+                place.note ? h("span.dim", "  ", coded(place.note)) : null,
+              ])
+            ),
+            source.exported || !this.all[0].trajectories ? null : h("a", { href: of }, "all of them"),
+          ]),
+        ]),
+      ]),
+    ]);
   }
 
   /** The reward and its parts over steps, with marks where findings begin. */
@@ -120,20 +215,39 @@ class Overview {
     this.charts = drawn(this.curves, curves.map(({ title }) => ({ title, how, lines: lines(title) })));
     const change = this.all[0].found.find((each) => each.change);
     if (change) this.curves.firstElementChild?.after(carried(change));
-    if (!this.charts.length) fill(this.curves, h("p.empty", {}, "No step of this run has a reward."));
+    if (!this.charts.length) fill(this.curves, h("p.empty", "No step of this run has a reward."));
     if (metrics > curves.length) this.curves.append(`${curves.length} of ${metrics} metrics; autotrace sql reads all.`);
-    fill(this.begins, [...marks].map(([step, words]) => h("span", {}, h("b.loss", {}, "▲"), ` step ${step}: ${words}  `)));
+    fill(this.begins, [...marks].map(([step, words]) => h("span", h("b.loss", "▲"), ` step ${step}: ${words}  `)));
   }
 
-  close() { this.closed = true; this.charts.forEach((chart) => chart.destroy()); this.charts = []; }
+  close() {
+    this.closed = true;
+    this.charts.forEach((chart) => chart.destroy());
+    this.charts = [];
+  }
 }
 
 /** What carries a change of the reward: how many rollouts have each cause, and had it before. @param {any} finding */
 function carried({ change, causes, unexplained }) {
-  const bar = (/** @type {string} */ when, /** @type {number} */ share) => h("div", { class: `bar-line ${when}` },
-    h("span.dim", {}, when), h("i.share", {}, h("i", { style: { width: `${100 * share}%` } })), percent(share));
-  return h("figure.curve.carried", {}, h("figcaption", {}, `what carries it: ${change}`),
-    causes.length ? h("ol", {}, causes.slice(0, 4).map((cause) => h("li", {}, coded(cause.words),
-      cause.explains === null ? null : h("span.dim", {}, ` · explains ${percent(Math.min(1, cause.explains))}`),
-      bar("before", cause.share_before), bar("after", cause.share)))) : h("p", {}, coded(unexplained)));
+  const bar = (/** @type {string} */ when, /** @type {number} */ share) =>
+    h("div", { class: `bar-line ${when}` }, [
+      h("span.dim", [when]),
+      h("i.share", h("i", { style: { width: `${100 * share}%` } })),
+      percent(share),
+    ]);
+  return h("figure.curve.carried", [
+    h("figcaption", `what carries it: ${change}`),
+    causes.length
+      ? h("ol", [
+        causes.slice(0, 4).map((cause) =>
+          h("li", [
+            coded(cause.words),
+            cause.explains === null ? null : h("span.dim", ` · explains ${percent(Math.min(1, cause.explains))}`),
+            bar("before", cause.share_before),
+            bar("after", cause.share),
+          ])
+        ),
+      ])
+      : h("p", coded(unexplained)),
+  ]);
 }

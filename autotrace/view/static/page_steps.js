@@ -12,22 +12,53 @@ import { rowsBySteps } from "./strip.js";
 /** Title, column, how the values of a step become one number, whether it is seconds.
  * @type {[string, string, string, boolean][]} */
 const CURVES = [
-  ["reward", "reward", "spread", false], ["not OK", "status", "failed", false], ["output tokens", "response_tokens", "spread", false], ["turns", "turns", "spread", false],
-  ["duration", "duration", "spread", true], ["tools", "tool_s", "spread", true], ["waiting for the engine", "queue_s", "spread", true], ["decode", "decode_s", "spread", true],
-  ["advantage", "advantage", "spread", false], ["mismatch, mean of a token", "mismatch_mean", "spread", false], ["entropy", "facts.entropy", "spread", false], ["trained later, in steps", "staleness", "spread", false], ["trajectories", "step", "count", false],
+  ["reward", "reward", "spread", false],
+  ["not OK", "status", "failed", false],
+  ["output tokens", "response_tokens", "spread", false],
+  ["turns", "turns", "spread", false],
+  ["duration", "duration", "spread", true],
+  ["tools", "tool_s", "spread", true],
+  ["waiting for the engine", "queue_s", "spread", true],
+  ["decode", "decode_s", "spread", true],
+  ["advantage", "advantage", "spread", false],
+  ["mismatch, mean of a token", "mismatch_mean", "spread", false],
+  ["entropy", "facts.entropy", "spread", false],
+  ["trained later, in steps", "staleness", "spread", false],
+  ["trajectories", "step", "count", false],
 ];
 const READ = [...CURVES.map(([, column]) => column), "trained_in_step", "sample_index", "prompt", "data_source"];
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showSteps(present, run) {
   const { query } = address(), others = source.exported ? [] : overlaid();
-  const [rows, beside, { runs }] = await Promise.all([rowsOf(run, READ), Promise.all(others.map((other) => rowsOf(other, READ))), source.runs()]);
+  const [rows, beside, { runs }] = await Promise.all([
+    rowsOf(run, READ),
+    Promise.all(others.map((other) => rowsOf(other, READ))),
+    source.runs(),
+  ]);
   const curves = new Curves(run, rows, beside, others);
-  present(h("section.steps-page", {}, h("div.bar", {}, h("h1", {}, "Steps"), source.exported ? null : overlays(run, runs, "steps"), curves.said), curves.found, curves.element, curves.lanes, curves.heat));
+  present(
+    h("section.steps-page", [
+      h("div.bar", h("h1", "Steps"), source.exported ? null : overlays(run, runs, "steps"), curves.said),
+      curves.found,
+      curves.element,
+      curves.lanes,
+      curves.heat,
+    ]),
+  );
   curves.draw();
   curves.step(query.get("step"));
   curves.look();
-  return { title: "steps", keys: { j: () => curves.move(1), k: () => curves.move(-1) }, again: async () => { curves.rows = await rowsOf(run, READ); curves.draw(); }, close: () => curves.close(), restyle: () => curves.draw() };
+  return {
+    title: "steps",
+    keys: { j: () => curves.move(1), k: () => curves.move(-1) },
+    again: async () => {
+      curves.rows = await rowsOf(run, READ);
+      curves.draw();
+    },
+    close: () => curves.close(),
+    restyle: () => curves.draw(),
+  };
 }
 
 class Curves {
@@ -53,25 +84,44 @@ class Curves {
     this.charts = [];
   }
 
-  close() { this.charts.forEach((chart) => chart.destroy()); this.charts = []; }
+  close() {
+    this.charts.forEach((chart) => chart.destroy());
+    this.charts = [];
+  }
 
   /** Ask what is wrong with the steps, which may take the server a while, and mark it on the curves. */
   look() {
-    fill(this.found, h("span.dim", {}, "Looking for findings…"));
-    source.findings(this.run, (words) => fill(this.found, h("span.dim", {}, words))).then((found) => {
+    fill(this.found, h("span.dim", "Looking for findings…"));
+    source.findings(this.run, (words) => fill(this.found, h("span.dim", [words]))).then((found) => {
       this.findings = found;
       this.charts.forEach((chart) => chart.redraw());
       this.tellFindings(this.chosen);
-    }, (error) => fill(this.found, h("span.problem", {}, error.message)));
+    }, (error) => fill(this.found, h("span.problem", [error.message])));
   }
 
   /** The findings of a step, or of all, as links to their trajectories. @param {number | undefined} step */
   tellFindings(step) {
     /** @type {Map<string, number>} */
     const counts = new Map();
-    for (const [number, codes] of Object.entries(this.findings.steps)) if (step === undefined || Number(number) === step) for (const [code, count] of Object.entries(/** @type {Record<string, number>} */ (codes))) counts.set(code, (counts.get(code) ?? 0) + count);
-    const chips = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([code, count]) => h("a.chip.button", { title: this.findings.titles[code], href: link(["run", this.run, "table"], { where: `finding = '${code}'${step === undefined ? "" : ` and step = ${step}`}` }) }, `${code} ×${count}`));
-    fill(this.found, h("b", {}, `▲ ${step === undefined ? "findings" : `findings of step ${step}`}`), chips.length ? chips : h("span.dim", {}, "none"));
+    for (const [number, codes] of Object.entries(this.findings.steps)) {
+      if (step === undefined || Number(number) === step) {
+        for (const [code, count] of Object.entries(/** @type {Record<string, number>} */ (codes))) {
+          counts.set(code, (counts.get(code) ?? 0) + count);
+        }
+      }
+    }
+    const chips = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([code, count]) =>
+      h("a.chip.button", {
+        title: this.findings.titles[code],
+        href: link(["run", this.run, "table"], {
+          where: `finding = '${code}'${step === undefined ? "" : ` and step = ${step}`}`,
+        }),
+      }, `${code} ×${count}`)
+    );
+    fill(this.found, [
+      h("b", `▲ ${step === undefined ? "findings" : `findings of step ${step}`}`),
+      chips.length ? chips : h("span.dim", "none"),
+    ]);
   }
 
   draw() {
@@ -81,14 +131,33 @@ class Curves {
     const selected = (from, to) => go(["run", this.run, "table"], { where: `step >= ${from} and step <= ${to}` });
     const marks = () => begun(this.findings);
     const curves = CURVES.map(([title, column, how, isTime]) => {
-      const lines = [{ rows: this.rows, steps: this.steps }, ...others].map(({ rows, steps }, place) => ({ label: [this.run, ...this.others][place], steps: [...steps.keys()], ...(figures(rows, steps, column, how) ?? { middle: [] }) }));
+      const lines = [{ rows: this.rows, steps: this.steps }, ...others].map(({ rows, steps }, place) => ({
+        label: [this.run, ...this.others][place],
+        steps: [...steps.keys()],
+        ...(figures(rows, steps, column, how) ?? { middle: [] }),
+      }));
       const isThere = how === "failed" ? lines[0].middle.length : lines[0].middle.some((value) => value !== null);
-      return isThere ? { title, lines, how: { isTime, isShare: how === "failed", marks, selected, chosen: (step) => this.step(step) } } : null;
+      return isThere
+        ? {
+          title,
+          lines,
+          how: { isTime, isShare: how === "failed", marks, selected, chosen: (step) => this.step(step) },
+        }
+        : null;
     });
     this.charts = drawn(this.element, curves.flatMap((each) => each ?? []));
-    if (!this.steps.size) fill(this.element, h("p.empty", {}, "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one). If only a trainer's metrics are here, the overview shows them."));
+    if (!this.steps.size) {
+      fill(this.element, [
+        h("p.empty", [
+          "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one). ",
+          "If only a trainer's metrics are here, the overview shows them.",
+        ]),
+      ]);
+    }
     showHeat(this.heat, this.run, this.rows, this.steps);
-    this.said.textContent = `${counted(this.steps.size, "step")}; drag over steps to list their trajectories, click a step to see where its time went`;
+    this.said.textContent = `${
+      counted(this.steps.size, "step")
+    }; drag over steps to list their trajectories, click a step to see where its time went`;
   }
 
   /** @param {number} by */
@@ -104,27 +173,35 @@ class Curves {
     this.chosen = Number(step);
     note({ step });
     this.tellFindings(this.chosen);
-    showLanes(this.lanes, this.run, this.chosen).catch((error) => fill(this.lanes, h("p.problem", {}, error.message)));
+    showLanes(this.lanes, this.run, this.chosen).catch((error) => fill(this.lanes, h("p.problem", [error.message])));
   }
 }
 
 /** @param {import("./rows.js").Rows} rows @param {Map<number, number[]>} steps @param {string} column
  * @param {string} how */
 function figures(rows, steps, column, how) {
-  const values = column === "staleness" ? late(rows) : column === "status" || column === "step" ? rows.numbers.step : rows.numbers[column];
+  const values = column === "staleness"
+    ? late(rows)
+    : column === "status" || column === "step"
+    ? rows.numbers.step
+    : rows.numbers[column];
   if (!values) return null;
   const [middle, low, high] = [[], [], []].map(() => /** @type {(number | null)[]} */ ([]));
   for (const members of steps.values()) {
     if (how !== "spread") {
       const ended = members.map((row) => rows.value("status", row)).filter((status) => status !== "OPEN");
       const failed = ended.length ? ended.filter((status) => status !== "OK").length / ended.length : null;
-      middle.push(how === "count" ? members.length : failed); low.push(null); high.push(null);
+      middle.push(how === "count" ? members.length : failed);
+      low.push(null);
+      high.push(null);
       continue;
     }
     const given = members.map((row) => values[row]).filter((value) => !Number.isNaN(value));
     const mean = given.reduce((a, b) => a + b, 0) / given.length;
     middle.push(given.length ? mean : null);
-    const error = Math.sqrt(given.reduce((sum, value) => sum + (value - mean) ** 2, 0) / Math.max(1, given.length - 1) / given.length);
+    const error = Math.sqrt(
+      given.reduce((sum, value) => sum + (value - mean) ** 2, 0) / Math.max(1, given.length - 1) / given.length,
+    );
     low.push(given.length > 1 ? mean - error : null);
     high.push(given.length > 1 ? mean + error : null);
   }

@@ -13,19 +13,34 @@ const asFigures = (value) => value ?? "";
 /** The columns of the table: name, heading, how wide, how a value is shown.
  * @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
-  ["trace_id", "trace", "5em", (value) => value.slice(0, 8)], ["step", "step", "4em", number], ["sample_index", "sample", "4em", asFigures],
-  ["rollout_n", "n", "3em", number], ["prompt", "prompt", "minmax(11em, 4fr)", asText], ["status", "status", "5em", asText],
+  ["trace_id", "trace", "5em", (value) => value.slice(0, 8)],
+  ["step", "step", "4em", number],
+  ["sample_index", "sample", "4em", asFigures],
+  ["rollout_n", "n", "3em", number],
+  ["prompt", "prompt", "minmax(11em, 4fr)", asText],
+  ["status", "status", "5em", asText],
   ["open_since", "open since", "6em", (value) => (value ? new Date(1000 * value).toLocaleTimeString("en-GB") : "")],
-  ["open_in", "in", "minmax(5em, 1fr)", asText], ["reward", "reward", "4.5em", number], ["ties", "ties", "3.5em", asFigures], ["group_reward", "group mean", "6em", number],
-  ["advantage", "advantage", "5.5em", number], ["turns", "turns", "3.2em", number], ["tool_calls", "tools", "3.2em", number],
-  ["prompt_tokens", "prompt", "4.5em", number], ["response_tokens", "output", "4.5em", number], ["duration", "duration", "5em", seconds],
-  ["validate", "val", "2.5em", (value) => (value ? "val" : "")], ["findings", "findings", "minmax(11em, 3fr)", (value) => asText(value).replaceAll("AT-", "")], ["label", "label", "7em", asText],
+  ["open_in", "in", "minmax(5em, 1fr)", asText],
+  ["reward", "reward", "4.5em", number],
+  ["ties", "ties", "3.5em", asFigures],
+  ["group_reward", "group mean", "6em", number],
+  ["advantage", "advantage", "5.5em", number],
+  ["turns", "turns", "3.2em", number],
+  ["tool_calls", "tools", "3.2em", number],
+  ["prompt_tokens", "prompt", "4.5em", number],
+  ["response_tokens", "output", "4.5em", number],
+  ["duration", "duration", "5em", seconds],
+  ["validate", "val", "2.5em", (value) => (value ? "val" : "")],
+  ["findings", "findings", "minmax(11em, 3fr)", (value) => asText(value).replaceAll("AT-", "")],
+  ["label", "label", "7em", asText],
   ["error", "error", "minmax(10em, 3fr)", asText],
 ];
 /** Their names, to be read. */
 const ALL = SHOWN.map(([name]) => name);
 /** Those whose values stand at the right; the largest comes first where one of them orders the table. */
-const RIGHT = new Set(SHOWN.filter(([, , , shown]) => [number, seconds, asFigures].includes(shown)).map(([name]) => name));
+const RIGHT = new Set(
+  SHOWN.filter(([, , , shown]) => [number, seconds, asFigures].includes(shown)).map(([name]) => name),
+);
 /** Pixels of a row, and of one that says what was found in its texts. */
 const [HEIGHT, HEIGHT_OF_HIT] = [26, 48];
 /** Pixels of an em in the table. */
@@ -45,13 +60,26 @@ export async function showTable(present, run) {
   const table = new Table(run, await rowsOf(run));
   present(table.element);
   table.apply();
-  rowsOf(run, SECOND).then((rows) => { rows.tie(); table.apply(); return rowsOf(run, ALL); }).then(() => table.apply(), () => table.say("Some columns could not be read."));
+  rowsOf(run, SECOND).then((rows) => {
+    rows.tie();
+    table.apply();
+    return rowsOf(run, ALL);
+  }).then(() => table.apply(), () => table.say("Some columns could not be read."));
   return {
     title: "trajectories",
     keys: {
-      j: () => table.move(1), k: () => table.move(-1), Enter: () => table.open(), g: () => table.open("group"), "/": () => table.filter.focus(),
+      j: () => table.move(1),
+      k: () => table.move(-1),
+      Enter: () => table.open(),
+      g: () => table.open("group"),
+      "/": () => table.filter.focus(),
     },
-    again: async () => { table.rows = await rowsOf(run, ALL); table.rows.tie(); table.passing = null; table.apply(); },
+    again: async () => {
+      table.rows = await rowsOf(run, ALL);
+      table.rows.tie();
+      table.passing = null;
+      table.apply();
+    },
     close: () => table.searching?.abort(),
   };
 }
@@ -74,23 +102,70 @@ class Table {
     this.typed = /** @type {any} */ (0);
     this.turn = 0;
     this.more = "";
-    this.filter = h("input", { type: "search", class: "where", placeholder: "reward < 0.5 and turns > 3 and error contains 'Timeout'", "aria-label": "filter, in the words of --where",
-      list: "where-names", spellcheck: "false", autocomplete: "off", oninput: () => { note({ where: this.filter.value }); clearTimeout(this.typed); this.typed = setTimeout(() => this.apply(), TYPED); } });
+    this.filter = h("input", {
+      type: "search",
+      class: "where",
+      placeholder: "reward < 0.5 and turns > 3 and error contains 'Timeout'",
+      "aria-label": "filter, in the words of --where",
+      list: "where-names",
+      spellcheck: "false",
+      autocomplete: "off",
+      oninput: () => {
+        note({ where: this.filter.value });
+        clearTimeout(this.typed);
+        this.typed = setTimeout(() => this.apply(), TYPED);
+      },
+    });
     this.names = h("datalist", { id: "where-names" });
-    this.words = h("input", { type: "search", class: "words", placeholder: "search in texts", "aria-label": "search in the texts of all trajectories",
-      onkeydown: (event) => { if (event.key === "Enter") this.search(); }, oninput: () => { if (!this.words.value) this.search(); } });
+    this.words = h("input", {
+      type: "search",
+      class: "words",
+      placeholder: "search in texts",
+      "aria-label": "search in the texts of all trajectories",
+      onkeydown: (event) => {
+        if (event.key === "Enter") this.search();
+      },
+      oninput: () => {
+        if (!this.words.value) this.search();
+      },
+    });
     this.count = h("span.count", { role: "status" });
     this.further = h("button.quiet.more", { hidden: true }, "more");
     this.problem = h("span.problem", { role: "alert" });
-    this.histogram = new Histogram(source.exported ? null : (low, high) => { this.filter.value = [this.filter.value && `(${this.filter.value})`, `reward >= ${low} and reward <= ${high}`].filter(Boolean).join(" and "); note({ where: this.filter.value }); this.apply(); });
-    this.scatter = new Scatter((row) => this.described(row), (row) => this.openRow(row), (brush) => { note({ brush: brush ? [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") : null }); this.apply(); });
-    this.axes = Object.fromEntries([["x", "step"], ["y", "reward"], ["c", ""]].map(([name]) => [name, h("select", { "aria-label": `${name} of the scatter`, onchange: () => { note({ [name]: this.axes[name].value, brush: null }); this.apply(); } })]));
+    this.histogram = new Histogram(
+      source.exported ? null : (low, high) => {
+        this.filter.value = [this.filter.value && `(${this.filter.value})`, `reward >= ${low} and reward <= ${high}`]
+          .filter(Boolean).join(" and ");
+        note({ where: this.filter.value });
+        this.apply();
+      },
+    );
+    this.scatter = new Scatter((row) => this.described(row), (row) => this.openRow(row), (brush) => {
+      note({ brush: brush ? [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") : null });
+      this.apply();
+    });
+    this.axes = Object.fromEntries(
+      [["x", "step"], ["y", "reward"], ["c", ""]].map((
+        [name],
+      ) => [
+        name,
+        h("select", {
+          "aria-label": `${name} of the scatter`,
+          onchange: () => {
+            note({ [name]: this.axes[name].value, brush: null });
+            this.apply();
+          },
+        }),
+      ]),
+    );
     this.head = h("div.row.head", { role: "row" });
     /** The columns that are shown. @type {typeof SHOWN} */
     this.shown = [];
-    this.nothing = h("p.empty", { role: "status", hidden: true }, "No trajectory matches. ",
-      h("button", { onclick: () => this.clear() }, "clear filter"));
-    this.chooser = h("details.chooser", {}, h("summary.button", {}, "columns"));
+    this.nothing = h("p.empty", { role: "status", hidden: true }, [
+      "No trajectory matches. ",
+      h("button", { onclick: () => this.clear() }, "clear filter"),
+    ]);
+    this.chooser = h("details.chooser", h("summary.button", "columns"));
     this.scroller = new Scroller(HEIGHT, () => this.emptyRow(), (element, position) => this.fillRow(element, position));
     this.scroller.element.setAttribute("role", "rowgroup");
     this.scroller.element.setAttribute("aria-label", "trajectories");
@@ -98,11 +173,41 @@ class Table {
     const { query } = address();
     this.filter.value = query.get("where") ?? "";
     this.words.value = query.get("q") ?? "";
-    this.element = h("section.table-page", {}, h("h1.unseen", {}, "Trajectories"),
-      h("div.bar", {}, source.exported ? null : [this.filter, this.names, this.words], this.chooser, this.count, this.further, this.problem),
-      h("details.scatter-box", { open: query.get("plot") !== "no", ontoggle: (event) => note({ plot: event.target.open ? null : "no" }) },
-        h("summary", {}, "rewards and scatter"), h("div.plots", {}, this.histogram.element, h("div.plot", {}, h("div.axes.dim", {}, this.axes.y, " over ", this.axes.x, " coloured by ", this.axes.c, " drag to select; a point opens its trajectory"), this.scatter.element))),
-      this.nothing, h("div.grid", { role: "table", "aria-label": "trajectories" }, h("div", { role: "rowgroup" }, this.head), this.scroller.element));
+    this.element = h("section.table-page", [
+      h("h1.unseen", "Trajectories"),
+      h("div.bar", [
+        source.exported ? null : [this.filter, this.names, this.words],
+        this.chooser,
+        this.count,
+        this.further,
+        this.problem,
+      ]),
+      h("details.scatter-box", {
+        open: query.get("plot") !== "no",
+        ontoggle: (event) => note({ plot: event.target.open ? null : "no" }),
+      }, [
+        h("summary", "rewards and scatter"),
+        h("div.plots", [
+          this.histogram.element,
+          h("div.plot", [
+            h("div.axes.dim", [
+              this.axes.y,
+              " over ",
+              this.axes.x,
+              " coloured by ",
+              this.axes.c,
+              " drag to select; a point opens its trajectory",
+            ]),
+            this.scatter.element,
+          ]),
+        ]),
+      ]),
+      this.nothing,
+      h("div.grid", { role: "table", "aria-label": "trajectories" }, [
+        h("div", { role: "rowgroup" }, this.head),
+        this.scroller.element,
+      ]),
+    ]);
     if (this.words.value) this.search();
   }
 
@@ -110,13 +215,21 @@ class Table {
   choices() {
     const { query } = address(), axes = this.rows.axes();
     const first = (/** @type {string[]} */ names) => names.find((name) => axes.includes(name)) ?? axes[0] ?? "start";
-    const chosen = { x: query.get("x") ?? first(["response_tokens", "step", "turns"]), y: query.get("y") ?? first(["reward", "duration"]), c: query.get("c") ?? (axes.includes("step") ? "step" : "") };
+    const chosen = {
+      x: query.get("x") ?? first(["response_tokens", "step", "turns"]),
+      y: query.get("y") ?? first(["reward", "duration"]),
+      c: query.get("c") ?? (axes.includes("step") ? "step" : ""),
+    };
     for (const [name, select] of Object.entries(this.axes)) {
       const options = [...new Set([...(name === "c" ? [""] : []), chosen[/** @type {"x"} */ (name)], ...axes])];
       fill(select, options.map((value) => h("option", { value }, value || "nothing")));
       select.value = chosen[/** @type {"x"} */ (name)];
     }
-    fill(this.names, [...this.rows.names.numbers, ...this.rows.names.texts].filter((name) => name !== "open_in").map((value) => h("option", { value })));
+    fill(this.names, [
+      [...this.rows.names.numbers, ...this.rows.names.texts].filter((name) => name !== "open_in").map((value) =>
+        h("option", { value })
+      ),
+    ]);
   }
 
   /** Filter, sort and show what the address says. */
@@ -124,7 +237,11 @@ class Table {
     const { query } = address(), { rows } = this, mine = (this.turn += 1);
     const where = source.exported ? "" : this.filter.value.trim();
     try {
-      await rows.need([query.get("sort") ?? "", ...(query.get("cols")?.split(",") ?? []), ...Object.values(this.axes).map((axis) => axis.value)]);
+      await rows.need([
+        query.get("sort") ?? "",
+        ...(query.get("cols")?.split(",") ?? []),
+        ...Object.values(this.axes).map((axis) => axis.value),
+      ]);
       if (where && this.passing?.where !== where) {
         const passing = { where, rows: await rows.where(where) };
         if (mine === this.turn) this.passing = passing;
@@ -151,7 +268,9 @@ class Table {
     this.histogram.show(rows.numbers.reward, this.order);
     this.current = Math.min(this.current, Math.max(0, this.order.length - 1));
     this.columns();
-    for (const cell of this.head.children) cell.setAttribute("aria-sort", cell.dataset.column === sort ? (descending ? "descending" : "ascending") : "none");
+    for (const cell of this.head.children) {
+      cell.setAttribute("aria-sort", cell.dataset.column === sort ? (descending ? "descending" : "ascending") : "none");
+    }
     this.scroller.height = hits ? HEIGHT_OF_HIT : HEIGHT;
     this.scroller.reset(this.order.length);
     this.nothing.hidden = this.order.length > 0 || !rows.count;
@@ -162,7 +281,9 @@ class Table {
   say(more = this.more) {
     this.more = more;
     const all = this.rows.count, shown = this.order.length;
-    const said = shown === all ? counted(all, "trajectory", "trajectories") : `${shown.toLocaleString("en")} of ${counted(all, "trajectory", "trajectories")}`;
+    const said = shown === all
+      ? counted(all, "trajectory", "trajectories")
+      : `${shown.toLocaleString("en")} of ${counted(all, "trajectory", "trajectories")}`;
     const empty = all ? "" : " — this run has none yet; autotrace status says what was bound, called and dropped";
     this.count.textContent = [said + empty, more].filter(Boolean).join(" · ");
   }
@@ -198,12 +319,21 @@ class Table {
     };
     Object.assign(this.head.style, style);
     this.scroller.element.style.minWidth = style.minWidth;
-    fill(this.head, shown.map(([name, label, , value]) => h("div", {
-      class: `cell ${RIGHT.has(name) || value === number ? "n" : ""}`, role: "columnheader", "data-column": name,
-    }, h("button", { title: name === "ties" ? TIES : name, onclick: (/** @type {MouseEvent} */ event) => {
-      if (event.detail) this.scroller.element.focus({ preventScroll: true });
-      this.sortBy(name);
-    } }, label))));
+    fill(this.head, [
+      shown.map(([name, label, , value]) =>
+        h("div", {
+          class: `cell ${RIGHT.has(name) || value === number ? "n" : ""}`,
+          role: "columnheader",
+          "data-column": name,
+        }, [h("button", {
+          title: name === "ties" ? TIES : name,
+          onclick: (/** @type {MouseEvent} */ event) => {
+            if (event.detail) this.scroller.element.focus({ preventScroll: true });
+            this.sortBy(name);
+          },
+        }, label)])
+      ),
+    ]);
     this.scroller.renew();
     this.offer();
   }
@@ -217,19 +347,32 @@ class Table {
       this.rows.need(wanted).then(() => this.apply());
     };
     const own = [...this.rows.names.numbers, ...this.rows.names.texts].filter((name) => !ALL.includes(name));
-    const box = (/** @type {string} */ name, /** @type {string} */ label) => h("label", {},
-      h("input", { type: "checkbox", value: name, checked: names.has(name), onchange: choose }), label);
+    const box = (/** @type {string} */ name, /** @type {string} */ label) =>
+      h("label", h("input", { type: "checkbox", value: name, checked: names.has(name), onchange: choose }), label);
     this.chooser.querySelector("div")?.remove();
-    this.chooser.append(h("div", {},
-      h("button.quiet", { onclick: () => { note({ cols: null }); this.apply(); } }, "those with values"),
-      SHOWN.map(([name, label]) => box(name, label === name ? name : `${label} (${name})`)), own.map((name) => box(name, name))));
+    this.chooser.append(h("div", [
+      h("button.quiet", {
+        onclick: () => {
+          note({ cols: null });
+          this.apply();
+        },
+      }, "those with values"),
+      SHOWN.map(([name, label]) => box(name, label === name ? name : `${label} (${name})`)),
+      own.map((name) => box(name, name)),
+    ]));
   }
 
   emptyRow() {
-    const open = () => { this.current = row.position; this.remember(); };
-    const cells = this.shown.map(([name, , , value]) => h("span", {
-      class: `cell c-${name} ${RIGHT.has(name) || value === number ? "n" : ""}` }, ""));
-    const row = h("a.row", { style: { gridTemplateColumns: this.head.style.gridTemplateColumns }, onclick: open }, cells);
+    const open = () => {
+      this.current = row.position;
+      this.remember();
+    };
+    const cells = this.shown.map(([name, , , value]) =>
+      h("span", { class: `cell c-${name} ${RIGHT.has(name) || value === number ? "n" : ""}` }, "")
+    );
+    const row = h("a.row", { style: { gridTemplateColumns: this.head.style.gridTemplateColumns }, onclick: open }, [
+      cells,
+    ]);
     row.texts = cells.map((cell) => cell.firstChild);
     row.append(row.hit = h("span.cell.hit-line", { hidden: true }));
     return row;
@@ -243,7 +386,7 @@ class Table {
     element.href = this.link + id + (hit ? `?${new URLSearchParams({ q: hit.hit })}` : "");
     element.classList.toggle("now", position === this.current);
     element.hit.hidden = !hit;
-    if (hit) fill(element.hit, h("bdi", {}, `…${hit.before}`, h("mark", {}, hit.hit), `${hit.after}…`));
+    if (hit) fill(element.hit, h("bdi", `…${hit.before}`, h("mark", [hit.hit]), `${hit.after}…`));
     this.shown.forEach(([name, , , shown], place) => {
       const [cell, node] = [element.children[place], element.texts[place]];
       const text = visible(shown(this.rows.value(name, row)).slice(0, 300));
@@ -251,12 +394,19 @@ class Table {
       node.data = text;
       if (name === "status") cell.dataset.status = text;
       if (shown === asText || name === "findings") cell.title = text;
-      if (name === "ties") { cell.title = text && TIES; cell.classList.toggle("flat", text.startsWith("all")); }
+      if (name === "ties") {
+        cell.title = text && TIES;
+        cell.classList.toggle("flat", text.startsWith("all"));
+      }
     });
   }
 
   /** List all again. */
-  clear() { this.filter.value = this.words.value = ""; note({ where: null, brush: null, q: null }); this.search(); }
+  clear() {
+    this.filter.value = this.words.value = "";
+    note({ where: null, brush: null, q: null });
+    this.search();
+  }
 
   /** Remember the list for the pages of trajectories. */
   remember() {
@@ -282,13 +432,26 @@ class Table {
   /** What a point of the scatter is. @param {number} row */
   described(row) {
     const { rows } = this;
-    const names = [...new Set(["step", "sample_index", "rollout_n", "reward", ...Object.values(this.axes).map((axis) => axis.value)])];
-    const values = names.filter((name) => name && rows.value(name, row) !== null).map((name) => `${SHOWN.find(([shown]) => shown === name)?.[1] ?? name} ${number(rows.value(name, row))}`);
+    const names = [
+      ...new Set([
+        "step",
+        "sample_index",
+        "rollout_n",
+        "reward",
+        ...Object.values(this.axes).map((axis) => axis.value),
+      ]),
+    ];
+    const values = names.filter((name) => name && rows.value(name, row) !== null).map((name) =>
+      `${SHOWN.find(([shown]) => shown === name)?.[1] ?? name} ${number(rows.value(name, row))}`
+    );
     return [rows.id(row).slice(0, 8), ...values, rows.value("prompt", row)].filter(Boolean).join(" · ");
   }
 
   /** @param {number} row */
-  openRow(row) { this.remember(); go(["run", this.run, "trace", this.rows.id(row)]); }
+  openRow(row) {
+    this.remember();
+    go(["run", this.run, "trace", this.rows.id(row)]);
+  }
 
   /** Look for words in the texts, which the server reads one by one. */
   async search() {
@@ -296,7 +459,10 @@ class Table {
     const words = this.words.value;
     note({ q: words });
     [this.hits, this.more, this.further.hidden] = [null, "", true];
-    if (!words) { this.apply(); return; }
+    if (!words) {
+      this.apply();
+      return;
+    }
     this.hits = new Map();
     await this.searchOn(words, 0);
   }
@@ -309,7 +475,10 @@ class Table {
     try {
       let [shown, last] = [0, { done: 0, of: 0 }];
       for await (const hit of source.search(this.run, words, abort.signal, from)) {
-        if (hit.trace_id) { hits.set(hit.trace_id, hit); continue; }
+        if (hit.trace_id) {
+          hits.set(hit.trace_id, hit);
+          continue;
+        }
         last = hit;
         if (performance.now() - shown < 500 && hit.done < hit.of) continue;
         shown = performance.now();
@@ -319,11 +488,15 @@ class Table {
       if (abort.signal.aborted) return;
       const isWhole = last.done >= last.of;
       this.apply();
-      this.say(`in the texts: “${visible(words)}”${isWhole ? "" : `, searched ${many(last.done)} of ${many(last.of)}`}`);
+      this.say(
+        `in the texts: “${visible(words)}”${isWhole ? "" : `, searched ${many(last.done)} of ${many(last.of)}`}`,
+      );
       this.further.hidden = isWhole;
       this.further.onclick = () => this.searchOn(words, last.done);
     } catch (error) {
-      if (!abort.signal.aborted) this.problem.textContent = error instanceof Problem ? error.message : "The search was interrupted.";
+      if (!abort.signal.aborted) {
+        this.problem.textContent = error instanceof Problem ? error.message : "The search was interrupted.";
+      }
     }
   }
 }

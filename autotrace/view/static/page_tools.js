@@ -12,44 +12,87 @@ const CURVED = 12;
 export async function showTools(present, run) {
   const element = h("section.steps-page");
   let charts = /** @type {any[]} */ ([]), tools = await source.tools(run);
-  const close = () => { charts.forEach((chart) => chart.destroy()); charts = []; };
-  const draw = () => { close(); fill(element, toolTable(run, tools)); charts = toolCurves(element, run, tools); };
+  const close = () => {
+    charts.forEach((chart) => chart.destroy());
+    charts = [];
+  };
+  const draw = () => {
+    close();
+    fill(element, toolTable(run, tools));
+    charts = toolCurves(element, run, tools);
+  };
   present(element);
   draw();
-  return { title: "tools", again: async () => { tools = await source.tools(run); draw(); }, close, restyle: draw };
+  return {
+    title: "tools",
+    again: async () => {
+      tools = await source.tools(run);
+      draw();
+    },
+    close,
+    restyle: draw,
+  };
 }
 
 /** @param {string} run @param {any[]} tools */
 function toolTable(run, tools) {
-  const heading = h("div.bar", {}, h("h1", {}, "Tools"), h("span.dim", {},
-    `${counted(tools.length, "tool")} in the training;`
-    + " a call failed if it, or a tool that it called itself, did not end well"));
-  if (!tools.length) return [heading, h("p.empty", {}, "No call of a tool was recorded (role: tool in your list).")];
-  const call = (/** @type {string[] | null} */ place, /** @type {any} */ words) => (place && words !== ""
-    ? h("a", { href: link(["run", run, "trace", place[0]], { view: "timeline", call: place[1] }) }, words) : words);
+  const heading = h("div.bar", [
+    h("h1", "Tools"),
+    h("span.dim", [
+      `${counted(tools.length, "tool")} in the training;` +
+      " a call failed if it, or a tool that it called itself, did not end well",
+    ]),
+  ]);
+  if (!tools.length) return [heading, h("p.empty", "No call of a tool was recorded (role: tool in your list).")];
+  const call = (
+    /** @type {string[] | null} */ place,
+    /** @type {any} */ words,
+  ) => (place && words !== ""
+    ? h("a", { href: link(["run", run, "trace", place[0]], { view: "timeline", call: place[1] }) }, words)
+    : words);
   const heads = ["tool", "calls", "failed", "share", "still open", "p50", "p99"];
-  return [heading, h("div.wide.tools", {}, h("table.plain", {},
-    h("tr", {}, heads.map((name, at) => h("th", { class: at ? "n" : "" }, name))),
-    tools.map(({ name, calls, failed, open, p50, p99, slowest, failing }) => h("tr", { "data-tool": name },
-      h("th", { scope: "row" }, name), h("td.n", {}, number(calls)), h("td.n", {}, call(failing, number(failed))),
-      h("td", { class: `n ${failed ? "loss" : ""}` }, percent(failed / calls)), h("td.n", {}, open ? number(open) : ""),
-      h("td.n", {}, seconds(p50)), h("td.n", {}, call(slowest, seconds(p99))))))),
-  h("p.dim.bar", {}, "A number of failed calls leads to one of them, p99 to the call that took longest.")];
+  return [
+    heading,
+    h("div.wide.tools", [h("table.plain", [
+      h("tr", [heads.map((name, at) => h("th", { class: at ? "n" : "" }, name))]),
+      tools.map(({ name, calls, failed, open, p50, p99, slowest, failing }) =>
+        h("tr", { "data-tool": name }, [
+          h("th", { scope: "row" }, name),
+          h("td.n", [number(calls)]),
+          h("td.n", [call(failing, number(failed))]),
+          h("td", { class: `n ${failed ? "loss" : ""}` }, percent(failed / calls)),
+          h("td.n", [open ? number(open) : ""]),
+          h("td.n", [seconds(p50)]),
+          h("td.n", [call(slowest, seconds(p99))]),
+        ])
+      ),
+    ])]),
+    h("p.dim.bar", "A number of failed calls leads to one of them, p99 to the call that took longest."),
+  ];
 }
 
 /** Curves of each tool. @param {any} element @param {string} run @param {any[]} tools @returns {any[]} */
 function toolCurves(element, run, tools) {
   const chosen = (/** @type {number} */ step) => go(["run", run, "steps"], { step });
-  const how = { marks: () => new Map(), chosen, selected: (/** @type {number} */ from, /** @type {number} */ to) =>
-    go(["run", run, "table"], { where: `step >= ${from} and step <= ${to}` }) };
+  const how = {
+    marks: () => new Map(),
+    chosen,
+    selected: (/** @type {number} */ from, /** @type {number} */ to) =>
+      go(["run", run, "table"], { where: `step >= ${from} and step <= ${to}` }),
+  };
   return tools.slice(0, CURVED).filter(({ steps }) => steps.length).flatMap(({ name, steps, by_step: of }) => {
     const box = h("div.curves", { "data-tool": name });
-    element.append(h("h2.bar", {}, name), box);
+    element.append(h("h2.bar", [name]), box);
     const line = (/** @type {string} */ label, /** @type {(number | null)[]} */ middle) => ({ label, steps, middle });
     const shares = of.failed.map((/** @type {number} */ failed, /** @type {number} */ at) => failed / of.calls[at]);
-    return drawn(box, [{ title: "calls", lines: [line(name, of.calls)], how },
-      { title: "share failed", lines: [line(name, shares)], how: { ...how, isShare: true } },
-      { title: "duration, p50 / p99", lines: [line("p50", of.p50), line("p99", of.p99)],
-        how: { ...how, isTime: true } }]);
+    return drawn(box, [{ title: "calls", lines: [line(name, of.calls)], how }, {
+      title: "share failed",
+      lines: [line(name, shares)],
+      how: { ...how, isShare: true },
+    }, {
+      title: "duration, p50 / p99",
+      lines: [line("p50", of.p50), line("p99", of.p99)],
+      how: { ...how, isTime: true },
+    }]);
   });
 }

@@ -21,8 +21,14 @@ const given = new Map();
 let typing = false;
 /** Where time went: name, colour of the style, words. */
 const TIMES = [
-  ["queue_s", "--phase-queue", "queue"], ["prefill_s", "--phase-prefill", "prefill"], ["decode_s", "--phase-decode", "decode"], ["way_s", "--role-llm", "way to the engine"],
-  ["llm_s", "--role-llm", "llm"], ["tool_s", "--role-tool", "tools"], ["reward_s", "--role-reward", "reward"], ["other_s", "--role-other", "own work and waiting"],
+  ["queue_s", "--phase-queue", "queue"],
+  ["prefill_s", "--phase-prefill", "prefill"],
+  ["decode_s", "--phase-decode", "decode"],
+  ["way_s", "--role-llm", "way to the engine"],
+  ["llm_s", "--role-llm", "llm"],
+  ["tool_s", "--role-tool", "tools"],
+  ["reward_s", "--role-reward", "reward"],
+  ["other_s", "--role-other", "own work and waiting"],
 ];
 
 /** @param {import("./main.js").Present} present @param {string} run @param {string} trace
@@ -33,7 +39,10 @@ export async function showTrace(present, run, trace) {
   present(view.element);
   const [begun, first] = [performance.now(), detail.open?.seconds];
   const tick = setInterval(() => {
-    if (!view.element.isConnected || source.exported || !view.detail.open) { clearInterval(tick); return; }
+    if (!view.element.isConnected || source.exported || !view.detail.open) {
+      clearInterval(tick);
+      return;
+    }
     view.later(first + (performance.now() - begun) / 1000);
   }, 1000);
   view.show(address().query.get("view") ?? "conversation");
@@ -43,9 +52,21 @@ export async function showTrace(present, run, trace) {
   return {
     title: `${trace.slice(0, 8)}`,
     keys: {
-      j: () => view.neighbour(1), k: () => view.neighbour(-1), g: () => go(["run", run, "group", detail.trace_id]), "/": () => view.sought.focus(),
-      1: () => view.show("conversation"), 2: () => view.show("tokens"), 3: () => view.show("timeline"), m: () => view.plainly(), n: () => view.finding(1), p: () => view.finding(-1), l: () => view.called?.focus(),
-      ...Object.fromEntries(LABEL_KEYS.map((key, place) => [key, async () => { await view.offered; await view.labelled(view.words[place]); }])),
+      j: () => view.neighbour(1),
+      k: () => view.neighbour(-1),
+      g: () => go(["run", run, "group", detail.trace_id]),
+      "/": () => view.sought.focus(),
+      1: () => view.show("conversation"),
+      2: () => view.show("tokens"),
+      3: () => view.show("timeline"),
+      m: () => view.plainly(),
+      n: () => view.finding(1),
+      p: () => view.finding(-1),
+      l: () => view.called?.focus(),
+      ...Object.fromEntries(LABEL_KEYS.map((key, place) => [key, async () => {
+        await view.offered;
+        await view.labelled(view.words[place]);
+      }])),
     },
     again: async () => view.refresh(await source.trace(run, trace)),
     close: () => view.close(),
@@ -66,44 +87,104 @@ class TrajectoryPage {
     this.offered = undefined;
     this.body = h("div.body");
     this.aside = h("aside", { "aria-label": "what is known" });
-    this.tabs = VIEWS.map((name, place) => h("button", { role: "tab", "data-view": name, title: `key ${place + 1}`, onclick: () => this.show(name) }, name));
-    this.sought = h("input", { type: "search", class: "words", placeholder: "search here", "aria-label": "search in this trajectory", value: address().query.get("q"),
-      oninput: () => { note({ q: this.sought.value }); if (this.view === "conversation") this.conversation(); } });
+    this.tabs = VIEWS.map((name, place) =>
+      h("button", { role: "tab", "data-view": name, title: `key ${place + 1}`, onclick: () => this.show(name) }, name)
+    );
+    this.sought = h("input", {
+      type: "search",
+      class: "words",
+      placeholder: "search here",
+      "aria-label": "search in this trajectory",
+      value: address().query.get("q"),
+      oninput: () => {
+        note({ q: this.sought.value });
+        if (this.view === "conversation") this.conversation();
+      },
+    });
     const { label, label_why: why } = detail.facts;
-    this.called = source.exported ? null : h("input.words", { placeholder: "label: why (l)", "aria-label": "label of this trajectory", title: "a label, such as good, and why after a colon", value: [label, why].filter(Boolean).join(": "),
-      onkeydown: (event) => { if (event.key === "Enter") this.labelled(this.called.value, true); },
-      onchange: () => this.label(this.called.value) });
+    this.called = source.exported ? null : h("input.words", {
+      placeholder: "label: why (l)",
+      "aria-label": "label of this trajectory",
+      title: "a label, such as good, and why after a colon",
+      value: [label, why].filter(Boolean).join(": "),
+      onkeydown: (event) => {
+        if (event.key === "Enter") this.labelled(this.called.value, true);
+      },
+      onchange: () => this.label(this.called.value),
+    });
     this.recent = h("span.recent");
     this.raw = address().query.get("raw") === "1";
-    this.rawButton = h("button.quiet", { title: "texts as they were written (key m)", "aria-pressed": String(this.raw), onclick: () => this.plainly() }, "raw text");
+    this.rawButton = h("button.quiet", {
+      title: "texts as they were written (key m)",
+      "aria-pressed": String(this.raw),
+      onclick: () => this.plainly(),
+    }, "raw text");
     this.head = this.heading();
-    this.element = h("section.trace-page", {}, this.head, h("div.bar.tabs", {}, h("div", { role: "tablist" }, this.tabs), this.rawButton, this.sought, this.recent, this.called),
-      h("div.columns", {}, this.body, this.aside));
+    this.element = h("section.trace-page", [
+      this.head,
+      h("div.bar.tabs", [
+        h("div", { role: "tablist" }, this.tabs),
+        this.rawButton,
+        this.sought,
+        this.recent,
+        this.called,
+      ]),
+      h("div.columns", [this.body, this.aside]),
+    ]);
     this.known();
   }
 
   heading() {
     const { detail } = this, { step } = detail.attributes;
-    const part = (name) => { const value = detail.attributes[name]; return value === undefined || value === null ? "" : String(value).slice(0, 80); };
-    const named = (word, name) => (part(name) ? [h("b", {}, word), ` ${part(name)}`] : null);
-    const crumbs = h("nav.crumbs", { "aria-label": "where this trajectory belongs" },
-      h("button.quiet", { title: "previous in the list (key k)", "aria-label": "previous", onclick: () => this.neighbour(-1) }, "‹"),
-      h("button.quiet", { title: "next in the list (key j)", "aria-label": "next", onclick: () => this.neighbour(1) }, "›"),
+    const part = (name) => {
+      const value = detail.attributes[name];
+      return value === undefined || value === null ? "" : String(value).slice(0, 80);
+    };
+    const named = (word, name) => (part(name) ? [h("b", [word]), ` ${part(name)}`] : null);
+    const crumbs = h("nav.crumbs", { "aria-label": "where this trajectory belongs" }, [
+      h("button.quiet", {
+        title: "previous in the list (key k)",
+        "aria-label": "previous",
+        onclick: () => this.neighbour(-1),
+      }, "‹"),
+      h("button.quiet", { title: "next in the list (key j)", "aria-label": "next", onclick: () => this.neighbour(1) }, [
+        "›",
+      ]),
       part("step") ? h("a", { href: link(["run", this.run, "steps"], { step }) }, named("step", "step")) : null,
-      h("a", { href: link(["run", this.run, "group", detail.trace_id]), title: "the rollouts of this prompt (key g)" }, named("prompt", "sample_index") ?? "prompt"),
-      part("rollout_n") ? h("span", {}, named("rollout", "rollout_n")) : null);
-    const who = IDENTITY.filter((name) => detail.attributes[name] !== undefined && detail.attributes[name] !== null && detail.attributes[name] !== false)
-      .map((name) => h("span", {}, h("b", {}, name), ` ${String(detail.attributes[name]).slice(0, 80)}`));
-    return h("header.heading", {},
-      crumbs, h("h1", {}, h("code", {}, detail.trace_id.slice(0, 12))), who,
+      h(
+        "a",
+        { href: link(["run", this.run, "group", detail.trace_id]), title: "the rollouts of this prompt (key g)" },
+        [named("prompt", "sample_index") ?? "prompt"],
+      ),
+      part("rollout_n") ? h("span", [named("rollout", "rollout_n")]) : null,
+    ]);
+    const who = IDENTITY.filter((name) =>
+      detail.attributes[name] !== undefined && detail.attributes[name] !== null && detail.attributes[name] !== false
+    )
+      .map((name) => h("span", h("b", [name]), ` ${String(detail.attributes[name]).slice(0, 80)}`));
+    return h("header.heading", [
+      crumbs,
+      h("h1", h("code", [detail.trace_id.slice(0, 12)])),
+      who,
       h("span.badge", { "data-status": detail.status }, detail.status === "OPEN" ? "being written" : detail.status),
-      detail.facts.reward === undefined ? null : h("span.big", {}, h("b", {}, "reward"), ` ${number(detail.facts.reward)}`),
-      detail.facts.advantage === undefined ? null : h("span", {}, h("b", {}, "advantage"), ` ${number(detail.facts.advantage)}`),
-      this.took = h("span", {}, h("b", {}, detail.open ? "" : "took "), seconds(detail.duration) || openFor(detail.open) || unknown(detail.status)), this.timesBar(), h("span.dim.spent", {}, this.spent()),
+      detail.facts.reward === undefined ? null : h("span.big", h("b", "reward"), ` ${number(detail.facts.reward)}`),
+      detail.facts.advantage === undefined
+        ? null
+        : h("span", h("b", "advantage"), ` ${number(detail.facts.advantage)}`),
+      this.took = h("span", [
+        h("b", [detail.open ? "" : "took "]),
+        seconds(detail.duration) || openFor(detail.open) || unknown(detail.status),
+      ]),
+      this.timesBar(),
+      h("span.dim.spent", [this.spent()]),
       h("a.button", { href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "group"),
       h("button.quiet.copy", { onclick: (event) => copyLink(event.target) }, "copy link"),
-      source.exported ? null : [["export", "export this", "html"], ["perfetto", "Perfetto", "perfetto.json"]].map(([what, words, kind]) =>
-        h("button.quiet", { "data-file": what, onclick: () => this.download(what, kind) }, words)));
+      source.exported
+        ? null
+        : [["export", "export this", "html"], ["perfetto", "Perfetto", "perfetto.json"]].map(([what, words, kind]) =>
+          h("button.quiet", { "data-file": what, onclick: () => this.download(what, kind) }, words)
+        ),
+    ]);
   }
 
   /** Save what the server makes of this trajectory. @param {string} what @param {string} kind */
@@ -126,9 +207,13 @@ class TrajectoryPage {
     if (this.saved === text) return;
     this.saved = text;
     await source.label(this.run, trace, label.trim(), why.join(":").trim());
-    const { words, ids } = /** @type {any} */ (given.get(this.run) ?? given.set(this.run, { words: [], ids: new Set() }).get(this.run));
+    const { words, ids } =
+      /** @type {any} */ (given.get(this.run) ?? given.set(this.run, { words: [], ids: new Set() }).get(this.run));
     const word = label.trim();
-    if (word) { ids.add(trace); given.set(this.run, { words: [word, ...words.filter((each) => each !== word)], ids }); } else ids.delete(trace);
+    if (word) {
+      ids.add(trace);
+      given.set(this.run, { words: [word, ...words.filter((each) => each !== word)], ids });
+    } else ids.delete(trace);
     this.offer();
     this.refresh(await source.trace(this.run, this.detail.trace_id));
   }
@@ -142,9 +227,18 @@ class TrajectoryPage {
     const others = (label?.words ?? []).filter((word) => word && !words.includes(word));
     this.words = [...words, ...others].slice(0, LABEL_KEYS.length);
     const rows = await rowsOf(this.run);
-    const known = label ? [...label.codes.keys()].filter((row) => label.codes[row] >= 0 && !ids.has(rows.id(row))).length : 0;
-    fill(this.recent, this.words.map((word, place) => h("button.chip", { title: `label it ${word} and go on (key ${LABEL_KEYS[place]})`, onclick: () => this.labelled(word),
-    }, h("kbd", {}, LABEL_KEYS[place]), ` ${word}`)), h("span.dim", {}, `${(known + ids.size).toLocaleString("en")} of ${count.toLocaleString("en")} labelled`));
+    const known = label
+      ? [...label.codes.keys()].filter((row) => label.codes[row] >= 0 && !ids.has(rows.id(row))).length
+      : 0;
+    fill(this.recent, [
+      this.words.map((word, place) =>
+        h("button.chip", {
+          title: `label it ${word} and go on (key ${LABEL_KEYS[place]})`,
+          onclick: () => this.labelled(word),
+        }, [h("kbd", [LABEL_KEYS[place]]), ` ${word}`])
+      ),
+      h("span.dim", `${(known + ids.size).toLocaleString("en")} of ${count.toLocaleString("en")} labelled`),
+    ]);
   }
 
   /** Label this one and go on to the next. @param {string | undefined} word @param {boolean} [typed] go on typing
@@ -160,27 +254,56 @@ class TrajectoryPage {
   spent() {
     const { times, gap } = this.detail;
     const within = (name) => (name === "other_s" && gap ? ` (${seconds(gap.seconds)} of it ${gap.where})` : "");
-    return TIMES.filter(([name]) => times[name] > 0).sort(([a], [b]) => times[b] - times[a]).slice(0, 3).map(([name, , word]) => `${word} ${seconds(times[name])}${within(name)}`).join(", ");
+    return TIMES.filter(([name]) => times[name] > 0).sort(([a], [b]) => times[b] - times[a]).slice(0, 3).map((
+      [name, , word],
+    ) => `${word} ${seconds(times[name])}${within(name)}`).join(", ");
   }
 
   timesBar() {
     const given = TIMES.filter(([name]) => this.detail.times[name] > 0);
     const total = given.reduce((sum, [name]) => sum + this.detail.times[name], 0);
     const words = given.map(([name, , word]) => `${word} ${seconds(this.detail.times[name])}`).join(", ");
-    return total ? h("span.times", { role: "img", title: words, "aria-label": `time: ${words}` },
-      given.map(([name, colour]) => h("i", { style: { width: `${(100 * this.detail.times[name]) / total}%`, background: `var(${colour})` } }))) : null;
+    return total
+      ? h("span.times", { role: "img", title: words, "aria-label": `time: ${words}` }, [
+        given.map(([name, colour]) =>
+          h("i", { style: { width: `${(100 * this.detail.times[name]) / total}%`, background: `var(${colour})` } })
+        ),
+      ])
+      : null;
   }
 
   /** The column beside: findings, notes, facts, times, attributes. */
   known() {
     const { facts, attributes, notes, times, findings } = this.detail;
-    const list = (title, /** @type {[string, any][]} */ pairs) => (pairs.length ? h("section", {}, h("h2", {}, title), h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, worded(value))]))) : null);
-    const found = findings.map((finding, place) => h("li", {}, h("button.finding", { "data-place": place, onclick: () => this.toFinding(place) }, h("b", {}, finding.code), " ", coded(finding.what))));
-    fill(this.aside, h("section.call-box", { hidden: true }),
-      found.length ? h("section", {}, h("h2", {}, "findings"), h("ul", {}, found)) : null,
-      notes.length ? h("section.notes", {}, h("h2", {}, "notes"), h("ul", {}, notes.map((each) => h("li", {}, coded(each))))) : null,
-      list("facts", nested(facts)), list("time", TIMES.filter(([name]) => times[name] !== undefined).map(([name, , word]) => [word, seconds(times[name])])),
-      list("attributes", nested(attributes)));
+    const list = (
+      title,
+      /** @type {[string, any][]} */ pairs,
+    ) => (pairs.length
+      ? h("section", [
+        h("h2", [title]),
+        h("dl", pairs.map(([name, value]) => [h("dt", [name]), h("dd", [worded(value)])])),
+      ])
+      : null);
+    const found = findings.map((finding, place) =>
+      h("li", [
+        h("button.finding", { "data-place": place, onclick: () => this.toFinding(place) }, [
+          h("b", [finding.code]),
+          " ",
+          coded(finding.what),
+        ]),
+      ])
+    );
+    fill(this.aside, [
+      h("section.call-box", { hidden: true }),
+      found.length ? h("section", h("h2", "findings"), h("ul", [found])) : null,
+      notes.length ? h("section.notes", h("h2", "notes"), h("ul", notes.map((each) => h("li", coded(each))))) : null,
+      list("facts", nested(facts)),
+      list(
+        "time",
+        TIMES.filter(([name]) => times[name] !== undefined).map(([name, , word]) => [word, seconds(times[name])]),
+      ),
+      list("attributes", nested(attributes)),
+    ]);
     this.callBox = this.aside.firstElementChild;
   }
 
@@ -190,7 +313,11 @@ class TrajectoryPage {
     note({ view: this.view === "conversation" ? null : this.view });
     this.tabs.forEach((tab) => tab.setAttribute("aria-selected", String(tab.dataset.view === this.view)));
     this.close();
-    return this.view === "conversation" ? this.conversation() : this.view === "tokens" ? this.showTokens() : this.showTimeline();
+    return this.view === "conversation"
+      ? this.conversation()
+      : this.view === "tokens"
+      ? this.showTokens()
+      : this.showTimeline();
   }
 
   /** Show what came since, at the place that is being read. @param {any} detail */
@@ -203,16 +330,27 @@ class TrajectoryPage {
     this.head.replaceWith(this.head = this.heading());
     this.known();
     await this.show(this.view ?? "");
-    items().forEach((item, at) => { if (heights[at]) item.style.containIntrinsicHeight = `auto ${heights[at]}px`; });
+    items().forEach((item, at) => {
+      if (heights[at]) item.style.containIntrinsicHeight = `auto ${heights[at]}px`;
+    });
     this.body.scrollTop = top;
   }
 
   conversation() {
     const sought = this.sought.value.trim();
-    const said = conversation(this.detail, { sought, raw: this.raw, toCall: (span) => this.toCall(span), toTokens: (turn) => { note({ turn }); this.show("tokens"); },
-      toTurn: (turn, ...words) => this.toTurn(turn, ...words), picture: (copy) => source.picture(this.run, copy) });
-    if (!said.childElementCount) said.append(h("p.empty", {}, this.silent()));
-    fill(this.body, h("div.strip", {}, this.branches(), said));
+    const said = conversation(this.detail, {
+      sought,
+      raw: this.raw,
+      toCall: (span) => this.toCall(span),
+      toTokens: (turn) => {
+        note({ turn });
+        this.show("tokens");
+      },
+      toTurn: (turn, ...words) => this.toTurn(turn, ...words),
+      picture: (copy) => source.picture(this.run, copy),
+    });
+    if (!said.childElementCount) said.append(h("p.empty", [this.silent()]));
+    fill(this.body, h("div.strip", [this.branches(), said]));
     const turn = address().query.get("turn");
     if (turn) this.reveal(turn);
     if (sought) this.body.querySelector("mark")?.scrollIntoView({ block: "center" });
@@ -221,7 +359,9 @@ class TrajectoryPage {
   /** Scroll to a turn, and unfold the sub-agent that it is in. @param {string} turn */
   reveal(turn) {
     const item = this.body.querySelector(`[data-turn="${CSS.escape(turn)}"]`);
-    for (let outer = item?.closest("details"); outer; outer = outer.parentElement?.closest("details")) outer.open = true;
+    for (let outer = item?.closest("details"); outer; outer = outer.parentElement?.closest("details")) {
+      outer.open = true;
+    }
     item?.scrollIntoView({ block: "start" });
   }
 
@@ -237,33 +377,67 @@ class TrajectoryPage {
   branches() {
     const { chains } = this.detail, names = chainNames(this.detail);
     const rows = (chain) => (chain.row !== null ? `row ${chain.row}` : chain.in_rows === 0 ? "in no row" : "");
-    const facts = (chain) => [counted(chain.turns, "turn"), chain.tokens === null ? "" : counted(chain.tokens, "token"), rows(chain)];
-    return chains.length ? h("div.branches", { role: "navigation", "aria-label": "branches" },
-      chains.map((chain, /** @type {number} */ place) => this.toTurn(chain.first_turn,
-        h("b", {}, names[place]), h("span.dim", {}, facts(chain).filter(Boolean).join(" · "))))) : null;
+    const facts = (
+      chain,
+    ) => [counted(chain.turns, "turn"), chain.tokens === null ? "" : counted(chain.tokens, "token"), rows(chain)];
+    return chains.length
+      ? h("div.branches", { role: "navigation", "aria-label": "branches" }, [
+        chains.map((chain, /** @type {number} */ place) =>
+          this.toTurn(
+            chain.first_turn,
+            h("b", [names[place]]),
+            h("span.dim", [facts(chain).filter(Boolean).join(" · ")]),
+          )
+        ),
+      ])
+      : null;
   }
 
   /** @param {number} turn @param {...any} words */
-  toTurn(turn, ...words) { return h("button.quiet.to", { onclick: () => { note({ turn }); this.reveal(String(turn)); } }, words); }
+  toTurn(turn, ...words) {
+    return h("button.quiet.to", {
+      onclick: () => {
+        note({ turn });
+        this.reveal(String(turn));
+      },
+    }, words);
+  }
 
   silent() {
-    return this.detail.status === "OPEN" ? "Nothing was said yet: this trajectory is being written." : "No text was recorded: with --content none, or because no call of a model was traced. The timeline has its calls.";
+    return this.detail.status === "OPEN"
+      ? "Nothing was said yet: this trajectory is being written."
+      : "No text was recorded: with --content none, or as no call of a model was traced. The timeline has its calls.";
   }
 
   async showTokens() {
-    fill(this.body, h("p.waiting", {}, "Reading tokens…"));
-    const packed = await source.tokens(this.run, this.detail.trace_id).catch((error) => { fill(this.body); throw error; });
+    fill(this.body, h("p.waiting", "Reading tokens…"));
+    const packed = await source.tokens(this.run, this.detail.trace_id).catch((error) => {
+      fill(this.body);
+      throw error;
+    });
     if (this.view !== "tokens") return;
     const { query } = address();
-    const view = new TokensView(packed, query.get("colour") ?? "", { chosen: (colour) => note({ colour }), pointed: (token) => note({ token, turn: null }) });
+    const view = new TokensView(packed, query.get("colour") ?? "", {
+      chosen: (colour) => note({ colour }),
+      pointed: (token) => note({ token, turn: null }),
+    });
     this.tokens = view;
     fill(this.body, view.element);
-    const at = query.get("token") ? Number(query.get("token")) : query.get("turn") ? view.ofTurn(Number(query.get("turn"))) : -1;
+    const at = query.get("token")
+      ? Number(query.get("token"))
+      : query.get("turn")
+      ? view.ofTurn(Number(query.get("turn")))
+      : -1;
     if (at >= 0) view.go(at);
   }
 
   showTimeline() {
-    this.timeline = new Timeline(this.detail.spans, this.detail.open?.seconds ?? this.detail.duration, (at) => this.call(at), Boolean(this.detail.open));
+    this.timeline = new Timeline(
+      this.detail.spans,
+      this.detail.open?.seconds ?? this.detail.duration,
+      (at) => this.call(at),
+      Boolean(this.detail.open),
+    );
     fill(this.body, this.timeline.element);
     const at = this.detail.spans.id.indexOf(address().query.get("call") ?? "");
     if (at >= 0) requestAnimationFrame(() => this.timeline?.choose(at));
@@ -275,14 +449,29 @@ class TrajectoryPage {
     note({ call: spans.id[at] });
     const told = await source.call(this.run, trace, spans.id[at]), box = this.callBox;
     box.hidden = false;
-    const pairs = [...Object.entries(told.inputs ?? {}), ["returned", told.output], ...Object.entries(told.attributes ?? {})].filter(([, value]) => value !== null && value !== undefined);
-    fill(box, h("h2", {}, spans.title[at]), h("p.dim", {}, `${spans.name[at]} · ${spans.role[at]} · ${spans.status[at]} · ${seconds(spans.duration[at]) || unknown(spans.status[at])} · ${spans.process[at]}`),
-      told.error ? h("pre.error", {}, marked(told.error)) : null,
-      h("dl", {}, pairs.map(([name, value]) => [h("dt", {}, name), h("dd", {}, prose(String(value), { first: 4000 }))])));
+    const pairs = [
+      ...Object.entries(told.inputs ?? {}),
+      ["returned", told.output],
+      ...Object.entries(told.attributes ?? {}),
+    ].filter(([, value]) => value !== null && value !== undefined);
+    fill(box, [
+      h("h2", [spans.title[at]]),
+      h("p.dim", [
+        `${spans.name[at]} · ${spans.role[at]} · ${spans.status[at]} · ${
+          seconds(spans.duration[at]) || unknown(spans.status[at])
+        } · ${spans.process[at]}`,
+      ]),
+      told.error ? h("pre.error", marked(told.error)) : null,
+      h("dl", pairs.map(([name, value]) => [h("dt", [name]), h("dd", prose(String(value), { first: 4000 }))])),
+    ]);
   }
 
   /** @param {string} span */
-  toCall(span) { note({ call: span }); this.show("timeline"); this.call(this.detail.spans.id.indexOf(span)); }
+  toCall(span) {
+    note({ call: span });
+    this.show("timeline");
+    this.call(this.detail.spans.id.indexOf(span));
+  }
 
   /** @param {number} by */
   finding(by) {
@@ -302,7 +491,8 @@ class TrajectoryPage {
   toFinding(place) {
     this.at = place;
     note({ turn: this.detail.findings[place].turn });
-    if (this.view === "conversation") this.conversation(); else this.show(this.view ?? "");
+    if (this.view === "conversation") this.conversation();
+    else this.show(this.view ?? "");
   }
 
   /** The trajectory before or after this one in the list it was opened from. @param {number} by */
@@ -313,17 +503,26 @@ class TrajectoryPage {
       listed.ids = Array.from(rows.order("start", false), (row) => rows.id(row));
     }
     const next = listed.ids[listed.ids.indexOf(this.detail.trace_id) + by];
-    if (next) go(["run", this.run, "trace", next], { view: this.view === "conversation" ? null : this.view, colour: address().query.get("colour") });
+    if (next) {
+      go(["run", this.run, "trace", next], {
+        view: this.view === "conversation" ? null : this.view,
+        colour: address().query.get("colour"),
+      });
+    }
   }
 
-  close() { this.tokens?.close(); this.tokens = undefined; }
+  close() {
+    this.tokens?.close();
+    this.tokens = undefined;
+  }
 }
 
 /** The values of a fact that has parts, in a row each: `reward_extra_info.acc`. @param {Record<string, any>} values
  * @param {string} [above] @returns {[string, any][]} */
 function nested(values, above = "") {
   return Object.entries(values).flatMap(([name, value]) => {
-    const isNested = value !== null && typeof value === "object" && !Array.isArray(value) && above.split(".").length < 5;
+    const isNested = value !== null && typeof value === "object" && !Array.isArray(value) &&
+      above.split(".").length < 5;
     return isNested ? nested(value, `${above}${name}.`) : [/** @type {[string, any]} */ ([above + name, value])];
   });
 }
@@ -339,6 +538,10 @@ async function copyLink(button) {
   try {
     await navigator.clipboard.writeText(location.href);
     button.textContent = "copied";
-  } catch { button.textContent = location.href; } // a browser that keeps its clipboard: to be copied by hand
-  setTimeout(() => { button.textContent = shown; }, 4000);
+  } catch {
+    button.textContent = location.href;
+  } // a browser that keeps its clipboard: to be copied by hand
+  setTimeout(() => {
+    button.textContent = shown;
+  }, 4000);
 }

@@ -35,8 +35,14 @@ export class Rows {
     for (const [name, values] of Object.entries(arrays)) {
       const isNumber = values instanceof Float64Array;
       if (!isNumber && !header.words[name]) continue;
-      const placed = rows ? (isNumber ? new Float64Array(this.count).fill(NaN) : new Int32Array(this.count).fill(-1)) : values;
-      if (rows) rows.forEach((row, at) => { if (row >= 0) placed[row] = values[at]; });
+      const placed = rows
+        ? (isNumber ? new Float64Array(this.count).fill(NaN) : new Int32Array(this.count).fill(-1))
+        : values;
+      if (rows) {
+        rows.forEach((row, at) => {
+          if (row >= 0) placed[row] = values[at];
+        });
+      }
       if (isNumber) this.numbers[name] = placed;
       else this.texts[name] = { words: header.words[name], codes: placed };
     }
@@ -45,23 +51,29 @@ export class Rows {
   /** Read those of `names` that are not there yet. @param {string[]} names */
   async need(names) {
     const known = new Set([...this.names.numbers, ...this.names.texts]);
-    const missing = names.filter((name) => known.has(name) && name !== "trace_id" && !this.numbers[name] && !this.texts[name]);
+    const missing = names.filter((name) =>
+      known.has(name) && name !== "trace_id" && !this.numbers[name] && !this.texts[name]
+    );
     if (missing.length) this.add(await source.columns(this.run, missing));
     return this;
   }
 
   /** The rows of some ids; -1 for what is none of them. @param {Uint8Array} ids 16 bytes each @returns {Int32Array} */
   locate(ids) {
-    if (!this.places.size) for (let row = 0; row < this.count; row += 1) this.places.set(first(this.ids, row), row);
+    if (!this.places.size) { for (let row = 0; row < this.count; row += 1) this.places.set(first(this.ids, row), row); }
     return Int32Array.from({ length: ids.length / 16 }, (_, at) => {
       const row = this.places.get(first(ids, at)) ?? -1;
-      for (let byte = 0; row >= 0 && byte < 16; byte += 1) if (this.ids[row * 16 + byte] !== ids[at * 16 + byte]) return this.find(hex(ids, at));
+      for (let byte = 0; row >= 0 && byte < 16; byte += 1) {
+        if (this.ids[row * 16 + byte] !== ids[at * 16 + byte]) return this.find(hex(ids, at));
+      }
       return row;
     });
   }
 
   /** The rows of whole ids. @param {string[]} ids */
-  rowsOf(ids) { return this.locate(Uint8Array.from(ids.join("").match(/../g) ?? [], (byte) => parseInt(byte, 16))); }
+  rowsOf(ids) {
+    return this.locate(Uint8Array.from(ids.join("").match(/../g) ?? [], (byte) => parseInt(byte, 16)));
+  }
 
   /** The rows for which a condition is true: the server knows what it means. @param {string} expression
    * @returns {Promise<Set<number>>} */
@@ -71,13 +83,17 @@ export class Rows {
   }
 
   /** @param {number} row */
-  id(row) { return hex(this.ids, row); }
+  id(row) {
+    return hex(this.ids, row);
+  }
 
   /** The row of a trajectory, -1: none. @param {string} id a whole one */
   find(id) {
     if (!/^[0-9a-f]{32}$/.test(id)) return -1;
     const wanted = (id.match(/../g) ?? []).map((byte) => parseInt(byte, 16));
-    for (let row = 0; row < this.count; row += 1) if (wanted.every((byte, at) => this.ids[row * 16 + at] === byte)) return row;
+    for (let row = 0; row < this.count; row += 1) {
+      if (wanted.every((byte, at) => this.ids[row * 16 + at] === byte)) return row;
+    }
     return -1;
   }
 
@@ -91,20 +107,25 @@ export class Rows {
   }
 
   /** Whether there is such a column. @param {string} name */
-  knows(name) { return [...this.names.numbers, ...this.names.texts].includes(name); }
+  knows(name) {
+    return [...this.names.numbers, ...this.names.texts].includes(name);
+  }
 
   /** Whether a column that was read has a value somewhere. @param {string} name */
   has(name) {
     if (name === "validate") return this.numbers.validate?.some((value) => value === 1) ?? false;
-    return this.numbers[name]?.some((value) => value === value) ?? this.texts[name]?.codes.some((code) => code >= 0 && this.texts[name].words[code] !== "") ?? false;
+    return this.numbers[name]?.some((value) => value === value) ??
+      this.texts[name]?.codes.some((code) => code >= 0 && this.texts[name].words[code] !== "") ?? false;
   }
 
   /** Names of numbers, for axes: of those that are there, those that differ somewhere. */
   axes() {
-    const constant = new Set(Object.entries(this.numbers).filter(([, values]) => {
-      const one = values.find((value) => !Number.isNaN(value));
-      return !values.some((value) => !Number.isNaN(value) && value !== one);
-    }).map(([name]) => name));
+    const constant = new Set(
+      Object.entries(this.numbers).filter(([, values]) => {
+        const one = values.find((value) => !Number.isNaN(value));
+        return !values.some((value) => !Number.isNaN(value) && value !== one);
+      }).map(([name]) => name),
+    );
     return ["group_reward", ...this.names.numbers].filter((name) => !constant.has(name));
   }
 
@@ -113,14 +134,17 @@ export class Rows {
   order(name, descending) {
     const key = `${name} ${descending}`;
     let order = this.sorted.get(key);
-    if (!order) this.sorted.set(key, (order = sorted(this.keys(name), descending)));
+    if (!order) this.sorted.set(key, order = sorted(this.keys(name), descending));
     return order;
   }
 
   /** Numbers that order as the column does. @param {string} column @returns {Float64Array} */
   keys(column) {
     let keys = this.numbers[column] ?? this.ranks.get(column);
-    if (!keys) { keys = this.ranked(this.texts[column]); if (this.texts[column]) this.ranks.set(column, keys); }
+    if (!keys) {
+      keys = this.ranked(this.texts[column]);
+      if (this.texts[column]) this.ranks.set(column, keys);
+    }
     return keys;
   }
 
@@ -129,7 +153,9 @@ export class Rows {
     if (!texts) return new Float64Array(this.count).map((_, row) => row);
     const places = texts.words.map((word, code) => ({ word, code, number: Number(word) })).sort(natural);
     const rank = new Float64Array(places.length);
-    places.forEach(({ code }, place) => { rank[code] = place; });
+    places.forEach(({ code }, place) => {
+      rank[code] = place;
+    });
     return Float64Array.from(texts.codes, (code) => (code < 0 ? NaN : rank[code]));
   }
 
@@ -192,14 +218,21 @@ function sorted(keys, descending) {
 /** Of each row the mean of its group. @param {Int32Array} groups @param {Float64Array} values */
 function means(groups, values) {
   const [sums, counts] = [new Float64Array(groups.length), new Float64Array(groups.length)];
-  groups.forEach((group, row) => { if (!Number.isNaN(values[row])) { sums[group] += values[row]; counts[group] += 1; } });
+  groups.forEach((group, row) => {
+    if (!Number.isNaN(values[row])) {
+      sums[group] += values[row];
+      counts[group] += 1;
+    }
+  });
   return values.map((_, row) => sums[groups[row]] / counts[groups[row]]);
 }
 
 /** Numbers in texts count as numbers. @typedef {{word: string, number: number}} Word @param {Word} one @param {Word}
  * other */
 function natural(one, other) {
-  return Number.isNaN(one.number) || Number.isNaN(other.number) ? (one.word < other.word ? -1 : 1) : one.number - other.number;
+  return Number.isNaN(one.number) || Number.isNaN(other.number)
+    ? (one.word < other.word ? -1 : 1)
+    : one.number - other.number;
 }
 
 /** @param {Uint8Array} ids @param {number} number */
@@ -224,7 +257,9 @@ const loaded = new Map();
 export function rowsOf(run, names = []) {
   let rows = loaded.get(run);
   if (!rows) {
-    rows = Promise.all([source.columns(run, []), source.names(run)]).then(([main, known]) => new Rows(run, main, known));
+    rows = Promise.all([source.columns(run, []), source.names(run)]).then(([main, known]) =>
+      new Rows(run, main, known)
+    );
     rows.catch(() => loaded.delete(run));
     loaded.set(run, rows);
   }
@@ -232,4 +267,6 @@ export function rowsOf(run, names = []) {
 }
 
 /** Read the run again when it is asked for next. @param {string} run */
-export function forget(run) { loaded.delete(run); }
+export function forget(run) {
+  loaded.delete(run);
+}

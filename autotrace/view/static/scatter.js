@@ -1,5 +1,5 @@
 // Any two numbers of all trajectories as points, coloured by a third. A dragged rectangle selects.
-import { Surface, follow, h, ink, visible } from "./dom.js";
+import { follow, h, ink, Surface, visible } from "./dom.js";
 import { number, ticks } from "./format.js";
 
 const [LEFT, BOTTOM, PAD] = [56, 22, 8];
@@ -29,22 +29,31 @@ export class Scatter {
     this.wholeX = false;
     /** @type {[number, number]} */
     this.rangeY = [0, 1];
-    this.canvas = h("canvas.scatter-canvas", { role: "application", tabindex: "0", "aria-label": "scatter: arrow keys go from point to point, Enter opens; the filter can say the same in words" });
+    this.canvas = h("canvas.scatter-canvas", {
+      role: "application",
+      tabindex: "0",
+      "aria-label": "scatter: arrow keys go from point to point, Enter opens; the filter can say the same in words",
+    });
     this.tip = h("div.tip", { role: "status", hidden: true });
     this.box = h("div.brush", { hidden: true });
     this.key = h("div.legend.scatter-key");
-    this.element = h("div.scatter", {}, this.canvas, this.box, this.tip, this.key);
+    this.element = h("div.scatter", [this.canvas, this.box, this.tip, this.key]);
     this.surface = new Surface(this.canvas, () => this.draw());
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.drag(event));
-    this.canvas.addEventListener("pointermove", (event) => { if (!event.buttons) this.tell(this.near(event)); });
+    this.canvas.addEventListener("pointermove", (event) => {
+      if (!event.buttons) this.tell(this.near(event));
+    });
     for (const left of ["pointerleave", "blur"]) this.canvas.addEventListener(left, () => this.tell(-1));
-    this.canvas.addEventListener("focus", () => { if (this.canvas.matches(":focus-visible")) this.step(0); });
+    this.canvas.addEventListener("focus", () => {
+      if (this.canvas.matches(":focus-visible")) this.step(0);
+    });
     this.canvas.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       const by = /** @type {Record<string, number>} */ ({ ArrowRight: 1, ArrowLeft: -1 })[event.key];
       if (by === undefined && (event.key !== "Enter" || this.at < 0)) return;
       event.preventDefault();
       event.stopPropagation();
-      if (by === undefined) this.open(this.at); else this.step(by);
+      if (by === undefined) this.open(this.at);
+      else this.step(by);
     });
   }
 
@@ -63,7 +72,9 @@ export class Scatter {
   /** Go on to a point by its place from left to right. @param {number} by */
   step(by) {
     const xs = this.xs ?? new Float64Array(0);
-    const order = this.rows.filter((row) => xs[row] === xs[row] && this.ys[row] === this.ys[row]).sort((a, b) => xs[a] - xs[b] || this.ys[a] - this.ys[b]);
+    const order = this.rows.filter((row) => xs[row] === xs[row] && this.ys[row] === this.ys[row]).sort((a, b) =>
+      xs[a] - xs[b] || this.ys[a] - this.ys[b]
+    );
     this.tell(order[Math.max(0, Math.min(order.length - 1, order.indexOf(this.at) + by))] ?? -1);
   }
 
@@ -76,7 +87,12 @@ export class Scatter {
     if (row < 0 || !this.xs) return;
     const [x, y] = [this.px(this.xs[row]), this.py(this.ys[row])];
     this.tip.textContent = visible(this.describe(row));
-    Object.assign(this.tip.style, { ...(x > this.surface.width / 2 ? { left: "auto", right: `${this.surface.width - x + 8}px` } : { left: `${x + 8}px`, right: "auto" }), top: `${Math.max(0, y - 28)}px` });
+    Object.assign(this.tip.style, {
+      ...(x > this.surface.width / 2
+        ? { left: "auto", right: `${this.surface.width - x + 8}px` }
+        : { left: `${x + 8}px`, right: "auto" }),
+      top: `${Math.max(0, y - 28)}px`,
+    });
   }
 
   /** @param {Float64Array} xs @param {Float64Array} ys @param {Float64Array | null} third @param {Uint32Array} rows
@@ -90,9 +106,14 @@ export class Scatter {
   }
 
   /** @param {number} value */
-  px(value) { return LEFT + ((value - this.rangeX[0]) / (this.rangeX[1] - this.rangeX[0])) * (this.surface.width - LEFT - PAD); }
+  px(value) {
+    return LEFT + ((value - this.rangeX[0]) / (this.rangeX[1] - this.rangeX[0])) * (this.surface.width - LEFT - PAD);
+  }
   /** @param {number} value */
-  py(value) { return this.surface.height - BOTTOM - ((value - this.rangeY[0]) / (this.rangeY[1] - this.rangeY[0])) * (this.surface.height - BOTTOM - PAD); }
+  py(value) {
+    return this.surface.height - BOTTOM -
+      ((value - this.rangeY[0]) / (this.rangeY[1] - this.rangeY[0])) * (this.surface.height - BOTTOM - PAD);
+  }
 
   draw() {
     if (!this.xs) return;
@@ -102,7 +123,9 @@ export class Scatter {
     context.fillStyle = ink("--dim");
     context.textBaseline = "middle";
     context.textAlign = "center";
-    for (const at of ticks(...this.rangeX, 8, this.wholeX)) context.fillText(number(at, 3), Math.min(width - 20, this.px(at)), height - BOTTOM / 2);
+    for (const at of ticks(...this.rangeX, 8, this.wholeX)) {
+      context.fillText(number(at, 3), Math.min(width - 20, this.px(at)), height - BOTTOM / 2);
+    }
     context.textAlign = "right";
     for (const at of ticks(...this.rangeY, 4)) context.fillText(number(at, 3), LEFT - 6, this.py(at));
     context.textAlign = "left";
@@ -119,12 +142,19 @@ export class Scatter {
     const [third, colours, scale] = [this.third, SCALED, limits ? (SCALED.length - 1) / (limits[1] - limits[0]) : 0];
     // the same as px and py, without asking for the range and the size a hundred thousand times
     const [[lowX, highX], [lowY, highY]] = [this.rangeX, this.rangeY];
-    const [right, up] = [(this.px(highX) - LEFT) * ratio / (highX - lowX), (this.py(highY) - this.py(lowY)) * ratio / (highY - lowY)];
+    const [right, up] = [
+      (this.px(highX) - LEFT) * ratio / (highX - lowX),
+      (this.py(highY) - this.py(lowY)) * ratio / (highY - lowY),
+    ];
     const [originX, originY] = [LEFT * ratio - size / 2, this.py(lowY) * ratio - size / 2];
     for (const row of this.rows) {
       const [x, y] = [xs[row], ys[row]];
       if (Number.isNaN(x) || Number.isNaN(y)) continue;
-      const colour = !limits || !third ? plain : third[row] === third[row] ? colours[Math.round((third[row] - limits[0]) * scale)] : UNKNOWN;
+      const colour = !limits || !third
+        ? plain
+        : third[row] === third[row]
+        ? colours[Math.round((third[row] - limits[0]) * scale)]
+        : UNKNOWN;
       const [left, top] = [Math.round(originX + (x - lowX) * right), Math.round(originY + (y - lowY) * up)];
       for (let v = Math.max(0, top); v < Math.min(high, top + size); v += 1) {
         for (let u = Math.max(0, left); u < Math.min(wide, left + size); u += 1) pixels[v * wide + u] = colour;
@@ -134,7 +164,11 @@ export class Scatter {
     this.key.replaceChildren();
     if (limits) {
       const stops = SCALE.map((each) => `rgb(${each.join(",")})`).join(",");
-      this.key.append(`${this.names[2]} ${number(limits[0], 3)} `, h("i.wide", { style: { background: `linear-gradient(to right,${stops})` } }), ` ${number(limits[1], 3)}`);
+      this.key.append(
+        `${this.names[2]} ${number(limits[0], 3)} `,
+        h("i.wide", { style: { background: `linear-gradient(to right,${stops})` } }),
+        ` ${number(limits[1], 3)}`,
+      );
     }
   }
 
@@ -143,7 +177,12 @@ export class Scatter {
     if (!this.brush) return;
     const [left, right] = this.brush.x.map((value) => this.px(value));
     const [bottom, top] = this.brush.y.map((value) => this.py(value));
-    Object.assign(this.box.style, { left: `${left}px`, top: `${top}px`, width: `${right - left}px`, height: `${bottom - top}px` });
+    Object.assign(this.box.style, {
+      left: `${left}px`,
+      top: `${top}px`,
+      width: `${right - left}px`,
+      height: `${bottom - top}px`,
+    });
   }
 
   /** @param {PointerEvent} event */
@@ -151,13 +190,20 @@ export class Scatter {
     const frame = this.canvas.getBoundingClientRect();
     const at = (/** @type {PointerEvent} */ each) => [each.clientX - frame.left, each.clientY - frame.top];
     const [x0, y0] = at(event);
-    const value = (/** @type {number} */ x, /** @type {number} */ y) => [
+    const value = (
+      /** @type {number} */ x,
+      /** @type {number} */ y,
+    ) => [
       this.rangeX[0] + ((x - LEFT) / (this.surface.width - LEFT - PAD)) * (this.rangeX[1] - this.rangeX[0]),
-      this.rangeY[0] + ((this.surface.height - BOTTOM - y) / (this.surface.height - BOTTOM - PAD)) * (this.rangeY[1] - this.rangeY[0]),
+      this.rangeY[0] +
+      ((this.surface.height - BOTTOM - y) / (this.surface.height - BOTTOM - PAD)) * (this.rangeY[1] - this.rangeY[0]),
     ];
     const move = (/** @type {PointerEvent} */ next) => {
       const [x1, y1] = at(next);
-      const [[left, low], [right, high]] = [value(Math.min(x0, x1), Math.max(y0, y1)), value(Math.max(x0, x1), Math.min(y0, y1))];
+      const [[left, low], [right, high]] = [
+        value(Math.min(x0, x1), Math.max(y0, y1)),
+        value(Math.max(x0, x1), Math.min(y0, y1)),
+      ];
       this.brush = Math.abs(x1 - x0) > 3 && Math.abs(y1 - y0) > 3 ? { x: [left, right], y: [low, high] } : null;
       this.place();
     };
@@ -165,7 +211,8 @@ export class Scatter {
     follow(move, (next) => {
       move(next);
       const row = this.brush || had ? -1 : this.near(next);
-      if (row >= 0) this.open(row); else this.selected(this.brush);
+      if (row >= 0) this.open(row);
+      else this.selected(this.brush);
     });
   }
 }
@@ -174,7 +221,10 @@ export class Scatter {
  * @param {number} [margin] @returns {[number, number]} */
 function range(values, rows, margin = 0.03) {
   let [low, high] = [Infinity, -Infinity];
-  for (const row of rows) { if (values[row] < low) low = values[row]; if (values[row] > high) high = values[row]; }
+  for (const row of rows) {
+    if (values[row] < low) low = values[row];
+    if (values[row] > high) high = values[row];
+  }
   if (low > high) return [0, 1];
   const room = low < high ? (high - low) * margin : Math.abs(low) * 0.1 || 1;
   return [low - room, high + room];
@@ -190,5 +240,9 @@ const UNKNOWN = packed(140, 140, 140);
 /** The scale in 256 steps. */
 const SCALED = Uint32Array.from({ length: 256 }, (_, step) => {
   const at = (step / 255) * (SCALE.length - 1), [one, other] = [SCALE[Math.floor(at)], SCALE[Math.ceil(at)]];
-  return packed(...(/** @type {[number, number, number]} */ (one.map((part, place) => Math.round(part + (other[place] - part) * (at % 1))))));
+  return packed(
+    ...(/** @type {[number, number, number]} */ (one.map((part, place) =>
+      Math.round(part + (other[place] - part) * (at % 1))
+    ))),
+  );
 });

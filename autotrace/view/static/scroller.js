@@ -20,17 +20,29 @@ export class Scroller {
     /** @type {{element: any, position: number}[]} */
     this.pool = [];
     this.soon = eachFrame(() => this.place(false));
-    this.element.addEventListener("scroll", () => { this.top = this.element.scrollTop; this.soon(); },
-      { passive: true });
-    this.watcher = new ResizeObserver(([{ contentRect }]) => { this.view = contentRect.height; this.soon(); });
+    this.element.addEventListener("scroll", () => {
+      this.top = this.element.scrollTop;
+      this.soon();
+    }, { passive: true });
+    this.watcher = new ResizeObserver(([{ contentRect }]) => {
+      this.view = contentRect.height;
+      this.soon();
+    });
     this.watcher.observe(this.element);
   }
 
   /** Make the rows anew: they look otherwise. */
-  renew() { this.spacer.replaceChildren(); this.pool = []; }
+  renew() {
+    this.spacer.replaceChildren();
+    this.pool = [];
+  }
 
   /** Show `count` rows anew. @param {number} count */
-  reset(count) { this.count = count; this.spacer.style.height = `${count * this.height}px`; this.place(true); }
+  reset(count) {
+    this.count = count;
+    this.spacer.style.height = `${count * this.height}px`;
+    this.place(true);
+  }
 
   /** @param {boolean} anew */
   place(anew) {
@@ -45,7 +57,11 @@ export class Scroller {
     this.pool.forEach((slot, number) => {
       // each element keeps its rows: those whose position leaves the same remainder
       const position = first + ((number - (first % this.pool.length) + this.pool.length) % this.pool.length);
-      if (position >= last) { slot.element.hidden = true; slot.position = -1; return; }
+      if (position >= last) {
+        slot.element.hidden = true;
+        slot.position = -1;
+        return;
+      }
       if (!anew && slot.position === position) return;
       slot.position = position;
       slot.element.hidden = false;
@@ -58,8 +74,11 @@ export class Scroller {
   reveal(position) {
     const top = position * this.height;
     if (top < this.top) this.top = this.element.scrollTop = top;
-    else if (top + this.height > this.top + this.view) this.top =
-      this.element.scrollTop = top + this.height - this.view;
+    else if (top + this.height > this.top + this.view) {
+      this.top =
+        this.element.scrollTop =
+          top + this.height - this.view;
+    }
     this.place(false);
   }
 }

@@ -1,15 +1,27 @@
 // The calls of a trajectory over time, drawn: whatever their number, only the rows in view cost anything.
-import { Surface, drawBar, follow, h, ink, visible } from "./dom.js";
+import { drawBar, follow, h, ink, Surface, visible } from "./dom.js";
 import { seconds, ticks, unknown } from "./format.js";
 
 const ROW = 20;
 const AXIS = 22;
 /** Role -> colour of the style. @type {Record<string, string>} */
 export const ROLE_INK = {
-  trajectory: "--role-trajectory", agent: "--role-trajectory", llm: "--role-llm", engine: "--role-engine", tool: "--role-tool", env: "--role-tool",
-  reward: "--role-reward", parser: "--role-other", trainer: "--role-other", span: "--role-other",
+  trajectory: "--role-trajectory",
+  agent: "--role-trajectory",
+  llm: "--role-llm",
+  engine: "--role-engine",
+  tool: "--role-tool",
+  env: "--role-tool",
+  reward: "--role-reward",
+  parser: "--role-other",
+  trainer: "--role-other",
+  span: "--role-other",
 };
-const PHASES = [["queue", ["dispatch_s", "queue_s"], "--phase-queue"], ["prefill", ["prefill_s"], "--phase-prefill"], ["decode", ["decode_s"], "--phase-decode"]];
+const PHASES = [["queue", ["dispatch_s", "queue_s"], "--phase-queue"], ["prefill", ["prefill_s"], "--phase-prefill"], [
+  "decode",
+  ["decode_s"],
+  "--phase-decode",
+]];
 
 /** Rows in the order of a tree: number of a span, and how deep it is. @param {any} spans */
 function tree(spans) {
@@ -17,7 +29,9 @@ function tree(spans) {
   /** @type {number[][]} */
   const children = Array.from({ length: count }, () => []);
   const tops = /** @type {number[]} */ ([]);
-  for (let at = 0; at < count; at += 1) (spans.parent[at] < 0 || spans.parent[at] === at ? tops : children[spans.parent[at]]).push(at);
+  for (let at = 0; at < count; at += 1) {
+    (spans.parent[at] < 0 || spans.parent[at] === at ? tops : children[spans.parent[at]]).push(at);
+  }
   const rows = [];
   const left = tops.reverse().map((at) => [at, 0]);
   while (left.length) {
@@ -45,19 +59,37 @@ export class Timeline {
     this.to = Number(this.total);
     this.canvas = h("canvas.timeline-canvas", { role: "img", "aria-label": `timeline of ${this.rows.length} calls` });
     this.spacer = h("div", { style: { height: `${this.rows.length * ROW + AXIS + 8}px` } });
-    this.scroll = h("div.timeline-scroll", { tabindex: "0", "aria-label": "timeline; arrow keys choose a call" }, this.canvas, this.spacer);
-    this.tip = h("div.pointed", { role: "status" }, "Wheel with Ctrl zooms, dragging moves, a click shows the call; double click shows all.");
-    const keys = [["llm", "--role-llm"], ["engine", "--role-engine"], ["tool", "--role-tool"], ["reward", "--role-reward"], ["other", "--role-other"], ...PHASES.map(([name, , colour]) => [name, colour])];
-    const legend = h("div.legend", {}, keys.map(([name, colour]) => h("span.key", {}, h("i", { style: { background: `var(${colour})` } }), name)));
-    this.element = h("div.timeline", {}, h("div.bar", {}, legend), this.tip, this.scroll);
+    this.scroll = h("div.timeline-scroll", { tabindex: "0", "aria-label": "timeline; arrow keys choose a call" }, [
+      this.canvas,
+      this.spacer,
+    ]);
+    this.tip = h("div.pointed", { role: "status" }, [
+      "Wheel with Ctrl zooms, dragging moves, a click shows the call; double click shows all.",
+    ]);
+    const keys = [
+      ["llm", "--role-llm"],
+      ["engine", "--role-engine"],
+      ["tool", "--role-tool"],
+      ["reward", "--role-reward"],
+      ["other", "--role-other"],
+      ...PHASES.map(([name, , colour]) => [name, colour]),
+    ];
+    const legend = h("div.legend", [
+      keys.map(([name, colour]) => h("span.key", h("i", { style: { background: `var(${colour})` } }), name)),
+    ]);
+    this.element = h("div.timeline", h("div.bar", [legend]), this.tip, this.scroll);
     this.surface = new Surface(this.canvas, () => this.draw());
     this.listen();
   }
 
   /** Width of the names. */
-  get labels() { return Math.min(230, 0.4 * this.surface.width); }
+  get labels() {
+    return Math.min(230, 0.4 * this.surface.width);
+  }
   /** @param {number} time */
-  x(time) { return this.labels + ((time - this.from) / (this.to - this.from)) * (this.surface.width - this.labels - 8); }
+  x(time) {
+    return this.labels + ((time - this.from) / (this.to - this.from)) * (this.surface.width - this.labels - 8);
+  }
 
   draw() {
     const { context, width, height } = this.surface, top = this.scroll.scrollTop;
@@ -70,14 +102,21 @@ export class Timeline {
     const phases = PHASES.map(([, , name]) => ink(String(name)));
     for (let place = first; place < last; place += 1) {
       const { at, depth } = this.rows[place], y = AXIS + place * ROW - top;
-      if (at === this.current) { context.fillStyle = ink("--chosen"); context.fillRect(0, y, width, ROW); }
+      if (at === this.current) {
+        context.fillStyle = ink("--chosen");
+        context.fillRect(0, y, width, ROW);
+      }
       const begin = this.spans.start[at], end = begin + (this.spans.duration[at] ?? this.total - begin);
       const [left, right] = [Math.max(this.labels, this.x(begin)), Math.min(width, this.x(end))];
       if (right >= this.labels && left <= width) {
         const colour = colours[this.spans.role[at]] ?? colours.span, isOpen = this.spans.duration[at] === null;
         drawBar(context, left, y + 4, Math.max(1.5, right - left), ROW - 8, colour, isOpen);
         this.phases(at, y, phases);
-        if (isWrong(this.spans.status[at])) { context.strokeStyle = ink("--bad"); context.lineWidth = 2; context.strokeRect(left, y + 3, Math.max(3, right - left), ROW - 6); }
+        if (isWrong(this.spans.status[at])) {
+          context.strokeStyle = ink("--bad");
+          context.lineWidth = 2;
+          context.strokeRect(left, y + 3, Math.max(3, right - left), ROW - 6);
+        }
         const took = this.took(at);
         context.fillStyle = dim;
         if (right + 4 < width - 40) context.fillText(took, right + 4, y + ROW / 2);
@@ -89,13 +128,22 @@ export class Timeline {
       context.fillStyle = isWrong(this.spans.status[at]) ? ink("--bad") : text;
       const [indent, title] = [6 + Math.min(depth, 8) * 12, visible(this.spans.title[at].slice(0, 60))];
       const fits = Math.floor((this.labels - indent) / 5.5);
-      context.fillText(title.length > fits ? `${title.slice(0, fits - 1)}…` : title, indent, y + ROW / 2, this.labels - 6 - indent);
+      context.fillText(
+        title.length > fits ? `${title.slice(0, fits - 1)}…` : title,
+        indent,
+        y + ROW / 2,
+        this.labels - 6 - indent,
+      );
     }
     this.axis(context, width, height, dim, line);
   }
 
   /** Draw open calls until `total` seconds. @param {number} total */
-  until(total) { if (this.to === this.total) this.to = total; this.total = total; this.surface.draw(); }
+  until(total) {
+    if (this.to === this.total) this.to = total;
+    this.total = total;
+    this.surface.draw();
+  }
 
   /** How long a call took, or has been open. @param {number} at */
   took(at) {
@@ -149,12 +197,17 @@ export class Timeline {
     }, { passive: false });
     this.canvas.addEventListener("dblclick", () => this.zoom(0, this.total));
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.drag(event));
-    this.canvas.addEventListener("pointermove", (event) => { if (!event.buttons) this.say(this.under(event.offsetY)); });
+    this.canvas.addEventListener("pointermove", (event) => {
+      if (!event.buttons) this.say(this.under(event.offsetY));
+    });
     this.scroll.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       if (!step) return;
       event.preventDefault();
-      const place = Math.min(this.rows.length - 1, Math.max(0, this.rows.findIndex(({ at }) => at === this.current) + step));
+      const place = Math.min(
+        this.rows.length - 1,
+        Math.max(0, this.rows.findIndex(({ at }) => at === this.current) + step),
+      );
       this.choose(this.rows[place].at);
     });
   }
@@ -167,7 +220,9 @@ export class Timeline {
     follow((next) => {
       moved ||= Math.abs(next.clientX - x) > 3;
       if (moved) this.zoom(from - (next.clientX - x) * scale, to - (next.clientX - x) * scale);
-    }, () => { if (!moved) this.choose(this.under(event.offsetY)); });
+    }, () => {
+      if (!moved) this.choose(this.under(event.offsetY));
+    });
   }
 
   /** @param {number} from @param {number} to */
@@ -179,14 +234,28 @@ export class Timeline {
   }
 
   /** The span at a height. @param {number} y */
-  under(y) { return this.rows[Math.floor((y + this.scroll.scrollTop - AXIS) / ROW)]?.at ?? -1; }
+  under(y) {
+    return this.rows[Math.floor((y + this.scroll.scrollTop - AXIS) / ROW)]?.at ?? -1;
+  }
 
   /** @param {number} at */
   say(at) {
     if (at < 0) return;
     const { title, name, role, start, status, process, phases, error } = this.spans;
-    const times = Object.entries(phases[at] ?? {}).map(([phase, value]) => `${phase.replace(/_s$/, "")} ${seconds(value)}`);
-    const said = [title[at], name[at] === title[at] ? "" : name[at], role[at], `+${seconds(start[at])}`, this.took(at), status[at], ...times, `in ${process[at]}`, error[at] ?? ""];
+    const times = Object.entries(phases[at] ?? {}).map(([phase, value]) =>
+      `${phase.replace(/_s$/, "")} ${seconds(value)}`
+    );
+    const said = [
+      title[at],
+      name[at] === title[at] ? "" : name[at],
+      role[at],
+      `+${seconds(start[at])}`,
+      this.took(at),
+      status[at],
+      ...times,
+      `in ${process[at]}`,
+      error[at] ?? "",
+    ];
     this.tip.textContent = visible(said.filter(Boolean).join("  ·  ").slice(0, 400));
   }
 
@@ -196,7 +265,9 @@ export class Timeline {
     this.current = at;
     const place = this.rows.findIndex((row) => row.at === at);
     const y = place * ROW;
-    if (y < this.scroll.scrollTop || y + AXIS + ROW > this.scroll.scrollTop + this.scroll.clientHeight) this.scroll.scrollTop = y - this.scroll.clientHeight / 2;
+    if (y < this.scroll.scrollTop || y + AXIS + ROW > this.scroll.scrollTop + this.scroll.clientHeight) {
+      this.scroll.scrollTop = y - this.scroll.clientHeight / 2;
+    }
     this.say(at);
     this.surface.draw();
     this.chosen(at);

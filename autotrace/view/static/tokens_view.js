@@ -15,7 +15,9 @@ export function tokenArrays({ header, arrays }) {
   for (const part of header.parts) {
     turn.fill(part.turn, part.first, part.first + part.count);
     kind.fill(part.kind, part.first, part.first + part.count);
-    if (part.version !== undefined && part.version !== null) version.fill(part.version, part.first, part.first + part.count);
+    if (part.version !== undefined && part.version !== null) {
+      version.fill(part.version, part.first, part.first + part.count);
+    }
   }
   const advantage = typeof header.advantage === "number" ? header.advantage : null;
   return { ids: arrays.id, mask: arrays.mask, logprob: arrays.logprob, turn, kind, version, advantage, extra: arrays };
@@ -39,29 +41,48 @@ export class TokensView {
     this.classOf = () => "";
     /** @type {Map<any, {first: number, last: number, live: boolean}>} */
     this.blocks = new Map();
-    this.watcher = new IntersectionObserver((seen) => seen.forEach((each) => this.turn(each.target, each.isIntersecting)), { rootMargin: NEAR, scrollMargin: NEAR });
+    this.watcher = new IntersectionObserver(
+      (seen) => seen.forEach((each) => this.turn(each.target, each.isIntersecting)),
+      { rootMargin: NEAR, scrollMargin: NEAR },
+    );
     this.legend = h("div.legend");
     this.pointed = h("div.pointed", { role: "status" }, "Point at a token, or press the arrow keys.");
     this.body = h("div.tokens.prose", { tabindex: "0", "aria-label": "tokens" });
-    this.element = h("div.tokens-view", {}, h("div.tokens-head", {}, this.bar(), this.pointed), this.body);
+    this.element = h("div.tokens-view", h("div.tokens-head", [this.bar(), this.pointed]), this.body);
     this.build();
     this.colour(this.way);
     this.listen();
   }
 
   bar() {
-    this.buttons = Object.entries(WAYS).map(([name, way]) => h("button.way", { title: way.has(this.tokens) ? way.why : `${way.why}: not recorded of this trajectory`, "data-way": name, disabled: !way.has(this.tokens),
-      onclick: () => { this.colour(name); this.on.chosen(name); },
-    }, way.label));
-    return h("div.bar", {}, h("span.dim", {}, "colour by "), h("span", { role: "group", class: "choices" }, this.buttons), this.legend, this.unlikely());
+    this.buttons = Object.entries(WAYS).map(([name, way]) =>
+      h("button.way", {
+        title: way.has(this.tokens) ? way.why : `${way.why}: not recorded of this trajectory`,
+        "data-way": name,
+        disabled: !way.has(this.tokens),
+        onclick: () => {
+          this.colour(name);
+          this.on.chosen(name);
+        },
+      }, way.label)
+    );
+    return h("div.bar", [
+      h("span.dim", "colour by "),
+      h("span", { role: "group", class: "choices" }, this.buttons),
+      this.legend,
+      this.unlikely(),
+    ]);
   }
 
   /** The least likely tokens of the model, to jump to. */
   unlikely() {
     if (!WAYS.logprob.has(this.tokens)) return null;
-    const rows = this.least(8).map((at) => h("button.chip", { title: `turn ${this.tokens.turn[at]}`, onclick: () => this.go(at) },
-      `${visible(JSON.stringify(this.piece(at)))} ${number(this.tokens.logprob[at], 3)}`));
-    return h("details.least", { open: true }, h("summary", {}, "least likely"), h("div.chips", {}, rows));
+    const rows = this.least(8).map((at) =>
+      h("button.chip", { title: `turn ${this.tokens.turn[at]}`, onclick: () => this.go(at) }, [
+        `${visible(JSON.stringify(this.piece(at)))} ${number(this.tokens.logprob[at], 3)}`,
+      ])
+    );
+    return h("details.least", { open: true }, h("summary", "least likely"), h("div.chips", [rows]));
   }
 
   /** The `count` tokens with the lowest log-probability, lowest first. @param {number} count */
@@ -79,15 +100,21 @@ export class TokensView {
   }
 
   /** What a token says. @param {number} at */
-  piece(at) { return this.text.slice(at ? this.ends[at - 1] : 0, this.ends[at]); }
+  piece(at) {
+    return this.text.slice(at ? this.ends[at - 1] : 0, this.ends[at]);
+  }
 
   /** A token as it is shown: line ends can be seen and pointed at. @param {number} at */
-  shown(at) { return visible(this.piece(at)).replaceAll("\n", "↵\n"); }
+  shown(at) {
+    return visible(this.piece(at)).replaceAll("\n", "↵\n");
+  }
 
   build() {
     for (const part of this.parts) {
       const name = part.kind === 1 ? `turn ${part.turn} · model` : part.kind ? `turn ${part.turn} · added` : "prompt";
-      const head = h("div", { class: `part-head k${part.kind}`, id: `part-${part.turn}-${part.kind}` }, `${name} · ${part.count.toLocaleString("en")} tokens`);
+      const head = h("div", { class: `part-head k${part.kind}`, id: `part-${part.turn}-${part.kind}` }, [
+        `${name} · ${part.count.toLocaleString("en")} tokens`,
+      ]);
       this.body.append(head);
       for (let first = part.first; first < part.first + part.count; first += BLOCK) {
         const block = h("div.block");
@@ -107,7 +134,9 @@ export class TokensView {
     const lines = text.split("\n");
     block.textContent = visible(lines.join("↵\n"));
     // about as high as it will be: blocks out of view are not laid out
-    block.style.containIntrinsicHeight = `auto ${20 * lines.reduce((sum, line) => sum + Math.ceil((line.length || 1) / 130), 0)}px`;
+    block.style.containIntrinsicHeight = `auto ${
+      20 * lines.reduce((sum, line) => sum + Math.ceil((line.length || 1) / 130), 0)
+    }px`;
     place.live = false;
   }
 
@@ -115,7 +144,10 @@ export class TokensView {
   turn(block, near) {
     const place = this.blocks.get(block);
     if (!place || place.live === near) return;
-    if (!near) { this.plain(block, place); return; }
+    if (!near) {
+      this.plain(block, place);
+      return;
+    }
     const spans = document.createDocumentFragment();
     for (let at = place.first; at < place.last; at += 1) {
       const span = document.createElement("span");
@@ -140,12 +172,17 @@ export class TokensView {
       }
     }
     this.buttons?.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.way === way)));
-    fill(this.legend, WAYS[way].legend(this.tokens).map(([name, label]) => h("span.key", {}, h("i", { class: name }), label)));
+    fill(this.legend, [
+      WAYS[way].legend(this.tokens).map(([name, label]) => h("span.key", h("i", { class: name }), label)),
+    ]);
   }
 
   listen() {
     this.body.addEventListener("mouseover", (/** @type {MouseEvent} */ event) => this.point(this.under(event.target)));
-    this.body.addEventListener("click", (event) => { const at = this.under(event.target); if (at >= 0) this.select(at); });
+    this.body.addEventListener("click", (event) => {
+      const at = this.under(event.target);
+      if (at >= 0) this.select(at);
+    });
     this.body.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!step) return;
@@ -166,11 +203,18 @@ export class TokensView {
     if (at < 0) return;
     const { ids, logprob, mask, turn, kind, version, extra } = this.tokens;
     const said = [["token", at], ["id", ids[at]], ["turn", turn[at]], ["written by", WRITERS[kind[at]]]];
-    if (!Number.isNaN(logprob[at])) said.push(["log-probability", number(logprob[at], 5)], ["probability", number(Math.exp(logprob[at]), 3)]);
-    for (const name of ["mismatch", "entropy", "advantages"]) if (extra[name] && !Number.isNaN(extra[name][at])) said.push([name, number(extra[name][at])]);
+    if (!Number.isNaN(logprob[at])) {
+      said.push(["log-probability", number(logprob[at], 5)], ["probability", number(Math.exp(logprob[at]), 3)]);
+    }
+    for (const name of ["mismatch", "entropy", "advantages"]) {
+      if (extra[name] && !Number.isNaN(extra[name][at])) said.push([name, number(extra[name][at])]);
+    }
     if (mask[at] !== 255) said.push(["mask", mask[at]]);
     if (!Number.isNaN(version[at])) said.push(["weights", version[at]]);
-    fill(this.pointed, h("code", {}, JSON.stringify(this.piece(at))), said.map(([name, value]) => h("span", {}, h("b", {}, name), ` ${value}`)));
+    fill(this.pointed, [
+      h("code", [JSON.stringify(this.piece(at))]),
+      said.map(([name, value]) => h("span", h("b", [name]), ` ${value}`)),
+    ]);
   }
 
   /** Make a token the current one. @param {number} at */
@@ -179,7 +223,9 @@ export class TokensView {
     this.current = at;
     for (const [block, place] of this.blocks) {
       for (const each of [before, at]) {
-        if (place.live && each >= place.first && each < place.last) block.children[each - place.first].className = this.classOf(each) + (each === at ? " now" : "");
+        if (place.live && each >= place.first && each < place.last) {
+          block.children[each - place.first].className = this.classOf(each) + (each === at ? " now" : "");
+        }
       }
     }
     this.point(at);
@@ -197,7 +243,11 @@ export class TokensView {
   }
 
   /** The token that a turn's answer begins with. @param {number} turn */
-  ofTurn(turn) { return this.parts.find((each) => each.turn === turn && each.kind === 1)?.first ?? -1; }
+  ofTurn(turn) {
+    return this.parts.find((each) => each.turn === turn && each.kind === 1)?.first ?? -1;
+  }
 
-  close() { this.watcher.disconnect(); }
+  close() {
+    this.watcher.disconnect();
+  }
 }
