@@ -14,6 +14,7 @@ const FOLDED = {
   prompt: [4000, 60],
   cell: [900, 14],
 };
+const READ_UNTIL = "all that the model read until here, and what it wrote";
 const SCALAR = 100;
 /** Characters of a tool's name. */
 const TITLE = 300;
@@ -74,9 +75,8 @@ export function fieldsOf(text) {
   try {
     const given = JSON.parse(text);
     if (given === null || typeof given !== "object" || Array.isArray(given)) return null;
-    return Object.entries(given).map((
-      [name, value],
-    ) => [name, typeof value === "string" ? value : JSON.stringify(value)]);
+    const written = (/** @type {any} */ value) => typeof value === "string" ? value : JSON.stringify(value);
+    return Object.entries(given).map(([name, value]) => [name, written(value)]);
   } catch { /* written otherwise */ }
   const found = /** @type {[string, string][]} */ ([]);
   let rest = text;
@@ -124,19 +124,19 @@ function called(text, reading) {
   })]);
 }
 
-/** The whole conversation. @param {any} detail @param {Reading} reading */
+/** The whole conversation. @param {Detail} detail @param {Reading} reading */
 export function conversation(detail, reading) {
   const root = h("div.conversation"), writer = new Writer(detail, reading, root);
-  detail.conversation.forEach((item, /** @type {number} */ at) => writer.add(item, at));
+  detail.conversation.forEach((item, at) => writer.add(item, at));
   return root;
 }
 
-/** How the chains of a trajectory are called: a sub-agent as the call that it runs in. @param {any} detail
+/** How the chains of a trajectory are called: a sub-agent as the call that it runs in. @param {Detail} detail
  * @returns {string[]} */
 export function chainNames(detail) {
   const [{ chains, spans }, outers] = [detail, chainCalls(detail)];
   let number = 0;
-  return chains.map((chain, /** @type {number} */ place) => {
+  return chains.map((chain, place) => {
     if (chain.kind === null) return "main conversation";
     if (chain.kind !== "sub-agent") return `${chain.kind} after turn ${chain.after}`;
     number += 1;
@@ -144,7 +144,7 @@ export function chainNames(detail) {
   });
 }
 
-/** In which call of a tool or an agent each chain begins; -1: in none. @param {any} detail @returns {number[]} */
+/** In which call of a tool or an agent each chain begins; -1: in none. @param {Detail} detail @returns {number[]} */
 function chainCalls({ chains, conversation: items, spans }) {
   return chains.map((chain) => {
     const first = items.find((item) => item.turn === chain.first_turn && item.role === "assistant");
@@ -152,7 +152,7 @@ function chainCalls({ chains, conversation: items, spans }) {
   });
 }
 
-/** The call of a tool or an agent around a call, below the root; -1: none. @param {any} spans @param {number} at */
+/** The call of a tool or an agent around a call, below the root; -1: none. @param {Spans} spans @param {number} at */
 function above(spans, at) {
   for (let outer = spans.parent[at] ?? -1; outer >= 0; outer = spans.parent[outer]) {
     if (spans.parent[outer] < 0) return -1;
@@ -162,7 +162,7 @@ function above(spans, at) {
 }
 
 class Writer {
-  /** @param {any} detail @param {Reading} reading @param {HTMLElement} root */
+  /** @param {Detail} detail @param {Reading} reading @param {HTMLElement} root */
   constructor(detail, reading, root) {
     this.detail = detail;
     this.reading = reading;
@@ -175,7 +175,7 @@ class Writer {
     this.cards = new Map();
   }
 
-  /** @param {any} item @param {number} at its place in the conversation */
+  /** @param {Item} item @param {number} at its place in the conversation */
   add(item, at) {
     const { chains, conversation: items } = this.detail;
     const place = chains.findIndex((each) => each.own.includes(item.turn));
@@ -189,14 +189,10 @@ class Writer {
     }
   }
 
-  /** Find which call of the model each call of a tool is. @param {any} item @param {any[]} items @param {number} at */
+  /** Find which call of the model each call of a tool is. @param {Item} item @param {Item[]} items @param {number} at */
   pair(item, items, at) {
-    const made = [];
-    for (
-      let next = at + 1;
-      next < items.length && items[next].turn === item.turn && items[next].role === "tool";
-      next += 1
-    ) made.push(items[next]);
+    const rest = items.slice(at + 1), end = rest.findIndex(({ turn, role }) => turn !== item.turn || role !== "tool");
+    const made = end < 0 ? rest : rest.slice(0, end);
     const free = [...item.calls];
     for (const tool of made) {
       const found = free.findIndex((call) => tool.name === call.name || String(tool.name).endsWith(`.${call.name}`));
@@ -206,7 +202,7 @@ class Writer {
     item.unpaired = free;
   }
 
-  /** The folding block of a sub-agent. @param {number} place @param {any} item */
+  /** The folding block of a sub-agent. @param {number} place @param {Item} item */
   within(place, item) {
     const there = this.inside.get(place);
     if (there) return there;
@@ -234,11 +230,11 @@ class Writer {
     return box;
   }
 
-  /** The block of the sub-agent that a sub-agent was called by: its call is around the other's. @param {any} chain
+  /** The block of the sub-agent that a sub-agent was called by: its call is around the other's. @param {Chain} chain
    * @param {number} at */
   around(chain, at) {
     const { chains, spans } = this.detail;
-    for (let place = chain.parent; place > 0; place = chains[place].parent ?? 0) {
+    for (let place = chain.parent ?? 0; place > 0; place = chains[place].parent ?? 0) {
       const its = this.outers[place];
       for (let outer = at; its >= 0 && outer >= 0; outer = spans.parent[outer]) {
         if (outer === its) return this.inside.get(place);
@@ -248,27 +244,23 @@ class Writer {
     return undefined;
   }
 
-  /** The line above an item. @param {any} item @param {any} title @param {any[]} more */
+  /** The line above an item. @param {Item} item @param {any} title @param {any[]} more */
   head(item, title, ...more) {
     const { reading } = this;
     const tokens = item.tokens !== undefined && item.tokens !== null ? counted(item.tokens, "token") : "";
     const facts = [tokens, item.finish ?? "", seconds(item.duration)].filter(Boolean).join(" · ");
     return h("div.item-head", [
       h("b", [title]),
-      item.status && item.status !== "OK" ? h("span.badge", { "data-status": item.status }, item.status) : null,
+      item.status && item.status !== "OK" && h("span.badge", { "data-status": item.status }, [item.status]),
       h("span.dim", [facts]),
       more,
-      item.role === "assistant" && item.tokens
-        ? h("button.quiet", {
-          title: "all that the model read until here, and what it wrote",
-          onclick: () => reading.toTokens(item.turn),
-        }, "tokens")
-        : null,
-      item.span ? h("button.quiet", { onclick: () => reading.toCall(item.span) }, "timeline") : null,
+      item.role === "assistant" && item.tokens > 0 &&
+      h("button.quiet", { title: READ_UNTIL, onclick: () => reading.toTokens(item.turn) }, "tokens"),
+      item.span && h("button.quiet", { onclick: () => reading.toCall(item.span) }, "timeline"),
     ]);
   }
 
-  /** A call of a tool: name, arguments, result. @param {any} item */
+  /** A call of a tool: name, arguments, result. @param {Item} item */
   tool(item) {
     const { reading } = this, given = item.asked?.arguments || item.arguments;
     const told = item.text === item.error ? "" : item.text;
@@ -280,25 +272,22 @@ class Writer {
       ),
       called(given ?? "", reading),
       failure(item, reading),
-      told ? h("div.result", [readable(told, "tool", reading)]) : null,
-      item.read
-        ? h("details", h("summary.dim", "what the model read of it"), readable(item.read, "tool", reading))
-        : null,
+      told && h("div.result", [readable(told, "tool", reading)]),
+      item.read && h("details", h("summary.dim", "what the model read of it"), readable(item.read, "tool", reading)),
     ]);
     if (item.span) this.cards.set(item.span, card);
     return card;
   }
 
-  /** @param {any} item @param {any} chain @param {number} place */
+  /** @param {Item} item @param {Chain} chain @param {number} place */
   message(item, chain, place) {
     const { reading, detail } = this, { sought } = reading, isAnswer = item.role === "assistant";
     const findings = detail.findings.filter((each) => each.turn === item.turn && isAnswer);
     const leaving = isAnswer && chain
       ? detail.chains.filter((each) => each.kind !== null && each.after === item.turn && each.parent === chain.chain)
       : [];
-    const label = chain?.kind && item.turn === chain.first_turn && chain.kind !== "sub-agent"
-      ? h("span.badge", [this.names[place]])
-      : null;
+    const label = chain?.kind && item.turn === chain.first_turn && chain.kind !== "sub-agent" &&
+      h("span.badge", [this.names[place]]);
     const thinks = item.thought
       ? h("details.thought", { open: Boolean(sought) && item.thought.toLowerCase().includes(sought.toLowerCase()) }, [
         h("summary", `thinking (${counted(item.thought.length, "character")})`),
@@ -322,7 +311,7 @@ class Writer {
   }
 }
 
-/** How an item failed. @param {any} item @param {Reading} reading */
+/** How an item failed. @param {Item} item @param {Reading} reading */
 function failure({ error }, { sought }) {
   return error ? h("pre.error", { tabindex: "0" }, prose(error, { sought })) : null;
 }

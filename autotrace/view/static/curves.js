@@ -1,7 +1,7 @@
 // Curves over training steps: the mean and the range of a run, other runs laid over it, and marks where findings are.
 import { address, decoded, go, link } from "./address.js";
 import { fill, h, ink } from "./dom.js";
-import { number, seconds } from "./format.js";
+import { absent, number, seconds } from "./format.js";
 
 const WHOLE_STEPS = Array.from({ length: 48 }, (_, at) => [1, 2, 5][at % 3] * 10 ** Math.floor(at / 3));
 /** Colour and dashes of each run laid over one: people who see few colours tell the dashes apart.
@@ -25,7 +25,7 @@ export function curve(box, lines, how) {
     const by = new Map(line.steps.map((step, place) => [step, values?.[place]]));
     return xs.map((x) => by.get(x) ?? null);
   };
-  const shown = (value) => (how.isTime ? seconds(value) : number(value, 4));
+  const shown = (/** @type {any} */ value) => (how.isTime ? seconds(value) : number(value, 4));
   const [[own, ...others], unseen] = [lines, { stroke: "transparent", points: { show: false } }];
   const series = [
     { label: "step" },
@@ -46,6 +46,7 @@ export function curve(box, lines, how) {
     font: "11px system-ui",
   };
   const title = box.querySelector("figcaption").textContent;
+  /** @type {UPlotOptions} */
   const options = {
     width: box.clientWidth || 380,
     height: 160,
@@ -72,11 +73,9 @@ export function curve(box, lines, how) {
       setSelect: [(chart) => selected(chart, how)],
       setCursor: [(chart) => {
         const at = chart.cursor.idx;
-        const values = at === null || at === undefined
-          ? ""
-          : chart.data.slice(3).map((each) => each[at]).filter((value) => value !== null && value !== undefined).map(
-            shown,
-          ).join(" / ");
+        /** @type {any[]} */
+        const there = absent(at) ? [] : chart.data.slice(3).map((/** @type {any} */ each) => each[at]);
+        const values = there.filter((value) => !absent(value)).map(shown).join(" / ");
         box.querySelector("figcaption").textContent = values
           ? [`${title}  step ${xs[at]}: ${values}`, how.marks().get(xs[at])].filter(Boolean).join("  ▲ ")
           : title;
@@ -124,10 +123,9 @@ function selected(chart, how) {
   if (width >= 6 && to >= from) how.selected?.(from, to);
 }
 
-/** Step -> which findings begin there. @param {any} findings @returns {Map<number, string>} */
+/** Step -> which findings begin there. @param {{found: Finding[]}} findings @returns {Map<number, string>} */
 export function begun({ found }) {
-  const known = found.filter((/** @type {any} */ each) => each.since_step !== null);
-  const steps = Map.groupBy(known, (each) => each.since_step);
+  const steps = Map.groupBy(found.filter((each) => each.since_step !== null), (each) => each.since_step ?? 0);
   return new Map(
     [...steps].sort(([a], [b]) => a - b).map(([step, each]) => [
       step,
@@ -143,7 +141,7 @@ export const overlaid = () =>
 /** How these are written in an address. @param {string[]} names */
 export const written = (names) => names.map(encodeURIComponent).join(",");
 
-/** Which runs lie over this one, to be chosen. @param {string} run @param {any[]} runs all of them @param {string}
+/** Which runs lie over this one, to be chosen. @param {string} run @param {RunLine[]} runs all of them @param {string}
  * page */
 export function overlays(run, runs, page) {
   const [chosen, others] = [overlaid(), runs.filter((each) => each.run !== run)];
@@ -158,23 +156,35 @@ export function overlays(run, runs, page) {
   };
   for (const { run: name, trajectories } of others) {
     const place = chosen.indexOf(name), free = place >= 0 || chosen.length < OVER.length;
+    const beside = () => h("a", { href: link(["run", run, "diff"], { with: written([name]) }) }, "what differs");
     box.append(
       h("label", [
         h("input", { type: "checkbox", value: name, checked: place >= 0, disabled: !free, onchange: change }),
         name,
-        trajectories === null ? "" : ` (${trajectories.toLocaleString("en")})`,
-        place < 0 ? null : h("i.line", { style: { background: `var(${OVER[place][0]})` } }),
-        place < 0 ? null : h("a", { href: link(["run", run, "diff"], { with: written([name]) }) }, "what differs"),
+        trajectories === null ? "" : ` (${number(trajectories)})`,
+        place >= 0 && h("i.line", { style: { background: `var(${OVER[place][0]})` } }),
+        place >= 0 && beside(),
       ]),
     );
   }
   return box;
 }
 
-/** Put figures for curves into an element, and draw them there. @param {any} element
- * @param {{title: string, lines: Line[], how: How}[]} curves @returns {any[]} */
+/** The charts of each element. @type {Map<HTMLElement, any[]>} */
+const charts = new Map();
+
+/** Put figures for curves into an element, instead of those that are there, and draw them; none: those of elements that
+ * are shown no more are let go, too. @param {any} element @param {{title: string, lines: Line[], how: How}[]} curves
+ * @returns {any[]} */
 export function drawn(element, curves) {
+  for (const [box, old] of charts) {
+    if (box !== element && box.isConnected) continue;
+    old.forEach((chart) => chart.destroy());
+    charts.delete(box);
+  }
   const boxes = curves.map(({ title }) => h("figure.curve", h("figcaption", [title])));
   fill(element, boxes);
-  return curves.map(({ lines, how }, place) => curve(boxes[place], lines, how));
+  const made = curves.map(({ lines, how }, place) => curve(boxes[place], lines, how));
+  charts.set(element, made);
+  return made;
 }

@@ -1,5 +1,7 @@
 // Where the data comes from: the server, or this file itself where it was exported.
 
+import { number } from "./format.js";
+
 const ARRAYS = /** @type {Record<string, any>} */ ({
   f64: Float64Array,
   f32: Float32Array,
@@ -19,15 +21,13 @@ export const table = () => Object.create(null);
 export function unpack(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size))), arrays = table();
-  for (
-    const [name, [type, at, length]] of Object.entries(
-      /** @type {Record<string, [string, number, number]>} */ (header.arrays),
-    )
-  ) {
-    arrays[name] = new ARRAYS[type](buffer, 4 + size + at, length);
-  }
+  /** @type {[string, [string, number, number]][]} */
+  const parts = Object.entries(header.arrays);
+  for (const [name, [type, at, length]] of parts) arrays[name] = new ARRAYS[type](buffer, 4 + size + at, length);
   return { header, arrays };
 }
+
+const GONE = "The server does not answer: it was ended, or the connection is gone. Start autotrace view again.";
 
 /** A sentence for the person who reads. */
 export class Problem extends Error {}
@@ -48,75 +48,49 @@ export class Server {
   /** @param {string} path @param {AbortSignal} [signal] @param {string} [method] */
   async ask(path, signal, method = "GET") {
     await entered;
-    const answer = await fetch(path, {
-      method,
-      signal,
-      headers: { authorization: `Bearer ${localStorage.getItem("autotrace")}` },
-    }).catch((error) => {
-      throw signal?.aborted ? error : new Problem(
-        "The server does not answer: it was ended, or the connection is gone. Start autotrace view again.",
-      );
+    const headers = { authorization: `Bearer ${localStorage.getItem("autotrace")}` };
+    const answer = await fetch(path, { method, signal, headers }).catch((error) => {
+      throw signal?.aborted ? error : new Problem(GONE);
     });
     if (!answer.ok) throw new Problem((await answer.text()) || `The server answered ${answer.status}.`);
     return answer;
   }
 
   /** @param {...string} parts */
-  path(...parts) {
-    return ["/api/runs", ...parts.map(encodeURIComponent)].join("/");
-  }
+  path = (...parts) => ["/api/runs", ...parts.map(encodeURIComponent)].join("/");
   /** What the server has at `parts`, and an exported file as `name`. @param {string} name @param {...string} parts
    * @returns {Promise<ArrayBuffer>} */
   async bytes(name, ...parts) {
     return (await this.ask(this.path(...parts))).arrayBuffer();
   }
   /** @param {string} name @param {...string} parts @returns {Promise<any>} */
-  async json(name, ...parts) {
-    return JSON.parse(new TextDecoder().decode(await this.bytes(name, ...parts)));
-  }
+  json = async (name, ...parts) => JSON.parse(new TextDecoder().decode(await this.bytes(name, ...parts)));
 
-  async runs() {
-    return this.json("runs");
-  }
-  /** @param {string} run */
-  async state(run) {
-    return this.json("state", run);
-  }
-
-  /** @param {string} run @param {(words: string) => void} [tell] told, while findings are computed, how far that is */
+  /** @returns {Promise<{runs: RunLine[], version: string}>} */
+  runs = () => this.json("runs");
+  /** @param {string} run @returns {Promise<RunState>} */
+  state = (run) => this.json("state", run);
+  /** @param {string} run @param {(words: string) => void} [tell] told, while findings are computed, how far that is
+   * @returns {Promise<Findings>} */
   async findings(run, tell = () => {}) {
     let isOver = false;
-    const many = (/** @type {number} */ count) => count.toLocaleString("en");
     const timer = setInterval(async () => {
-      const { examined } = await this.state(run).catch(() => ({}));
-      if (examined && !isOver) {
-        tell(`Looking for findings… ${many(examined[0])} of ${many(examined[1])} trajectories examined`);
-      }
+      const { examined: [done, all] = [0, 0] } = await this.state(run).catch(() => /** @type {any} */ ({}));
+      if (all && !isOver) tell(`Looking for findings… ${number(done)} of ${number(all)} trajectories examined`);
     }, 500);
     return this.json("findings", run, "findings").finally(() => {
       isOver = true;
       clearInterval(timer);
     });
   }
-  /** @param {string} run @param {number} step */
-  async lanes(run, step) {
-    return this.json(`step ${step}`, run, "steps", String(step));
-  }
-
-  /** What `autotrace diff --json` prints. @param {string} run @param {string} other */
-  async diff(run, other) {
-    return this.json("diff", run, "diff", other);
-  }
-
-  /** @param {string} run */
-  async tools(run) {
-    return this.json("tools", run, "tools");
-  }
-
+  /** @param {string} run @param {number} step @returns {Promise<StepRollouts>} */
+  lanes = (run, step) => this.json(`step ${step}`, run, "steps", String(step));
+  /** What `autotrace diff --json` prints. @param {string} run @param {string} other @returns {Promise<Diff>} */
+  diff = (run, other) => this.json("diff", run, "diff", other);
+  /** @param {string} run @returns {Promise<Tool[]>} */
+  tools = (run) => this.json("tools", run, "tools");
   /** The columns that there are. @param {string} run @returns {Promise<import("./rows.js").Names>} */
-  async names(run) {
-    return this.json("names", run, "names");
-  }
+  names = (run) => this.json("names", run, "names");
   /** @param {string} path @param {Record<string, string>} query @returns {Promise<Packed>} */
   async packed(path, query) {
     return unpack(await (await this.ask(`${path}?${new URLSearchParams(query)}`)).arrayBuffer());
@@ -126,45 +100,35 @@ export class Server {
     return this.packed(this.path(run, "columns"), { names: names.join(",") });
   }
   /** The ids of those for which a condition is true. @param {string} run @param {string} expression */
-  where(run, expression) {
-    return this.packed(this.path(run, "where"), { q: expression });
-  }
+  where = (run, expression) => this.packed(this.path(run, "where"), { q: expression });
 
-  /** @param {string} run @param {string} trace */
-  async trace(run, trace) {
-    return this.json(`trace ${trace}`, run, "traces", trace);
-  }
+  /** @param {string} run @param {string} trace @returns {Promise<Detail>} */
+  trace = (run, trace) => this.json(`trace ${trace}`, run, "traces", trace);
   /** The copy of a picture, which many messages may name, or why there is none. @param {string} run
    * @param {string} name @returns {Promise<string>} */
-  picture(run, name) {
-    return this.pictures[run + name] ??= this.json(`picture ${name}`, run, "pictures", name);
-  }
+  picture = (run, name) => this.pictures[run + name] ??= this.json(`picture ${name}`, run, "pictures", name);
   /** @param {string} run @param {string} trace */
-  async tokens(run, trace) {
-    return unpack(await this.bytes(`tokens ${trace}`, run, "traces", trace, "tokens"));
-  }
-  /** @param {string} run @param {string} trace @param {string} span */
-  async call(run, trace, span) {
+  tokens = async (run, trace) => unpack(await this.bytes(`tokens ${trace}`, run, "traces", trace, "tokens"));
+  /** @param {string} run @param {string} trace @param {string} span @returns {Promise<any>} */
+  call(run, trace, span) {
     return this.json(`calls ${trace}`, run, "traces", trace, "calls", span);
   }
 
   /** Keeps what somebody calls a trajectory. @param {string} run @param {string} trace @param {string} label
    * @param {string} why */
   async label(run, trace, label, why) {
-    await this.ask(
-      `${this.path(run, "traces", trace, "label")}?${new URLSearchParams({ label, why })}`,
-      undefined,
-      "POST",
-    );
+    const query = new URLSearchParams({ label, why });
+    await this.ask(`${this.path(run, "traces", trace, "label")}?${query}`, undefined, "POST");
   }
 
-  /** @param {string} run @param {string[]} ids @param {string} [base] @returns {Promise<any>} */
+  /** @param {string} run @param {string[]} ids @param {string} [base] @returns {Promise<GroupAnswer>} */
   async group(run, ids, base = "") {
     return (await this.ask(`${this.path(run, "group")}?${new URLSearchParams({ ids: ids.join(), base })}`)).json();
   }
 
   /** Hits one by one, and `{done, of}` in between: the last is short of `of` where there may be more.
-   * @param {string} run @param {string} words @param {AbortSignal} signal @param {number} from */
+   * @param {string} run @param {string} words @param {AbortSignal} signal @param {number} from
+   * @returns {AsyncGenerator<Hit>} */
   async *search(run, words, signal, from = 0) {
     const path = `${this.path(run, "search")}?${new URLSearchParams({ q: words, from: String(from) })}`;
     const answer = await this.ask(path, signal);

@@ -1,23 +1,7 @@
 // Elements and texts. What a model wrote only ever becomes text nodes; characters that act on what is read are shown.
 
 /** Letters that are joined or kept apart by a character of no width. */
-const JOINS = [
-  "Arab",
-  "Syrc",
-  "Mong",
-  "Deva",
-  "Beng",
-  "Guru",
-  "Gujr",
-  "Orya",
-  "Taml",
-  "Telu",
-  "Knda",
-  "Mlym",
-  "Sinh",
-  "Khmr",
-  "Mymr",
-]
+const JOINS = "Arab Syrc Mong Deva Beng Guru Gujr Orya Taml Telu Knda Mlym Sinh Khmr Mymr".split(" ")
   .map((script) => `\\p{scx=${script}}`).join("");
 /** Control characters, marks that reorder what is read, letters that nobody sees, and halves of characters; but not
  * what joins pictures to one, or belongs to how a script is written. */
@@ -40,9 +24,7 @@ const spelled = (letter) => {
 };
 
 /** `text` with its hidden characters spelled. @param {unknown} text @returns {string} */
-export function visible(text) {
-  return String(text ?? "").replace(HIDDEN, spelled);
-}
+export const visible = (text) => String(text ?? "").replace(HIDDEN, spelled);
 
 /** An element. `kind`: its tag, and classes behind dots; then, if an object stands there, its props: `class`, `on…`
  * listeners, `style` (an object), anything else is an attribute; then children: elements, lists of them, or values that
@@ -72,6 +54,17 @@ export function put(element, ...children) {
     );
   }
 }
+
+/** Names, and what is said of each. @param {[any, any][]} pairs */
+export const terms = (pairs) => h("dl", pairs.map(([name, said]) => [h("dt", [name]), h("dd", [said])]));
+
+/** A colour, of the style or of a class, and what it stands for. @param {string} colour @param {string} words */
+export const legendKey = (colour, words) =>
+  h(
+    "span.key",
+    h("i", colour.startsWith("--") ? { style: { background: `var(${colour})` } } : { class: colour }),
+    words,
+  );
 
 /** Replace all children. @param {Element} element @param {...any} children */
 export function fill(element, ...children) {
@@ -135,8 +128,19 @@ export function marked(text, sought) {
 }
 
 /** A sentence whose `words` in backticks are code. @param {unknown} text */
-export function coded(text) {
-  return String(text ?? "").split(/`([^`]+)`/).map((part, at) => (at % 2 ? h("code", [part]) : part));
+export const coded = (text) =>
+  String(text ?? "").split(/`([^`]+)`/).map((part, at) => (at % 2 ? h("code", [part]) : part));
+
+/** Say of a drawing what the pointer is on, and go where a click leads. @template T @param {HTMLElement} canvas
+ * @param {(event: MouseEvent) => T | null | undefined} under @param {(found: T) => void} tell
+ * @param {(found: T) => void} chosen */
+export function pointed(canvas, under, tell, chosen) {
+  for (const [kind, act] of /** @type {const} */ ([["mousemove", tell], ["click", chosen]])) {
+    canvas.addEventListener(kind, (event) => {
+      const found = under(event);
+      if (found) act(found);
+    });
+  }
 }
 
 /** At most once a frame. @param {() => void} work */
@@ -200,9 +204,7 @@ export class Surface {
 }
 
 /** A colour of the page's style. @param {string} name */
-export function ink(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
+export const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** A bar over time; hatched where it is still open. @param {CanvasRenderingContext2D} context @param {number} x
  * @param {number} y @param {number} width @param {number} height @param {string} colour @param {boolean} open */

@@ -2,7 +2,8 @@
 import { visible } from "./dom.js";
 
 const WHOLE = new Intl.NumberFormat("en"); // made once: that is what takes time
-const absent = (value) => value === null || value === undefined || Number.isNaN(value);
+/** @param {any} value @returns {value is null | undefined} */
+export const absent = (value) => value === null || value === undefined || Number.isNaN(value);
 
 /** @param {any} value @param {number} [digits] significant digits */
 export function number(value, digits = 4) {
@@ -34,14 +35,10 @@ export const percent = (share) => `${Number((100 * share).toPrecision(share < 0.
 export const openFor = (open) => (open ? `open for ${seconds(open.seconds)} in ${visible(open.in)}` : "");
 
 /** @param {number} one @param {string} what @param {string} [many] */
-export function counted(one, what, many) {
-  return `${one.toLocaleString("en")} ${one === 1 ? what : many ?? `${what}s`}`;
-}
+export const counted = (one, what, many) => `${number(one)} ${one === 1 ? what : many ?? `${what}s`}`;
 
 /** @param {string} iso */
-export function clock(iso) {
-  return iso.slice(0, 19).replace("T", " ");
-}
+export const clock = (iso) => iso.slice(0, 19).replace("T", " ");
 
 /** Round numbers that divide `low`..`high` into about `count` parts. @param {number} low @param {number} high @param {
   number} count
@@ -53,8 +50,7 @@ export function ticks(low, high, count, whole = false) {
   const step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? power * 10;
   const found = [];
   for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9; at += step) {
-    found
-      .push(Number(at.toPrecision(12)));
+    found.push(Number(at.toPrecision(12)));
   }
   return found;
 }

@@ -1,7 +1,7 @@
 // Pictures of cells over the steps: how often each prompt was solved, how long the outputs are; the rewards of each
 // data source; and how many rollouts had which reward.
 import { go } from "./address.js";
-import { fill, h, ink, Surface, visible } from "./dom.js";
+import { fill, h, ink, legendKey, pointed, Surface, visible } from "./dom.js";
 import { counted, number } from "./format.js";
 import { solving } from "./strip.js";
 
@@ -56,14 +56,12 @@ function grid(run, order, words, { label, names, colours, cell, told, chosen, li
     const step = order[Math.floor((event.offsetX - HEAT_LABELS) / ((surface.width - HEAT_LABELS) / order.length))];
     return names[row] !== undefined && step !== undefined && cell(row, step) !== null ? { row, step } : null;
   };
-  canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => {
-    const at = under(event);
-    if (at) said.textContent = visible(`step ${at.step} · ${told(at.row, at.step)}`);
-  });
-  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
-    const at = under(event);
-    if (at) go(["run", run, "table"], { where: `step = ${at.step} and ${chosen(at.row, at.step)}` });
-  });
+  pointed(
+    canvas,
+    under,
+    ({ row, step }) => said.textContent = visible(`step ${step} · ${told(row, step)}`),
+    ({ row, step }) => go(["run", run, "table"], { where: `step = ${step} and ${chosen(row, step)}` }),
+  );
   surface.draw();
   return [said, canvas];
 }
@@ -114,7 +112,7 @@ async function byPrompt(run, rows, steps) {
   return [
     h("h2", "Prompts by step"),
     said,
-    h("div.legend", key.map(([name, word]) => h("span.key", h("i", { class: name }), word))),
+    h("div.legend", key.map(([name, word]) => legendKey(name, word))),
     canvas,
   ];
 }
@@ -125,8 +123,10 @@ function lengths(run, rows, steps) {
   const { response_tokens: tokens } = rows.numbers, { limit } = rows.names;
   const longest = (tokens ?? []).reduce((a, b) => (b > a ? b : a), 0);
   if (!longest) return null;
-  const whole = limit ?? Math.max(BANDS, longest), part = (value) => Math.ceil((value * BANDS) / whole);
-  const bands = Math.max(BANDS, Math.min(BANDS_MOST, part(longest))), band = (row) => bands - 1 - row;
+  const whole = limit ?? Math.max(BANDS, longest);
+  const part = (/** @type {number} */ value) => Math.ceil((value * BANDS) / whole);
+  const bands = Math.max(BANDS, Math.min(BANDS_MOST, part(longest)));
+  const band = (/** @type {number} */ row) => bands - 1 - row;
   const edge = (/** @type {number} */ at) => (at === BANDS_MOST ? longest : Math.floor((at * whole) / BANDS));
   const ends = (/** @type {number} */ row) => [edge(band(row)) + 1, edge(band(row) + 1)];
   /** Step -> rollouts of each row, and all. @type {Map<number, number[]>} */

@@ -31,7 +31,7 @@ export class Histogram {
     const most = Math.max(...counts);
     fill(this.title, [
       `reward: ${number(low, 3)} to ${number(high, 3)}, mean ${number(sum / known, 3)}`,
-      known < rows.length ? `, ${(rows.length - known).toLocaleString("en")} without` : "",
+      known < rows.length ? `, ${number(rows.length - known)} without` : "",
     ]);
     fill(this.bars, [counts.map((count, place) => {
       const [from, to] = [

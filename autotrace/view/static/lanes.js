@@ -1,7 +1,7 @@
 // When each rollout of a step did what, by worker; and what each replica of an engine did for them.
 import { go, link } from "./address.js";
 import { source } from "./data.js";
-import { drawBar, fill, h, ink, Surface, visible } from "./dom.js";
+import { drawBar, fill, h, ink, legendKey, pointed, Surface, visible } from "./dom.js";
 import { counted, number, openFor, seconds, ticks, unknown } from "./format.js";
 
 const [LANE, TOP, LONGEST] = [14, 20, 16000];
@@ -17,17 +17,18 @@ const KIND = {
   other: ["--line", "own work and waiting"],
 };
 
-/** @typedef {{text: string, lanes: any[][]}} Block lanes: `{start, end, parts, one}` each, which do not overlap */
+/** @typedef {{start: number, end: number, parts: TimeParts, one: StepRollout}} Bar */
 
-/** What is one after the other shares a lane. @param {string} text @param {any[]} bars @returns {Block} */
-function block(text, bars) {
-  /** @type {any[][]} */
+/** A title, and lanes of bars that do not overlap: what is one after the other shares a lane. @param {string} whose
+ * @param {string} what @param {string} name @param {Bar[]} bars @returns {(string | Bar[])[]} */
+function block(whose, what, name, bars) {
+  /** @type {Bar[][]} */
   const lanes = [];
   for (const bar of bars.sort((a, b) => a.start - b.start)) {
     const free = lanes.find((lane) => lane[lane.length - 1].end <= bar.start);
     free ? free.push(bar) : lanes.push([bar]);
   }
-  return { text, lanes };
+  return [`${whose} ${name}: ${counted(bars.length, what)}`, ...lanes];
 }
 
 /** @param {any} box @param {string} run @param {number} step */
@@ -42,27 +43,21 @@ export async function showLanes(box, run, step) {
     parts: one.parts,
   }));
   const requests = rollouts.flatMap((one) =>
-    one.requests.map((/** @type {any} */ [replica, parts]) => {
+    one.requests.map(([replica, parts]) => {
       const [, begin, length] = parts[parts.length - 1];
       return { one, replica, start: one.start + parts[0][1], end: one.start + begin + length, parts };
     })
   );
-  const blocks = [...Map.groupBy(bars, (bar) => bar.one.worker)].map(([name, each]) =>
-    block(`worker ${name}: ${counted(each.length, "rollout")}`, each)
-  )
-    .concat(
-      [...Map.groupBy(requests, (request) => request.replica)].map(([name, each]) =>
-        block(`replica ${name}: ${counted(each.length, "request")}`, each)
-      ),
-    );
+  const rows = [
+    ...[...Map.groupBy(bars, (bar) => bar.one.worker)].flatMap((by) => block("worker", "rollout", ...by)),
+    ...[...Map.groupBy(requests, (request) => request.replica)].flatMap((by) => block("replica", "request", ...by)),
+  ];
   const sums = kinds.map((_, kind) => rollouts.reduce((sum, one) => sum + one.spent[kind], 0));
-  const all = bars.reduce((/** @type {number} */ sum, bar) => sum + bar.end - bar.start, 0) || 1;
-  const ended = bars.filter((bar) => bar.one.status !== "OPEN");
-  const last = ended.reduce((a, b) => (a && a.end >= b.end ? a : b), null);
+  const all = bars.reduce((sum, bar) => sum + bar.end - bar.start, 0) || 1;
+  const last = bars.filter((bar) => bar.one.status !== "OPEN").sort((a, b) => b.end - a.end)[0];
   const open = rollouts.filter((one) => one.status === "OPEN");
-  const timeline = (one) =>
+  const timeline = (/** @type {StepRollout} */ one) =>
     h("a", { href: link(["run", run, "trace", one.id], { view: "timeline" }) }, one.id.slice(0, 8));
-  const rows = blocks.flatMap(({ text, lanes }) => [text, ...lanes]);
   const canvas = h("canvas.lanes-canvas", {
     role: "img",
     "aria-label": `rollouts of step ${step} over time, by worker and replica`,
@@ -74,37 +69,31 @@ export async function showLanes(box, run, step) {
   fill(box, [
     h("div.bar", [
       h("h2", `Step ${step}: ${counted(rollouts.length, "rollout")}, ${seconds(total)}`),
-      last
-        ? h("span.last", [
-          "the last to end, ",
-          timeline(last.one),
-          `, took ${seconds(last.end - last.start)}: ${told(last.one, kinds)}`,
-        ])
-        : null,
-      open.length
-        ? h("span.open", [
-          `${open.length} still open; the oldest, `,
-          timeline(open[0]),
-          `: ${openFor(open[0].open) || "open"}`,
-        ])
-        : null,
-      left ? h("span.dim", `${left.toLocaleString("en")} shorter ones are not drawn`) : null,
+      last &&
+      h("span.last", [
+        "the last to end, ",
+        timeline(last.one),
+        `, took ${seconds(last.end - last.start)}: ${told(last.one, kinds)}`,
+      ]),
+      open.length > 0 &&
+      h("span.open", [
+        `${open.length} still open; the oldest, `,
+        timeline(open[0]),
+        `: ${openFor(open[0].open) || "open"}`,
+      ]),
+      left > 0 && h("span.dim", `${number(left)} shorter ones are not drawn`),
       h("a.button.quiet", { href: link(["run", run, "table"], { where: `step = ${step}` }) }, "list them"),
     ]),
     h("div.legend", [
-      kinds.map((kind, place) => (sums[place]
-        ? h("span.key", [
-          h("i", { style: { background: `var(${KIND[kind][0]})` } }),
-          `${KIND[kind][1]} ${Math.round((100 * sums[place]) / all)} %`,
-        ])
-        : null)
+      kinds.map((kind, place) =>
+        sums[place] > 0 && legendKey(KIND[kind][0], `${KIND[kind][1]} ${Math.round((100 * sums[place]) / all)} %`)
       ),
     ]),
     tip,
     canvas,
   ]);
   const surface = new Surface(canvas, ({ context, width, height }) => {
-    const colours = kinds.map((/** @type {string} */ kind) => ink(KIND[kind][0]));
+    const colours = kinds.map((kind) => ink(KIND[kind][0]));
     const [dim, line, bad] = [ink("--dim"), ink("--line"), ink("--bad")];
     const x = (/** @type {number} */ time) => 4 + (time / total) * (width - 8);
     context.font = "11px system-ui, sans-serif";
@@ -147,32 +136,18 @@ export async function showLanes(box, run, step) {
       ? row.find(({ start, end }) => time >= start && time <= end + total / 300)?.one
       : undefined;
   };
-  canvas.addEventListener("click", (event) => {
-    const one = under(event);
-    if (one) go(["run", run, "trace", one.id], { view: "timeline" });
-  });
-  canvas.addEventListener("mousemove", (/** @type {MouseEvent} */ event) => {
-    const one = under(event);
-    if (one) {
-      tip.textContent = visible(
-        [
-          one.id.slice(0, 8),
-          `sample ${one.sample ?? ""} n ${one.n ?? ""}`,
-          `reward ${number(one.reward)}`,
-          seconds(one.duration) || openFor(one.open) || unknown(one.status),
-          told(one, kinds),
-          one.worker,
-        ].join("  ·  "),
-      );
-    }
-  });
+  const tell = (/** @type {StepRollout} */ one) => {
+    const took = seconds(one.duration) || openFor(one.open) || unknown(one.status);
+    const known = [`sample ${one.sample ?? ""} n ${one.n ?? ""}`, `reward ${number(one.reward)}`, took];
+    tip.textContent = visible([one.id.slice(0, 8), ...known, told(one, kinds), one.worker].join("  ·  "));
+  };
+  pointed(canvas, under, tell, (one) => go(["run", run, "trace", one.id], { view: "timeline" }));
   surface.draw();
 }
 
-/** On what its time went, most first. @param {any} one @param {string[]} kinds */
+/** On what its time went, most first. @param {StepRollout} one @param {string[]} kinds */
 function told(one, kinds) {
-  return kinds.map((kind, place) => /** @type {[string, number]} */ ([KIND[kind][1], one.spent[place]])).filter((
-    [, time],
-  ) => time > 0).sort((a, b) => b[1] - a[1])
-    .map(([word, time]) => `${word} ${seconds(time)}`).join(", ") || "no call of a model or a tool was traced";
+  const most = [...kinds.keys()].filter((kind) => one.spent[kind] > 0).sort((a, b) => one.spent[b] - one.spent[a]);
+  return most.map((kind) => `${KIND[kinds[kind]][1]} ${seconds(one.spent[kind])}`).join(", ") ||
+    "no call of a model or a tool was traced";
 }

@@ -94,7 +94,7 @@ async function route() {
 
 /** @param {string | undefined} run @param {string | undefined} what */
 function bar(run, what) {
-  const tab = (name, label) =>
+  const tab = (/** @type {string} */ name, /** @type {string} */ label) =>
     h("a", { href: link(["run", run ?? "", name]), "aria-current": name === (what ?? "overview") ? "page" : null }, [
       label,
     ]);
@@ -131,7 +131,7 @@ async function look(run) {
       await shown?.again?.();
     }
     [current, version] = [run, state.version];
-    wait = state.live ? Math.max(LOOK, state.trajectories / 5000) : 0;
+    wait = state.live ? Math.max(LOOK, (state.trajectories ?? 0) / 5000) : 0;
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     if (mine === turn) fill(said, sentence(error));
@@ -139,7 +139,7 @@ async function look(run) {
   if (wait && mine === turn) timer = setTimeout(() => look(run), 1000 * wait);
 }
 
-/** @param {any} state of a run */
+/** @param {RunState} state */
 function tell(state) {
   const live = document.getElementById("live");
   if (live) {

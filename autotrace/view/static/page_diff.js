@@ -9,12 +9,12 @@ export async function showDiff(present, run) {
   const { runs, lines } = await source.diff(run, overlaid()[0] ?? run);
   const to = (/** @type {string} */ of, /** @type {string[]} */ page, /** @type {string} */ words) =>
     h("a", { href: link(["run", of, ...page]) }, words);
-  const line = (/** @type {[string, [number, string][]]} */ [words, traces]) =>
+  const line = (/** @type {Diff["lines"][0]} */ [words, traces]) =>
     h(words.startsWith(" ") ? "p.diff-line" : "h2", [
       coded(words),
       traces.map(([side, id]) => [" ", to(runs[side], ["trace", id], id.slice(0, 12))]),
     ]);
-  const names = runs.map((/** @type {string} */ name) => h("p", [to(name, ["overview"], name)]));
+  const names = runs.map((name) => h("p", [to(name, ["overview"], name)]));
   present(h("section.overview-page", h("h1", "Differences"), names, lines.map(line)));
   return { title: "differences" };
 }

@@ -3,7 +3,7 @@ import { address, go, link, note } from "./address.js";
 import { source } from "./data.js";
 import { folded } from "./conversation.js";
 import { fill, h, marked } from "./dom.js";
-import { number, seconds } from "./format.js";
+import { absent, number, seconds } from "./format.js";
 import { library } from "./libraries.js";
 import { rowsOf } from "./rows.js";
 
@@ -40,7 +40,7 @@ export async function showGroup(present, run, trace) {
 }
 
 class Group {
-  /** @param {string} run @param {string} trace @param {string[]} ids @param {any} data */
+  /** @param {string} run @param {string} trace @param {string[]} ids @param {GroupAnswer} data */
   constructor(run, trace, ids, data) {
     this.run = run;
     this.trace = trace;
@@ -48,14 +48,13 @@ class Group {
     this.element = h("section.group-page");
     this.data = data;
     this.current = 0;
-    /** @type {any} */
-    this.base = null;
-    /** @type {any[]} */
+    /** @type {GroupRollout[]} */
     this.rollouts = [];
+    this.base = data.rollouts[0];
     this.take(data);
   }
 
-  /** @param {any} data */
+  /** @param {GroupAnswer} data */
   take(data) {
     this.data = data;
     this.rollouts = [...data.rollouts].sort((a, b) =>
@@ -66,21 +65,21 @@ class Group {
     this.draw();
   }
 
-  /** @param {any} one */
-  fork(one) {
-    return this.data.forks[this.data.base]?.[one.trace_id] ?? {};
-  }
+  /** @param {GroupRollout} one @returns {Fork} */
+  fork = (one) => this.data.forks[this.data.base]?.[one.trace_id] ?? {};
 
   draw() {
     const turns = Math.max(0, ...this.rollouts.map((one) => one.turns.length));
     const rewards = this.rollouts.map((one) => one.reward).filter((value) => typeof value === "number");
-    const mean = rewards.reduce((a, b) => a + b, 0) / rewards.length;
+    const mean = rewards.reduce((a, b) => a + b, 0) / rewards.length, most = number(Math.max(...rewards));
     const grid = h("div.beside", {
       style: { gridTemplateColumns: `3.5em repeat(${this.rollouts.length}, minmax(16em, 1fr))` },
     });
     grid.append(h("div.corner"), ...this.rollouts.map((one, place) => this.card(one, place)));
     for (let turn = 0; turn < turns; turn += 1) {
-      const parts = this.rollouts.some((one) => this.fork(one).fork?.turn === turn + 1 && this.fork(one).fork.known);
+      const parts = this.rollouts.map((one) => this.fork(one).fork).some((fork) =>
+        fork?.turn === turn + 1 && fork.known
+      );
       grid.append(
         h("div", { class: `turn-name ${parts ? "parts" : ""}` }, parts ? "≠ " : "", `${turn + 1}`),
         ...this.rollouts.map((one) => this.turn(one, turn)),
@@ -89,30 +88,23 @@ class Group {
     fill(this.element, [
       h("div.bar", [
         h("h1", `${this.rollouts.length} rollouts of one prompt`),
-        this.data.asked ? h("span.dim", { title: this.data.asked }, short(this.data.asked)) : null,
-        rewards.length
-          ? h("span.dim", [
-            `reward ${number(Math.min(...rewards))} to ${number(Math.max(...rewards))}, mean ${number(mean, 3)}`,
-          ])
-          : null,
+        this.data.asked && h("span.dim", { title: this.data.asked }, [short(this.data.asked)]),
+        rewards.length > 0 &&
+        h("span.dim", [`reward ${number(Math.min(...rewards))} to ${most}, mean ${number(mean, 3)}`]),
         h("button", { title: "key b", onclick: () => this.compare("best") }, "compare with best"),
-        h("button", {
-          title: "key w",
-          onclick: () => this.compare("worst"),
-        }, "compare with worst"),
-        this.data.left_out ? h("span.dim", `${this.data.left_out} more are not shown`) : null,
+        h("button", { title: "key w", onclick: () => this.compare("worst") }, "compare with worst"),
+        this.data.left_out > 0 && h("span.dim", `${this.data.left_out} more are not shown`),
       ]),
       grid,
     ]);
   }
 
-  /** @param {any} one @param {number} place */
+  /** @param {GroupRollout} one @param {number} place */
   card(one, place) {
     const base = one === this.base, { fork, call_fork: called } = this.fork(one);
+    const token = fork?.token === null ? "" : `, token ${fork?.token}`;
     const where = fork
-      ? `diverges at turn ${fork.turn}${fork.token === null ? "" : `, token ${fork.token}`} ${
-        PARTS[fork.part] ?? fork.part
-      }`
+      ? `diverges at turn ${fork.turn}${token} ${PARTS[fork.part] ?? fork.part}`
       : base
       ? "the others are compared with this one"
       : one.tokens
@@ -135,14 +127,14 @@ class Group {
           one.status === "OK" ? null : h("span.badge", { "data-status": one.status }, one.status),
         ]),
         h("div.big", [
-          one.reward === undefined || one.reward === null ? "no reward" : `reward ${number(one.reward)}`,
+          absent(one.reward) ? "no reward" : `reward ${number(one.reward)}`,
           this.rollouts.filter((other) => typeof one.reward === "number" && other.reward === one.reward).length > 1
             ? h("span.badge", { title: "another rollout of this prompt has the same reward" }, "tie")
             : null,
         ]),
         h("div.dim", [
           [
-            one.advantage === null || one.advantage === undefined ? "" : `advantage ${number(one.advantage)}`,
+            absent(one.advantage) ? "" : `advantage ${number(one.advantage)}`,
             one.tokens ? `${one.tokens} tokens` : "",
             seconds(one.duration),
           ].filter(Boolean).join(" · "),
@@ -161,13 +153,13 @@ class Group {
     );
   }
 
-  /** @param {any} one @param {number} number */
+  /** @param {GroupRollout} one @param {number} number */
   turn(one, number) {
     const turn = one.turns[number];
     if (!turn) return h("div.cell.none", "—");
     const other = one === this.base ? null : this.base.turns[number], { fork } = this.fork(one);
     const parts = fork?.known && fork.turn === number + 1;
-    const calls = turn.calls.map((call, /** @type {number} */ place) => {
+    const calls = turn.calls.map((call, place) => {
       const its = one === this.base ? call : other?.calls[place];
       const differs = !its || its.name !== call.name || its.arguments !== call.arguments || its.text !== call.text;
       return h("div", { class: `called ${differs ? "differs" : ""} ${call.status === "OK" ? "" : "failed"}` }, [
@@ -209,10 +201,10 @@ class Group {
   move(by) {
     this.current = Math.max(0, Math.min(this.rollouts.length - 1, this.current + by));
     this.trace = this.rollouts[this.current].trace_id;
-    this.element.querySelectorAll(".card").forEach((card, place) =>
-      card.classList.toggle("now", place === this.current)
-    );
-    this.element.querySelectorAll(".card")[this.current]?.scrollIntoView({ inline: "nearest", block: "nearest" });
+    /** @type {HTMLElement[]} */
+    const cards = [...this.element.querySelectorAll(".card")];
+    cards.forEach((card, place) => card.classList.toggle("now", place === this.current));
+    cards[this.current]?.scrollIntoView({ inline: "nearest", block: "nearest" });
   }
 
   open() {

@@ -3,7 +3,7 @@ import { go, link } from "./address.js";
 import { begun, drawn, overlaid, overlays } from "./curves.js";
 import { source } from "./data.js";
 import { coded, fill, h } from "./dom.js";
-import { clock, counted, percent } from "./format.js";
+import { clock, counted, number, percent } from "./format.js";
 import { rowsOf } from "./rows.js";
 import { showStrip, STRIP } from "./strip.js";
 
@@ -18,13 +18,12 @@ export async function showOverview(present, run) {
 }
 
 class Overview {
-  /** @param {string} run @param {any[]} runs @param {any} state */
+  /** @param {string} run @param {RunLine[]} runs @param {RunState} state */
   constructor(run, runs, state) {
     this.run = run;
     this.others = source.exported ? [] : overlaid();
-    /** What `findings` of steps.py says, of this run and of those over it. @type {any[]} */
+    /** Of this run and of those over it. @type {Findings[]} */
     this.all = [];
-    this.charts = /** @type {any[]} */ ([]);
     this.next = 0; // when a run that grows is diagnosed again
     this.closed = false; // nobody reads this any more
     this.strip = h("div.tiles", { hidden: true });
@@ -36,8 +35,8 @@ class Overview {
     this.heading = h("h2", "Reward");
     this.begins = h("p.dim.begins");
     this.said = h("p.big", { role: "status" }, "Looking for findings…");
-    const to = (label, page, /** @type {Record<string, any>} */ query = {}) =>
-      h("a.button", { href: link(["run", run, page], query) }, label);
+    /** @type {(label: string, page: string, query?: Record<string, any>) => HTMLElement} */
+    const to = (label, page, query) => h("a.button", { href: link(["run", run, page], query) }, label);
     this.element = h("section.overview-page", [
       h("h1.unseen", "Overview"),
       this.strip,
@@ -61,19 +60,14 @@ class Overview {
     this.tell(state);
   }
 
-  /** How the run is, and what was dropped of it. @param {any} state */
+  /** How the run is, and what was dropped of it. @param {RunState} state */
   tell(state) {
     const where = link(["run", this.run, "table"], { where: "status = 'OPEN'", sort: "open_since" });
-    fill(this.open, [
-      state.open
-        ? [`${counted(state.open, "rollout")} still open: `, h("a", { href: where }, "since when, and in which call")]
-        : null,
-    ]);
+    const calls = h("a", { href: where }, "since when, and in which call");
+    fill(this.open, state.open > 0 && [`${counted(state.open, "rollout")} still open: `, calls]);
     const facts = {
       state: state.live ? `${state.state}, being written` : state.state,
-      trajectories: state.open
-        ? `${state.trajectories?.toLocaleString("en")}, ${state.open} of them running`
-        : state.trajectories?.toLocaleString("en"),
+      trajectories: number(state.trajectories) + (state.open ? `, ${state.open} of them running` : ""),
       dropped: state.losses.length ? state.losses.join("; ") : "nothing",
       error: state.error,
       started: clock(state.created),
@@ -143,17 +137,16 @@ class Overview {
     this.draw();
   }
 
-  /** @param {any} finding */
+  /** @param {Finding} finding */
   finding({ code, title, share, since_step: since, amount, lines, places, causes, unexplained, under }) {
-    const [of, link_] = [
-      link(["run", this.run, "table"], { where: `finding = '${code}'` }),
-      (place) =>
-        link(["run", this.run, "trace", place.trace_id], {
-          view: place.token === null ? null : "tokens",
-          turn: place.turn,
-        }),
-    ];
     const rows = (/** @type {string} */ where) => link(["run", this.run, "table"], { where });
+    const places_ = places.map(({ trace_id: id, token, turn, where, note }) => {
+      const href = link(["run", this.run, "trace", id], { view: token === null ? null : "tokens", turn });
+      return h("div.place", [
+        h("a", { href }, h("code", [id.slice(0, 8)]), " ", coded(where)),
+        note && h("span.dim", "  ", coded(note)),
+      ]);
+    });
     const beside = this.others.map((name, at) =>
       `${name}: ${percent(this.all[at + 1].found.find((each) => each.code === code)?.share ?? 0)}`
     );
@@ -172,30 +165,24 @@ class Overview {
         h("dl", [
           causes.length || unexplained ? h("dt", "likely causes") : null,
           unexplained ? h("dd", coded(unexplained)) : null,
-          causes.map((cause) =>
+          causes.map(({ said, condition, more }) =>
             h("dd.cause", [
-              coded(cause.said),
-              cause.condition && !source.exported
-                ? [
-                  " ",
-                  h("a", { href: rows(cause.condition) }, "with it"),
-                  " · ",
-                  h("a", { href: rows(`not ${cause.condition}`) }, "without it"),
-                ]
-                : null,
-              h("div.dim", coded(cause.more)),
+              coded(said),
+              condition && !source.exported && [
+                " ",
+                h("a", { href: rows(condition) }, "with it"),
+                " · ",
+                h("a", { href: rows(`not ${condition}`) }, "without it"),
+              ],
+              h("div.dim", coded(more)),
             ])
           ),
-          lines.map((/** @type {[string, string]} */ [name, words]) => [h("dt", [name]), h("dd", coded(words))]),
+          lines.map(([name, words]) => [h("dt", [name]), h("dd", coded(words))]),
           h("dt", "e.g."),
           h("dd", [
-            places.map((place) =>
-              h("div.place", [
-                h("a", { href: link_(place) }, h("code", [place.trace_id.slice(0, 8)]), " ", coded(place.where)),
-                place.note ? h("span.dim", "  ", coded(place.note)) : null,
-              ])
-            ),
-            source.exported || !this.all[0].trajectories ? null : h("a", { href: of }, "all of them"),
+            places_,
+            !source.exported && this.all[0].trajectories > 0 &&
+            h("a", { href: rows(`finding = '${code}'`) }, "all of them"),
           ]),
         ]),
       ]),
@@ -204,30 +191,31 @@ class Overview {
 
   /** The reward and its parts over steps, with marks where findings begin. */
   draw() {
-    this.charts.forEach((chart) => chart.destroy());
     if (!this.all.length) return;
     const marks = begun(this.all[0]);
-    const how = { marks: () => marks, chosen: (step) => go(["run", this.run, "steps"], { step }) };
+    const how = {
+      marks: () => marks,
+      chosen: (/** @type {number} */ step) => go(["run", this.run, "steps"], { step }),
+    };
     const names = [this.run, ...this.others], { curves, metrics } = this.all[0];
-    const known = this.all.map((each) => new Map(each.curves.map((/** @type {any} */ one) => [one.title, one])));
+    const known = this.all.map((each) => new Map(each.curves.map((one) => [one.title, one])));
     const lines = (/** @type {string} */ title) =>
       known.map((of, place) => ({ label: names[place], steps: [], middle: [], ...of.get(title) }));
-    this.charts = drawn(this.curves, curves.map(({ title }) => ({ title, how, lines: lines(title) })));
+    const charts = drawn(this.curves, curves.map(({ title }) => ({ title, how, lines: lines(title) })));
     const change = this.all[0].found.find((each) => each.change);
     if (change) this.curves.firstElementChild?.after(carried(change));
-    if (!this.charts.length) fill(this.curves, h("p.empty", "No step of this run has a reward."));
+    if (!charts.length) fill(this.curves, h("p.empty", "No step of this run has a reward."));
     if (metrics > curves.length) this.curves.append(`${curves.length} of ${metrics} metrics; autotrace sql reads all.`);
     fill(this.begins, [...marks].map(([step, words]) => h("span", h("b.loss", "▲"), ` step ${step}: ${words}  `)));
   }
 
   close() {
     this.closed = true;
-    this.charts.forEach((chart) => chart.destroy());
-    this.charts = [];
+    drawn(this.curves, []);
   }
 }
 
-/** What carries a change of the reward: how many rollouts have each cause, and had it before. @param {any} finding */
+/** What carries a change of the reward: how many rollouts have each cause, and had it before. @param {Finding} finding */
 function carried({ change, causes, unexplained }) {
   const bar = (/** @type {string} */ when, /** @type {number} */ share) =>
     h("div", { class: `bar-line ${when}` }, [

@@ -26,6 +26,10 @@ const CURVES = [
   ["trained later, in steps", "staleness", "spread", false],
   ["trajectories", "step", "count", false],
 ];
+const STEPLESS = [
+  "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one). ",
+  "If only a trainer's metrics are here, the overview shows them.",
+];
 const READ = [...CURVES.map(([, column]) => column), "trained_in_step", "sample_index", "prompt", "data_source"];
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
@@ -56,7 +60,7 @@ export async function showSteps(present, run) {
       curves.rows = await rowsOf(run, READ);
       curves.draw();
     },
-    close: () => curves.close(),
+    close: () => drawn(curves.element, []),
     restyle: () => curves.draw(),
   };
 }
@@ -69,7 +73,8 @@ class Curves {
     this.rows = rows;
     this.beside = beside;
     this.others = others;
-    /** What diagnose finds: step -> code -> how many trajectories; what the codes mean. @type {any} */
+    /** What diagnose finds: step -> code -> how many trajectories; what the codes mean.
+     * @type {Pick<Findings, "steps" | "titles" | "found">} */
     this.findings = { steps: {}, titles: {}, found: [] };
     this.found = h("div.found.bar", { role: "status" });
     /** Rows of each step. @type {Map<number, number[]>} */
@@ -81,11 +86,6 @@ class Curves {
     this.lanes = h("div.lanes");
     this.heat = h("section.heat-box");
     /** @type {any[]} */
-    this.charts = [];
-  }
-
-  close() {
-    this.charts.forEach((chart) => chart.destroy());
     this.charts = [];
   }
 
@@ -105,9 +105,7 @@ class Curves {
     const counts = new Map();
     for (const [number, codes] of Object.entries(this.findings.steps)) {
       if (step === undefined || Number(number) === step) {
-        for (const [code, count] of Object.entries(/** @type {Record<string, number>} */ (codes))) {
-          counts.set(code, (counts.get(code) ?? 0) + count);
-        }
+        for (const [code, count] of Object.entries(codes)) counts.set(code, (counts.get(code) ?? 0) + count);
       }
     }
     const chips = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([code, count]) =>
@@ -125,39 +123,30 @@ class Curves {
   }
 
   draw() {
-    this.close();
     this.steps = rowsBySteps(this.rows);
     const others = this.beside.map((rows) => ({ rows, steps: rowsBySteps(rows) }));
-    const selected = (from, to) => go(["run", this.run, "table"], { where: `step >= ${from} and step <= ${to}` });
-    const marks = () => begun(this.findings);
-    const curves = CURVES.map(([title, column, how, isTime]) => {
+    /** @type {import("./curves.js").How} */
+    const all = {
+      marks: () => begun(this.findings),
+      selected: (from, to) => go(["run", this.run, "table"], { where: `step >= ${from} and step <= ${to}` }),
+      chosen: (step) => this.step(step),
+    };
+    const curves = CURVES.flatMap(([title, column, how, isTime]) => {
       const lines = [{ rows: this.rows, steps: this.steps }, ...others].map(({ rows, steps }, place) => ({
         label: [this.run, ...this.others][place],
         steps: [...steps.keys()],
         ...(figures(rows, steps, column, how) ?? { middle: [] }),
       }));
       const isThere = how === "failed" ? lines[0].middle.length : lines[0].middle.some((value) => value !== null);
-      return isThere
-        ? {
-          title,
-          lines,
-          how: { isTime, isShare: how === "failed", marks, selected, chosen: (step) => this.step(step) },
-        }
-        : null;
+      return isThere ? [{ title, lines, how: { isTime, isShare: how === "failed", ...all } }] : [];
     });
-    this.charts = drawn(this.element, curves.flatMap((each) => each ?? []));
+    this.charts = drawn(this.element, curves);
     if (!this.steps.size) {
-      fill(this.element, [
-        h("p.empty", [
-          "No trajectory of this run has a step (attributes: {step: ...} in your list gives it one). ",
-          "If only a trainer's metrics are here, the overview shows them.",
-        ]),
-      ]);
+      fill(this.element, h("p.empty", STEPLESS));
     }
     showHeat(this.heat, this.run, this.rows, this.steps);
-    this.said.textContent = `${
-      counted(this.steps.size, "step")
-    }; drag over steps to list their trajectories, click a step to see where its time went`;
+    const use = "drag over steps to list their trajectories, click a step to see where its time went";
+    this.said.textContent = `${counted(this.steps.size, "step")}; ${use}`;
   }
 
   /** @param {number} by */

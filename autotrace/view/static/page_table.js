@@ -8,8 +8,8 @@ import { rowsOf } from "./rows.js";
 import { Scatter } from "./scatter.js";
 import { Scroller } from "./scroller.js";
 
-const asText = (value) => value ?? "";
-const asFigures = (value) => value ?? "";
+const asText = (/** @type {any} */ value) => value ?? "";
+const asFigures = (/** @type {any} */ value) => value ?? "";
 /** The columns of the table: name, heading, how wide, how a value is shown.
  * @type {[string, string, string, (value: any) => string][]} */
 const SHOWN = [
@@ -122,12 +122,8 @@ class Table {
       class: "words",
       placeholder: "search in texts",
       "aria-label": "search in the texts of all trajectories",
-      onkeydown: (event) => {
-        if (event.key === "Enter") this.search();
-      },
-      oninput: () => {
-        if (!this.words.value) this.search();
-      },
+      onkeydown: (/** @type {KeyboardEvent} */ { key }) => key === "Enter" && this.search(),
+      oninput: () => this.words.value || this.search(),
     });
     this.count = h("span.count", { role: "status" });
     this.further = h("button.quiet.more", { hidden: true }, "more");
@@ -136,25 +132,18 @@ class Table {
       source.exported ? null : (low, high) => {
         this.filter.value = [this.filter.value && `(${this.filter.value})`, `reward >= ${low} and reward <= ${high}`]
           .filter(Boolean).join(" and ");
-        note({ where: this.filter.value });
-        this.apply();
+        this.noted({ where: this.filter.value });
       },
     );
     this.scatter = new Scatter((row) => this.described(row), (row) => this.openRow(row), (brush) => {
-      note({ brush: brush ? [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") : null });
-      this.apply();
+      this.noted({ brush: brush && [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") });
     });
     this.axes = Object.fromEntries(
-      [["x", "step"], ["y", "reward"], ["c", ""]].map((
-        [name],
-      ) => [
+      ["x", "y", "c"].map((name) => [
         name,
         h("select", {
           "aria-label": `${name} of the scatter`,
-          onchange: () => {
-            note({ [name]: this.axes[name].value, brush: null });
-            this.apply();
-          },
+          onchange: () => this.noted({ [name]: this.axes[name].value, brush: null }),
         }),
       ]),
     );
@@ -184,7 +173,7 @@ class Table {
       ]),
       h("details.scatter-box", {
         open: query.get("plot") !== "no",
-        ontoggle: (event) => note({ plot: event.target.open ? null : "no" }),
+        ontoggle: (/** @type {any} */ { target }) => note({ plot: target.open ? null : "no" }),
       }, [
         h("summary", "rewards and scatter"),
         h("div.plots", [
@@ -225,11 +214,14 @@ class Table {
       fill(select, options.map((value) => h("option", { value }, value || "nothing")));
       select.value = chosen[/** @type {"x"} */ (name)];
     }
-    fill(this.names, [
-      [...this.rows.names.numbers, ...this.rows.names.texts].filter((name) => name !== "open_in").map((value) =>
-        h("option", { value })
-      ),
-    ]);
+    const names = this.rows.known().filter((name) => name !== "open_in");
+    fill(this.names, names.map((value) => h("option", { value })));
+  }
+
+  /** Note something in the address, and show what it says. @param {Record<string, any>} changes */
+  noted(changes) {
+    note(changes);
+    this.apply();
   }
 
   /** Filter, sort and show what the address says. */
@@ -283,7 +275,7 @@ class Table {
     const all = this.rows.count, shown = this.order.length;
     const said = shown === all
       ? counted(all, "trajectory", "trajectories")
-      : `${shown.toLocaleString("en")} of ${counted(all, "trajectory", "trajectories")}`;
+      : `${number(shown)} of ${counted(all, "trajectory", "trajectories")}`;
     const empty = all ? "" : " — this run has none yet; autotrace status says what was bound, called and dropped";
     this.count.textContent = [said + empty, more].filter(Boolean).join(" · ");
   }
@@ -298,8 +290,7 @@ class Table {
   sortBy(name) {
     const { query } = address(), again = query.get("sort") === name;
     const descending = again ? query.get("desc") !== "1" : RIGHT.has(name);
-    note({ sort: name, desc: descending ? "1" : null });
-    this.apply();
+    this.noted({ sort: name, desc: descending ? "1" : null });
   }
 
   /** Show the columns that the address names, else those that have values. */
@@ -346,17 +337,12 @@ class Table {
       note({ cols: wanted.join(",") });
       this.rows.need(wanted).then(() => this.apply());
     };
-    const own = [...this.rows.names.numbers, ...this.rows.names.texts].filter((name) => !ALL.includes(name));
+    const own = this.rows.known().filter((name) => !ALL.includes(name));
     const box = (/** @type {string} */ name, /** @type {string} */ label) =>
       h("label", h("input", { type: "checkbox", value: name, checked: names.has(name), onchange: choose }), label);
     this.chooser.querySelector("div")?.remove();
     this.chooser.append(h("div", [
-      h("button.quiet", {
-        onclick: () => {
-          note({ cols: null });
-          this.apply();
-        },
-      }, "those with values"),
+      h("button.quiet", { onclick: () => this.noted({ cols: null }) }, "those with values"),
       SHOWN.map(([name, label]) => box(name, label === name ? name : `${label} (${name})`)),
       own.map((name) => box(name, name)),
     ]));
@@ -432,18 +418,11 @@ class Table {
   /** What a point of the scatter is. @param {number} row */
   described(row) {
     const { rows } = this;
-    const names = [
-      ...new Set([
-        "step",
-        "sample_index",
-        "rollout_n",
-        "reward",
-        ...Object.values(this.axes).map((axis) => axis.value),
-      ]),
-    ];
-    const values = names.filter((name) => name && rows.value(name, row) !== null).map((name) =>
-      `${SHOWN.find(([shown]) => shown === name)?.[1] ?? name} ${number(rows.value(name, row))}`
-    );
+    const axes = Object.values(this.axes).map((axis) => axis.value);
+    const names = [...new Set(["step", "sample_index", "rollout_n", "reward", ...axes])];
+    const said = (/** @type {string} */ name) => SHOWN.find(([shown]) => shown === name)?.[1] ?? name;
+    const values = names.filter((name) => name && rows.value(name, row) !== null)
+      .map((name) => `${said(name)} ${number(rows.value(name, row))}`);
     return [rows.id(row).slice(0, 8), ...values, rows.value("prompt", row)].filter(Boolean).join(" · ");
   }
 
@@ -459,10 +438,7 @@ class Table {
     const words = this.words.value;
     note({ q: words });
     [this.hits, this.more, this.further.hidden] = [null, "", true];
-    if (!words) {
-      this.apply();
-      return;
-    }
+    if (!words) return this.apply();
     this.hits = new Map();
     await this.searchOn(words, 0);
   }
@@ -470,7 +446,6 @@ class Table {
   /** Read hits until the server stops; the reader may ask for more. @param {string} words @param {number} from */
   async searchOn(words, from) {
     const abort = this.searching = new AbortController(), hits = this.hits ??= new Map();
-    const many = (/** @type {number} */ count) => count.toLocaleString("en");
     this.further.hidden = true;
     try {
       let [shown, last] = [0, { done: 0, of: 0 }];
@@ -483,13 +458,13 @@ class Table {
         if (performance.now() - shown < 500 && hit.done < hit.of) continue;
         shown = performance.now();
         this.apply();
-        this.say(`searched ${many(hit.done)} of ${many(hit.of)}`);
+        this.say(`searched ${number(hit.done)} of ${number(hit.of)}`);
       }
       if (abort.signal.aborted) return;
       const isWhole = last.done >= last.of;
       this.apply();
       this.say(
-        `in the texts: “${visible(words)}”${isWhole ? "" : `, searched ${many(last.done)} of ${many(last.of)}`}`,
+        `in the texts: “${visible(words)}”${isWhole ? "" : `, searched ${number(last.done)} of ${number(last.of)}`}`,
       );
       this.further.hidden = isWhole;
       this.further.onclick = () => this.searchOn(words, last.done);

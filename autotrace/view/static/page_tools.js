@@ -5,21 +5,17 @@ import { source } from "./data.js";
 import { fill, h } from "./dom.js";
 import { counted, number, percent, seconds } from "./format.js";
 
+const FAILED = "a call failed if it, or a tool that it called itself, did not end well";
 /** Tools that have curves. */
 const CURVED = 12;
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showTools(present, run) {
   const element = h("section.steps-page");
-  let charts = /** @type {any[]} */ ([]), tools = await source.tools(run);
-  const close = () => {
-    charts.forEach((chart) => chart.destroy());
-    charts = [];
-  };
+  let tools = await source.tools(run);
   const draw = () => {
-    close();
     fill(element, toolTable(run, tools));
-    charts = toolCurves(element, run, tools);
+    toolCurves(element, run, tools);
   };
   present(element);
   draw();
@@ -29,27 +25,23 @@ export async function showTools(present, run) {
       tools = await source.tools(run);
       draw();
     },
-    close,
     restyle: draw,
   };
 }
 
-/** @param {string} run @param {any[]} tools */
+/** @param {string} run @param {Tool[]} tools */
 function toolTable(run, tools) {
   const heading = h("div.bar", [
     h("h1", "Tools"),
-    h("span.dim", [
-      `${counted(tools.length, "tool")} in the training;` +
-      " a call failed if it, or a tool that it called itself, did not end well",
-    ]),
+    h("span.dim", [`${counted(tools.length, "tool")} in the training; ${FAILED}`]),
   ]);
   if (!tools.length) return [heading, h("p.empty", "No call of a tool was recorded (role: tool in your list).")];
-  const call = (
-    /** @type {string[] | null} */ place,
-    /** @type {any} */ words,
-  ) => (place && words !== ""
-    ? h("a", { href: link(["run", run, "trace", place[0]], { view: "timeline", call: place[1] }) }, words)
-    : words);
+  const call = (/** @type {string[] | null} */ place, /** @type {string} */ words) => {
+    const [trace, span] = place ?? [];
+    return trace
+      ? h("a", { href: link(["run", run, "trace", trace], { view: "timeline", call: span }) }, [words])
+      : words;
+  };
   const heads = ["tool", "calls", "failed", "share", "still open", "p50", "p99"];
   return [
     heading,
@@ -71,21 +63,20 @@ function toolTable(run, tools) {
   ];
 }
 
-/** Curves of each tool. @param {any} element @param {string} run @param {any[]} tools @returns {any[]} */
+/** Curves of each tool. @param {any} element @param {string} run @param {Tool[]} tools */
 function toolCurves(element, run, tools) {
-  const chosen = (/** @type {number} */ step) => go(["run", run, "steps"], { step });
+  /** @type {import("./curves.js").How} */
   const how = {
     marks: () => new Map(),
-    chosen,
-    selected: (/** @type {number} */ from, /** @type {number} */ to) =>
-      go(["run", run, "table"], { where: `step >= ${from} and step <= ${to}` }),
+    chosen: (step) => go(["run", run, "steps"], { step }),
+    selected: (from, to) => go(["run", run, "table"], { where: `step >= ${from} and step <= ${to}` }),
   };
-  return tools.slice(0, CURVED).filter(({ steps }) => steps.length).flatMap(({ name, steps, by_step: of }) => {
+  for (const { name, steps, by_step: of } of tools.slice(0, CURVED).filter(({ steps }) => steps.length)) {
     const box = h("div.curves", { "data-tool": name });
     element.append(h("h2.bar", [name]), box);
     const line = (/** @type {string} */ label, /** @type {(number | null)[]} */ middle) => ({ label, steps, middle });
-    const shares = of.failed.map((/** @type {number} */ failed, /** @type {number} */ at) => failed / of.calls[at]);
-    return drawn(box, [{ title: "calls", lines: [line(name, of.calls)], how }, {
+    const shares = of.failed.map((failed, at) => failed / of.calls[at]);
+    drawn(box, [{ title: "calls", lines: [line(name, of.calls)], how }, {
       title: "share failed",
       lines: [line(name, shares)],
       how: { ...how, isShare: true },
@@ -94,5 +85,5 @@ function toolCurves(element, run, tools) {
       lines: [line("p50", of.p50), line("p99", of.p99)],
       how: { ...how, isTime: true },
     }]);
-  });
+  }
 }

@@ -1,7 +1,7 @@
 // One trajectory: what was said, its tokens, its calls over time, and what is known about it.
 import { address, go, link, note } from "./address.js";
 import { source } from "./data.js";
-import { coded, fill, h, marked, prose } from "./dom.js";
+import { coded, fill, h, marked, prose, terms } from "./dom.js";
 import { chainNames, conversation } from "./conversation.js";
 import { counted, number, openFor, seconds, unknown } from "./format.js";
 import { library } from "./libraries.js";
@@ -12,11 +12,14 @@ import { TokensView } from "./tokens_view.js";
 
 const VIEWS = ["conversation", "tokens", "timeline"];
 const IDENTITY = ["data_source", "validate"];
+const FILES = [["export", "export this", "html"], ["perfetto", "Perfetto", "perfetto.json"]];
 /** The keys of the labels used last. */
 const LABEL_KEYS = ["4", "5", "6", "7", "8", "9"];
-/** What was labelled here: the labels, the newest first, and which trajectories.
+/** Run -> what was labelled here: the labels, the newest first, and which trajectories.
  * @type {Map<string, {words: string[], ids: Set<string>}>} */
 const given = new Map();
+/** @param {string} run */
+const givenIn = (run) => given.get(run) ?? { words: [], ids: new Set() };
 /** Whether the reader types labels, so that the next page begins there. */
 let typing = false;
 /** Where time went: name, colour of the style, words. */
@@ -39,11 +42,8 @@ export async function showTrace(present, run, trace) {
   present(view.element);
   const [begun, first] = [performance.now(), detail.open?.seconds];
   const tick = setInterval(() => {
-    if (!view.element.isConnected || source.exported || !view.detail.open) {
-      clearInterval(tick);
-      return;
-    }
-    view.later(first + (performance.now() - begun) / 1000);
+    if (!view.element.isConnected || source.exported || !view.detail.open) return clearInterval(tick);
+    view.later((first ?? 0) + (performance.now() - begun) / 1000);
   }, 1000);
   view.show(address().query.get("view") ?? "conversation");
   view.offered = view.offer();
@@ -74,7 +74,7 @@ export async function showTrace(present, run, trace) {
 }
 
 class TrajectoryPage {
-  /** @param {string} run @param {any} detail */
+  /** @param {string} run @param {Detail} detail */
   constructor(run, detail) {
     this.run = run;
     this.detail = detail;
@@ -107,9 +107,7 @@ class TrajectoryPage {
       "aria-label": "label of this trajectory",
       title: "a label, such as good, and why after a colon",
       value: [label, why].filter(Boolean).join(": "),
-      onkeydown: (event) => {
-        if (event.key === "Enter") this.labelled(this.called.value, true);
-      },
+      onkeydown: (/** @type {KeyboardEvent} */ { key }) => key === "Enter" && this.labelled(this.called.value, true),
       onchange: () => this.label(this.called.value),
     });
     this.recent = h("span.recent");
@@ -136,41 +134,41 @@ class TrajectoryPage {
 
   heading() {
     const { detail } = this, { step } = detail.attributes;
-    const part = (name) => {
-      const value = detail.attributes[name];
-      return value === undefined || value === null ? "" : String(value).slice(0, 80);
-    };
+    const part = (/** @type {string} */ name) => String(detail.attributes[name] ?? "").slice(0, 80);
+    /** @type {(word: string, name: string) => any} */
     const named = (word, name) => (part(name) ? [h("b", [word]), ` ${part(name)}`] : null);
-    const crumbs = h("nav.crumbs", { "aria-label": "where this trajectory belongs" }, [
+    const toGroup = {
+      href: link(["run", this.run, "group", detail.trace_id]),
+      title: "the rollouts of this prompt (key g)",
+    };
+    const beside = (
+      /** @type {string} */ title,
+      /** @type {string} */ key,
+      /** @type {number} */ by,
+      /** @type {string} */ sign,
+    ) =>
       h("button.quiet", {
-        title: "previous in the list (key k)",
-        "aria-label": "previous",
-        onclick: () => this.neighbour(-1),
-      }, "‹"),
-      h("button.quiet", { title: "next in the list (key j)", "aria-label": "next", onclick: () => this.neighbour(1) }, [
-        "›",
-      ]),
-      part("step") ? h("a", { href: link(["run", this.run, "steps"], { step }) }, named("step", "step")) : null,
-      h(
-        "a",
-        { href: link(["run", this.run, "group", detail.trace_id]), title: "the rollouts of this prompt (key g)" },
-        [named("prompt", "sample_index") ?? "prompt"],
-      ),
-      part("rollout_n") ? h("span", [named("rollout", "rollout_n")]) : null,
+        title: `${title} in the list (key ${key})`,
+        "aria-label": title,
+        onclick: () => this.neighbour(by),
+      }, sign);
+    const crumbs = h("nav.crumbs", { "aria-label": "where this trajectory belongs" }, [
+      beside("previous", "k", -1, "‹"),
+      beside("next", "j", 1, "›"),
+      part("step") && h("a", { href: link(["run", this.run, "steps"], { step }) }, [named("step", "step")]),
+      h("a", toGroup, [named("prompt", "sample_index") ?? "prompt"]),
+      part("rollout_n") && h("span", [named("rollout", "rollout_n")]),
     ]);
-    const who = IDENTITY.filter((name) =>
-      detail.attributes[name] !== undefined && detail.attributes[name] !== null && detail.attributes[name] !== false
-    )
-      .map((name) => h("span", h("b", [name]), ` ${String(detail.attributes[name]).slice(0, 80)}`));
+    const who = IDENTITY.filter((name) => detail.attributes[name] !== false && part(name))
+      .map((name) => h("span", named(name, name)));
+    const { reward, advantage } = detail.facts;
     return h("header.heading", [
       crumbs,
       h("h1", h("code", [detail.trace_id.slice(0, 12)])),
       who,
       h("span.badge", { "data-status": detail.status }, detail.status === "OPEN" ? "being written" : detail.status),
-      detail.facts.reward === undefined ? null : h("span.big", h("b", "reward"), ` ${number(detail.facts.reward)}`),
-      detail.facts.advantage === undefined
-        ? null
-        : h("span", h("b", "advantage"), ` ${number(detail.facts.advantage)}`),
+      reward !== undefined && h("span.big", h("b", "reward"), ` ${number(reward)}`),
+      advantage !== undefined && h("span", h("b", "advantage"), ` ${number(advantage)}`),
       this.took = h("span", [
         h("b", [detail.open ? "" : "took "]),
         seconds(detail.duration) || openFor(detail.open) || unknown(detail.status),
@@ -178,12 +176,11 @@ class TrajectoryPage {
       this.timesBar(),
       h("span.dim.spent", [this.spent()]),
       h("a.button", { href: link(["run", this.run, "group", detail.trace_id]), title: "key g" }, "group"),
-      h("button.quiet.copy", { onclick: (event) => copyLink(event.target) }, "copy link"),
-      source.exported
-        ? null
-        : [["export", "export this", "html"], ["perfetto", "Perfetto", "perfetto.json"]].map(([what, words, kind]) =>
-          h("button.quiet", { "data-file": what, onclick: () => this.download(what, kind) }, words)
-        ),
+      h("button.quiet.copy", { onclick: (/** @type {any} */ { target }) => copyLink(target) }, "copy link"),
+      !source.exported &&
+      FILES.map(([what, words, kind]) =>
+        h("button.quiet", { "data-file": what, onclick: () => this.download(what, kind) }, words)
+      ),
     ]);
   }
 
@@ -196,8 +193,9 @@ class TrajectoryPage {
 
   /** Say of an open trajectory how long it has been open by now. @param {number} now seconds */
   later(now) {
-    this.detail.open.seconds = now;
-    this.took.lastChild.data = openFor(this.detail.open);
+    const { open } = this.detail;
+    if (open) open.seconds = now;
+    this.took.lastChild.data = openFor(open);
     if (this.view === "timeline") this.timeline?.until(now);
   }
 
@@ -207,13 +205,10 @@ class TrajectoryPage {
     if (this.saved === text) return;
     this.saved = text;
     await source.label(this.run, trace, label.trim(), why.join(":").trim());
-    const { words, ids } =
-      /** @type {any} */ (given.get(this.run) ?? given.set(this.run, { words: [], ids: new Set() }).get(this.run));
-    const word = label.trim();
-    if (word) {
-      ids.add(trace);
-      given.set(this.run, { words: [word, ...words.filter((each) => each !== word)], ids });
-    } else ids.delete(trace);
+    const { words, ids } = givenIn(this.run), word = label.trim();
+    if (word) ids.add(trace);
+    else ids.delete(trace);
+    given.set(this.run, { words: word ? [word, ...words.filter((each) => each !== word)] : words, ids });
     this.offer();
     this.refresh(await source.trace(this.run, this.detail.trace_id));
   }
@@ -221,15 +216,12 @@ class TrajectoryPage {
   /** Offer the labels used last, each with its key, and count. */
   async offer() {
     if (source.exported) return;
-    const { texts: { label }, count } = await rowsOf(this.run, ["label"]);
-    if (!given.has(this.run)) given.set(this.run, { words: [], ids: new Set() });
-    const { words, ids } = /** @type {any} */ (given.get(this.run));
+    const rows = await rowsOf(this.run, ["label"]), { texts: { label }, count } = rows;
+    const { words, ids } = givenIn(this.run);
     const others = (label?.words ?? []).filter((word) => word && !words.includes(word));
     this.words = [...words, ...others].slice(0, LABEL_KEYS.length);
-    const rows = await rowsOf(this.run);
-    const known = label
-      ? [...label.codes.keys()].filter((row) => label.codes[row] >= 0 && !ids.has(rows.id(row))).length
-      : 0;
+    const known =
+      [...label?.codes.keys() ?? []].filter((row) => label.codes[row] >= 0 && !ids.has(rows.id(row))).length;
     fill(this.recent, [
       this.words.map((word, place) =>
         h("button.chip", {
@@ -237,7 +229,7 @@ class TrajectoryPage {
           onclick: () => this.labelled(word),
         }, [h("kbd", [LABEL_KEYS[place]]), ` ${word}`])
       ),
-      h("span.dim", `${(known + ids.size).toLocaleString("en")} of ${count.toLocaleString("en")} labelled`),
+      h("span.dim", `${number(known + ids.size)} of ${number(count)} labelled`),
     ]);
   }
 
@@ -253,10 +245,10 @@ class TrajectoryPage {
   /** What most of the time went on. */
   spent() {
     const { times, gap } = this.detail;
-    const within = (name) => (name === "other_s" && gap ? ` (${seconds(gap.seconds)} of it ${gap.where})` : "");
-    return TIMES.filter(([name]) => times[name] > 0).sort(([a], [b]) => times[b] - times[a]).slice(0, 3).map((
-      [name, , word],
-    ) => `${word} ${seconds(times[name])}${within(name)}`).join(", ");
+    const within = gap ? ` (${seconds(gap.seconds)} of it ${gap.where})` : "";
+    const most = TIMES.filter(([name]) => times[name] > 0).sort(([a], [b]) => times[b] - times[a]).slice(0, 3);
+    const said = most.map(([name, , word]) => `${word} ${seconds(times[name])}${name === "other_s" ? within : ""}`);
+    return said.join(", ");
   }
 
   timesBar() {
@@ -275,15 +267,9 @@ class TrajectoryPage {
   /** The column beside: findings, notes, facts, times, attributes. */
   known() {
     const { facts, attributes, notes, times, findings } = this.detail;
-    const list = (
-      title,
-      /** @type {[string, any][]} */ pairs,
-    ) => (pairs.length
-      ? h("section", [
-        h("h2", [title]),
-        h("dl", pairs.map(([name, value]) => [h("dt", [name]), h("dd", [worded(value)])])),
-      ])
-      : null);
+    /** @type {(title: string, values: [string, any][]) => any} */
+    const list = (title, values) =>
+      values.length > 0 && h("section", h("h2", title), terms(values.map(([name, value]) => [name, worded(value)])));
     const found = findings.map((finding, place) =>
       h("li", [
         h("button.finding", { "data-place": place, onclick: () => this.toFinding(place) }, [
@@ -320,9 +306,9 @@ class TrajectoryPage {
       : this.showTimeline();
   }
 
-  /** Show what came since, at the place that is being read. @param {any} detail */
+  /** Show what came since, at the place that is being read. @param {Detail} detail */
   async refresh(detail) {
-    const still = (each) => JSON.stringify({ ...each, open: null });
+    const still = (/** @type {Detail} */ each) => JSON.stringify({ ...each, open: null });
     if (still(detail) === still(this.detail)) return;
     const items = () => /** @type {HTMLElement[]} */ ([...this.body.querySelectorAll(".item")]);
     const [top, heights] = [this.body.scrollTop, items().map((item) => item.offsetHeight)];
@@ -376,13 +362,15 @@ class TrajectoryPage {
   /** The chains of a trajectory that branches, each a place to go to. */
   branches() {
     const { chains } = this.detail, names = chainNames(this.detail);
-    const rows = (chain) => (chain.row !== null ? `row ${chain.row}` : chain.in_rows === 0 ? "in no row" : "");
+    const rows = (
+      /** @type {Chain} */ chain,
+    ) => (chain.row !== null ? `row ${chain.row}` : chain.in_rows === 0 ? "in no row" : "");
     const facts = (
-      chain,
+      /** @type {Chain} */ chain,
     ) => [counted(chain.turns, "turn"), chain.tokens === null ? "" : counted(chain.tokens, "token"), rows(chain)];
     return chains.length
       ? h("div.branches", { role: "navigation", "aria-label": "branches" }, [
-        chains.map((chain, /** @type {number} */ place) =>
+        chains.map((chain, place) =>
           this.toTurn(
             chain.first_turn,
             h("b", [names[place]]),
@@ -523,7 +511,7 @@ function nested(values, above = "") {
   return Object.entries(values).flatMap(([name, value]) => {
     const isNested = value !== null && typeof value === "object" && !Array.isArray(value) &&
       above.split(".").length < 5;
-    return isNested ? nested(value, `${above}${name}.`) : [/** @type {[string, any]} */ ([above + name, value])];
+    return isNested ? nested(value, `${above}${name}.`) : [[above + name, value]];
   });
 }
 

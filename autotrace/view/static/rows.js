@@ -38,11 +38,7 @@ export class Rows {
       const placed = rows
         ? (isNumber ? new Float64Array(this.count).fill(NaN) : new Int32Array(this.count).fill(-1))
         : values;
-      if (rows) {
-        rows.forEach((row, at) => {
-          if (row >= 0) placed[row] = values[at];
-        });
-      }
+      rows?.forEach((row, at) => row >= 0 && (placed[row] = values[at]));
       if (isNumber) this.numbers[name] = placed;
       else this.texts[name] = { words: header.words[name], codes: placed };
     }
@@ -50,7 +46,7 @@ export class Rows {
 
   /** Read those of `names` that are not there yet. @param {string[]} names */
   async need(names) {
-    const known = new Set([...this.names.numbers, ...this.names.texts]);
+    const known = new Set(this.known());
     const missing = names.filter((name) =>
       known.has(name) && name !== "trace_id" && !this.numbers[name] && !this.texts[name]
     );
@@ -71,9 +67,7 @@ export class Rows {
   }
 
   /** The rows of whole ids. @param {string[]} ids */
-  rowsOf(ids) {
-    return this.locate(Uint8Array.from(ids.join("").match(/../g) ?? [], (byte) => parseInt(byte, 16)));
-  }
+  rowsOf = (ids) => this.locate(Uint8Array.from(ids.join("").match(/../g) ?? [], (byte) => parseInt(byte, 16)));
 
   /** The rows for which a condition is true: the server knows what it means. @param {string} expression
    * @returns {Promise<Set<number>>} */
@@ -83,9 +77,7 @@ export class Rows {
   }
 
   /** @param {number} row */
-  id(row) {
-    return hex(this.ids, row);
-  }
+  id = (row) => hex(this.ids, row);
 
   /** The row of a trajectory, -1: none. @param {string} id a whole one */
   find(id) {
@@ -107,9 +99,10 @@ export class Rows {
   }
 
   /** Whether there is such a column. @param {string} name */
-  knows(name) {
-    return [...this.names.numbers, ...this.names.texts].includes(name);
-  }
+  knows = (name) => this.known().includes(name);
+
+  /** The names of all columns. */
+  known = () => [...this.names.numbers, ...this.names.texts];
 
   /** Whether a column that was read has a value somewhere. @param {string} name */
   has(name) {

@@ -40,9 +40,10 @@ export class Scatter {
     this.element = h("div.scatter", [this.canvas, this.box, this.tip, this.key]);
     this.surface = new Surface(this.canvas, () => this.draw());
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.drag(event));
-    this.canvas.addEventListener("pointermove", (event) => {
-      if (!event.buttons) this.tell(this.near(event));
-    });
+    this.canvas.addEventListener(
+      "pointermove",
+      (/** @type {PointerEvent} */ event) => event.buttons || this.tell(this.near(event)),
+    );
     for (const left of ["pointerleave", "blur"]) this.canvas.addEventListener(left, () => this.tell(-1));
     this.canvas.addEventListener("focus", () => {
       if (this.canvas.matches(":focus-visible")) this.step(0);

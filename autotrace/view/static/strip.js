@@ -1,5 +1,5 @@
 // A run in a row of small pictures: what its steps earned, solved, and lost.
-import { h, ink, Surface } from "./dom.js";
+import { h, ink, legendKey, Surface } from "./dom.js";
 import { number } from "./format.js";
 
 /** Columns that the strip needs. */
@@ -120,10 +120,8 @@ function tile(name, words, values, shown, isShare = false) {
   ]);
 }
 
-const GROUPS = /** @type {[string, string][]} */ ([["all wrong", "--phase-queue"], ["mixed", "--phase-prefill"], [
-  "all right",
-  "--role-reward",
-]]);
+/** @type {[string, string][]} */
+const GROUPS = [["all wrong", "--phase-queue"], ["mixed", "--phase-prefill"], ["all right", "--role-reward"]];
 
 /** Which groups teach something. @param {number[][]} groups */
 function areas(groups) {
@@ -134,9 +132,7 @@ function areas(groups) {
     h("figcaption", "groups"),
     h("b", `${share(last[1])} mixed`),
     h("span.dim", [
-      GROUPS.map(([name, colour], place) =>
-        h("span.key", h("i", { style: { background: `var(${colour})` } }), `${name} ${share(last[place])}`)
-      ),
+      GROUPS.map(([name, colour], place) => legendKey(colour, `${name} ${share(last[place])}`)),
     ]),
     drawing(
       `groups of each step: ${GROUPS.map(([name], place) => `${name} ${share(last[place])}`).join(", ")}`,

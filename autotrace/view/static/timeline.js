@@ -1,5 +1,5 @@
 // The calls of a trajectory over time, drawn: whatever their number, only the rows in view cost anything.
-import { drawBar, follow, h, ink, Surface, visible } from "./dom.js";
+import { drawBar, follow, h, ink, legendKey, Surface, visible } from "./dom.js";
 import { seconds, ticks, unknown } from "./format.js";
 
 const ROW = 20;
@@ -17,13 +17,14 @@ export const ROLE_INK = {
   trainer: "--role-other",
   span: "--role-other",
 };
-const PHASES = [["queue", ["dispatch_s", "queue_s"], "--phase-queue"], ["prefill", ["prefill_s"], "--phase-prefill"], [
-  "decode",
-  ["decode_s"],
-  "--phase-decode",
-]];
+/** Name, times that make it up, colour. @type {[string, string[], string][]} */
+const PHASES = [
+  ["queue", ["dispatch_s", "queue_s"], "--phase-queue"],
+  ["prefill", ["prefill_s"], "--phase-prefill"],
+  ["decode", ["decode_s"], "--phase-decode"],
+];
 
-/** Rows in the order of a tree: number of a span, and how deep it is. @param {any} spans */
+/** Rows in the order of a tree: number of a span, and how deep it is. @param {Spans} spans */
 function tree(spans) {
   const count = spans.id.length;
   /** @type {number[][]} */
@@ -45,7 +46,7 @@ function tree(spans) {
 const isWrong = (/** @type {string} */ status) => status !== "OK" && status !== "OPEN";
 
 export class Timeline {
-  /** @param {any} spans @param {number | null} duration @param {(at: number) => void} chosen
+  /** @param {Spans} spans @param {number | null} duration @param {(at: number) => void} chosen
    * @param {boolean} live whether open calls last until now */
   constructor(spans, duration, chosen, live) {
     this.live = live;
@@ -75,7 +76,7 @@ export class Timeline {
       ...PHASES.map(([name, , colour]) => [name, colour]),
     ];
     const legend = h("div.legend", [
-      keys.map(([name, colour]) => h("span.key", h("i", { style: { background: `var(${colour})` } }), name)),
+      keys.map(([name, colour]) => legendKey(colour, name)),
     ]);
     this.element = h("div.timeline", h("div.bar", [legend]), this.tip, this.scroll);
     this.surface = new Surface(this.canvas, () => this.draw());
@@ -99,7 +100,7 @@ export class Timeline {
     const first = Math.max(0, Math.floor((top - AXIS) / ROW));
     const last = Math.min(this.rows.length, first + Math.ceil(height / ROW) + 2);
     const colours = Object.fromEntries(Object.entries(ROLE_INK).map(([role, name]) => [role, ink(name)]));
-    const phases = PHASES.map(([, , name]) => ink(String(name)));
+    const phases = PHASES.map(([, , name]) => ink(name));
     for (let place = first; place < last; place += 1) {
       const { at, depth } = this.rows[place], y = AXIS + place * ROW - top;
       if (at === this.current) {
@@ -158,7 +159,7 @@ export class Timeline {
     let from = this.spans.start[at];
     const end = from + (this.spans.duration[at] ?? 0);
     PHASES.forEach(([, names], number) => {
-      const length = /** @type {string[]} */ (names).reduce((sum, name) => sum + (given[name] ?? 0), 0);
+      const length = names.reduce((sum, name) => sum + (given[name] ?? 0), 0);
       const to = Math.min(end, from + length), [left, right] = [Math.max(this.labels, this.x(from)), this.x(to)];
       this.surface.context.fillStyle = colours[number];
       if (right > left) this.surface.context.fillRect(left, y + 8, right - left, ROW - 16);
@@ -197,9 +198,10 @@ export class Timeline {
     }, { passive: false });
     this.canvas.addEventListener("dblclick", () => this.zoom(0, this.total));
     this.canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => this.drag(event));
-    this.canvas.addEventListener("pointermove", (event) => {
-      if (!event.buttons) this.say(this.under(event.offsetY));
-    });
+    this.canvas.addEventListener(
+      "pointermove",
+      (/** @type {PointerEvent} */ event) => event.buttons || this.say(this.under(event.offsetY)),
+    );
     this.scroll.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       if (!step) return;

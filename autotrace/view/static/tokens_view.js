@@ -1,7 +1,7 @@
 // The tokens of a trajectory, coloured. Blocks of plain text; only blocks near the view have an element per token, so
 // that 32,768 tokens cost as much as those that are seen.
 import { WAYS } from "./colour.js";
-import { fill, h, visible } from "./dom.js";
+import { fill, h, legendKey, visible } from "./dom.js";
 import { number } from "./format.js";
 
 const BLOCK = 256;
@@ -15,9 +15,7 @@ export function tokenArrays({ header, arrays }) {
   for (const part of header.parts) {
     turn.fill(part.turn, part.first, part.first + part.count);
     kind.fill(part.kind, part.first, part.first + part.count);
-    if (part.version !== undefined && part.version !== null) {
-      version.fill(part.version, part.first, part.first + part.count);
-    }
+    version.fill(part.version ?? NaN, part.first, part.first + part.count);
   }
   const advantage = typeof header.advantage === "number" ? header.advantage : null;
   return { ids: arrays.id, mask: arrays.mask, logprob: arrays.logprob, turn, kind, version, advantage, extra: arrays };
@@ -29,6 +27,7 @@ export class TokensView {
    * @param {{chosen: (way: string) => void, pointed: (at: number) => void}} on
    */
   constructor(packed, way, on) {
+    /** @type {{turn: number, kind: number, first: number, count: number}[]} */
     this.parts = packed.header.parts;
     this.tokens = tokenArrays(packed);
     this.text = new TextDecoder().decode(packed.arrays.text);
@@ -113,7 +112,7 @@ export class TokensView {
     for (const part of this.parts) {
       const name = part.kind === 1 ? `turn ${part.turn} · model` : part.kind ? `turn ${part.turn} · added` : "prompt";
       const head = h("div", { class: `part-head k${part.kind}`, id: `part-${part.turn}-${part.kind}` }, [
-        `${name} · ${part.count.toLocaleString("en")} tokens`,
+        `${name} · ${number(part.count)} tokens`,
       ]);
       this.body.append(head);
       for (let first = part.first; first < part.first + part.count; first += BLOCK) {
@@ -173,13 +172,13 @@ export class TokensView {
     }
     this.buttons?.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.way === way)));
     fill(this.legend, [
-      WAYS[way].legend(this.tokens).map(([name, label]) => h("span.key", h("i", { class: name }), label)),
+      WAYS[way].legend(this.tokens).map(([name, label]) => legendKey(name, label)),
     ]);
   }
 
   listen() {
     this.body.addEventListener("mouseover", (/** @type {MouseEvent} */ event) => this.point(this.under(event.target)));
-    this.body.addEventListener("click", (event) => {
+    this.body.addEventListener("click", (/** @type {MouseEvent} */ event) => {
       const at = this.under(event.target);
       if (at >= 0) this.select(at);
     });
