@@ -33,7 +33,7 @@ interface RunState extends RunLine {
   warnings: string[];
   notes: string[];
   /** How far the search for findings is. */
-  examined?: [number, number];
+  examined: [number, number] | null;
 }
 interface Cause {
   said: string;

@@ -189,7 +189,8 @@ class Writer {
     }
   }
 
-  /** Find which call of the model each call of a tool is. @param {Item} item @param {Item[]} items @param {number} at */
+  /** Find which call of the model each call of a tool is. @param {Item} item @param {Item[]} items
+   * @param {number} at */
   pair(item, items, at) {
     const rest = items.slice(at + 1), end = rest.findIndex(({ turn, role }) => turn !== item.turn || role !== "tool");
     const made = end < 0 ? rest : rest.slice(0, end);

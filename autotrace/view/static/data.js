@@ -75,7 +75,7 @@ export class Server {
   async findings(run, tell = () => {}) {
     let isOver = false;
     const timer = setInterval(async () => {
-      const { examined: [done, all] = [0, 0] } = await this.state(run).catch(() => /** @type {any} */ ({}));
+      const { examined } = await this.state(run).catch(() => /** @type {any} */ ({})), [done, all] = examined ?? [0, 0];
       if (all && !isOver) tell(`Looking for findings… ${number(done)} of ${number(all)} trajectories examined`);
     }, 500);
     return this.json("findings", run, "findings").finally(() => {

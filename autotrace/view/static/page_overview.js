@@ -215,7 +215,8 @@ class Overview {
   }
 }
 
-/** What carries a change of the reward: how many rollouts have each cause, and had it before. @param {Finding} finding */
+/** What carries a change of the reward: how many rollouts have each cause, and had it before.
+ * @param {Finding} finding */
 function carried({ change, causes, unexplained }) {
   const bar = (/** @type {string} */ when, /** @type {number} */ share) =>
     h("div", { class: `bar-line ${when}` }, [

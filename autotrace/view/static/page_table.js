@@ -3,10 +3,10 @@ import { address, go, link, note } from "./address.js";
 import { Problem, source } from "./data.js";
 import { fill, h, visible } from "./dom.js";
 import { counted, number, seconds } from "./format.js";
-import { Histogram } from "./histogram.js";
+import { Plots } from "./plots.js";
 import { rowsOf } from "./rows.js";
-import { Scatter } from "./scatter.js";
 import { Scroller } from "./scroller.js";
+import { TextSearch } from "./text_search.js";
 
 const asText = (/** @type {any} */ value) => value ?? "";
 const asFigures = (/** @type {any} */ value) => value ?? "";
@@ -41,6 +41,8 @@ const ALL = SHOWN.map(([name]) => name);
 const RIGHT = new Set(
   SHOWN.filter(([, , , shown]) => [number, seconds, asFigures].includes(shown)).map(([name]) => name),
 );
+/** @param {string} name @param {(value: any) => string} shown */
+const cellClass = (name, shown) => `cell ${RIGHT.has(name) || shown === number ? "n" : ""}`;
 /** Pixels of a row, and of one that says what was found in its texts. */
 const [HEIGHT, HEIGHT_OF_HIT] = [26, 48];
 /** Pixels of an em in the table. */
@@ -60,11 +62,7 @@ export async function showTable(present, run) {
   const table = new Table(run, await rowsOf(run));
   present(table.element);
   table.apply();
-  rowsOf(run, SECOND).then((rows) => {
-    rows.tie();
-    table.apply();
-    return rowsOf(run, ALL);
-  }).then(() => table.apply(), () => table.say("Some columns could not be read."));
+  table.rest().catch(() => table.say("Some columns could not be read."));
   return {
     title: "trajectories",
     keys: {
@@ -80,7 +78,7 @@ export async function showTable(present, run) {
       table.passing = null;
       table.apply();
     },
-    close: () => table.searching?.abort(),
+    close: () => table.texts.running?.abort(),
   };
 }
 
@@ -93,10 +91,6 @@ class Table {
     this.current = 0;
     /** @type {Uint32Array} */
     this.order = new Uint32Array(0);
-    /** Id -> hit of the search for texts. @type {Map<string, any> | null} */
-    this.hits = null;
-    /** @type {AbortController | null} */
-    this.searching = null;
     /** The rows that satisfy a condition. @type {{where: string, rows: Set<number>} | null} */
     this.passing = null;
     this.typed = /** @type {any} */ (0);
@@ -117,36 +111,20 @@ class Table {
       },
     });
     this.names = h("datalist", { id: "where-names" });
-    this.words = h("input", {
-      type: "search",
-      class: "words",
-      placeholder: "search in texts",
-      "aria-label": "search in the texts of all trajectories",
-      onkeydown: (/** @type {KeyboardEvent} */ { key }) => key === "Enter" && this.search(),
-      oninput: () => this.words.value || this.search(),
-    });
     this.count = h("span.count", { role: "status" });
-    this.further = h("button.quiet.more", { hidden: true }, "more");
     this.problem = h("span.problem", { role: "alert" });
-    this.histogram = new Histogram(
-      source.exported ? null : (low, high) => {
-        this.filter.value = [this.filter.value && `(${this.filter.value})`, `reward >= ${low} and reward <= ${high}`]
-          .filter(Boolean).join(" and ");
+    const changed = (words = "") => this.apply().then(() => this.say(words));
+    const failed = (/** @type {string} */ words) => this.problem.textContent = words;
+    this.texts = new TextSearch(run, address().query.get("q") ?? "", changed, failed);
+    this.plots = new Plots({
+      noted: (changes) => this.noted(changes),
+      narrowed: (condition) => {
+        this.filter.value = [this.filter.value && `(${this.filter.value})`, condition].filter(Boolean).join(" and ");
         this.noted({ where: this.filter.value });
       },
-    );
-    this.scatter = new Scatter((row) => this.described(row), (row) => this.openRow(row), (brush) => {
-      this.noted({ brush: brush && [...brush.x, ...brush.y].map((value) => Number(value.toPrecision(6))).join(",") });
+      described: (row) => this.described(row),
+      opened: (row) => this.open("trace", row),
     });
-    this.axes = Object.fromEntries(
-      ["x", "y", "c"].map((name) => [
-        name,
-        h("select", {
-          "aria-label": `${name} of the scatter`,
-          onchange: () => this.noted({ [name]: this.axes[name].value, brush: null }),
-        }),
-      ]),
-    );
     this.head = h("div.row.head", { role: "row" });
     /** The columns that are shown. @type {typeof SHOWN} */
     this.shown = [];
@@ -156,66 +134,35 @@ class Table {
     ]);
     this.chooser = h("details.chooser", h("summary.button", "columns"));
     this.scroller = new Scroller(HEIGHT, () => this.emptyRow(), (element, position) => this.fillRow(element, position));
-    this.scroller.element.setAttribute("role", "rowgroup");
-    this.scroller.element.setAttribute("aria-label", "trajectories");
-    this.choices();
-    const { query } = address();
-    this.filter.value = query.get("where") ?? "";
-    this.words.value = query.get("q") ?? "";
+    this.plots.choices(rows.axes());
+    const names = rows.known().filter((name) => name !== "open_in");
+    fill(this.names, names.map((value) => h("option", { value })));
+    this.filter.value = address().query.get("where") ?? "";
     this.element = h("section.table-page", [
       h("h1.unseen", "Trajectories"),
       h("div.bar", [
-        source.exported ? null : [this.filter, this.names, this.words],
+        source.exported ? null : [this.filter, this.names, this.texts.words],
         this.chooser,
         this.count,
-        this.further,
+        this.texts.further,
         this.problem,
       ]),
-      h("details.scatter-box", {
-        open: query.get("plot") !== "no",
-        ontoggle: (/** @type {any} */ { target }) => note({ plot: target.open ? null : "no" }),
-      }, [
-        h("summary", "rewards and scatter"),
-        h("div.plots", [
-          this.histogram.element,
-          h("div.plot", [
-            h("div.axes.dim", [
-              this.axes.y,
-              " over ",
-              this.axes.x,
-              " coloured by ",
-              this.axes.c,
-              " drag to select; a point opens its trajectory",
-            ]),
-            this.scatter.element,
-          ]),
-        ]),
-      ]),
+      this.plots.element,
       this.nothing,
       h("div.grid", { role: "table", "aria-label": "trajectories" }, [
         h("div", { role: "rowgroup" }, this.head),
         this.scroller.element,
       ]),
     ]);
-    if (this.words.value) this.search();
+    if (this.texts.words.value) this.texts.search();
   }
 
-  /** Offer what there is as axes. */
-  choices() {
-    const { query } = address(), axes = this.rows.axes();
-    const first = (/** @type {string[]} */ names) => names.find((name) => axes.includes(name)) ?? axes[0] ?? "start";
-    const chosen = {
-      x: query.get("x") ?? first(["response_tokens", "step", "turns"]),
-      y: query.get("y") ?? first(["reward", "duration"]),
-      c: query.get("c") ?? (axes.includes("step") ? "step" : ""),
-    };
-    for (const [name, select] of Object.entries(this.axes)) {
-      const options = [...new Set([...(name === "c" ? [""] : []), chosen[/** @type {"x"} */ (name)], ...axes])];
-      fill(select, options.map((value) => h("option", { value }, value || "nothing")));
-      select.value = chosen[/** @type {"x"} */ (name)];
-    }
-    const names = this.rows.known().filter((name) => name !== "open_in");
-    fill(this.names, names.map((value) => h("option", { value })));
+  /** Read the columns that come later. */
+  async rest() {
+    (await rowsOf(this.run, SECOND)).tie();
+    this.apply();
+    await rowsOf(this.run, ALL);
+    this.apply();
   }
 
   /** Note something in the address, and show what it says. @param {Record<string, any>} changes */
@@ -229,11 +176,7 @@ class Table {
     const { query } = address(), { rows } = this, mine = (this.turn += 1);
     const where = source.exported ? "" : this.filter.value.trim();
     try {
-      await rows.need([
-        query.get("sort") ?? "",
-        ...(query.get("cols")?.split(",") ?? []),
-        ...Object.values(this.axes).map((axis) => axis.value),
-      ]);
+      await rows.need([query.get("sort") ?? "", ...(query.get("cols")?.split(",") ?? []), ...this.plots.names()]);
       if (where && this.passing?.where !== where) {
         const passing = { where, rows: await rows.where(where) };
         if (mine === this.turn) this.passing = passing;
@@ -250,14 +193,10 @@ class Table {
     this.filter.removeAttribute("aria-invalid");
     const wanted = where ? this.passing?.rows : null;
     const [sort, descending] = [query.get("sort") ?? "start", query.get("desc") === "1"];
-    const sorted = rows.order(sort, descending), hits = this.hits && new Set(rows.rowsOf([...this.hits.keys()]));
+    const found = this.texts.hits, hits = found && new Set(rows.rowsOf([...found.keys()]));
     const passes = (/** @type {number} */ row) => (!wanted || wanted.has(row)) && (!hits || hits.has(row));
-    const passed = wanted || hits ? sorted.filter(passes) : sorted;
-    const [x, y, third] = [this.axes.x.value, this.axes.y.value, this.axes.c.value];
-    const brush = this.brushed(query.get("brush")), [xs, ys] = [this.rows.keys(x), this.rows.keys(y)];
-    this.order = brush ? passed.filter((row) => within(xs[row], brush.x) && within(ys[row], brush.y)) : passed;
-    this.scatter.show(xs, ys, third ? rows.keys(third) : null, passed, [x, y, third], brush);
-    this.histogram.show(rows.numbers.reward, this.order);
+    const sorted = rows.order(sort, descending), passed = wanted || hits ? sorted.filter(passes) : sorted;
+    this.order = this.plots.show(rows, passed);
     this.current = Math.min(this.current, Math.max(0, this.order.length - 1));
     this.columns();
     for (const cell of this.head.children) {
@@ -273,21 +212,14 @@ class Table {
   say(more = this.more) {
     this.more = more;
     const all = this.rows.count, shown = this.order.length;
-    const said = shown === all
-      ? counted(all, "trajectory", "trajectories")
-      : `${number(shown)} of ${counted(all, "trajectory", "trajectories")}`;
+    const said = `${shown === all ? "" : `${number(shown)} of `}${counted(all, "trajectory", "trajectories")}`;
     const empty = all ? "" : " — this run has none yet; autotrace status says what was bound, called and dropped";
     this.count.textContent = [said + empty, more].filter(Boolean).join(" · ");
   }
 
-  /** @param {string | null} text @returns {import("./scatter.js").Brush} */
-  brushed(text) {
-    const [a, b, c, d] = (text ?? "").split(",").map(Number);
-    return text && [a, b, c, d].every(Number.isFinite) ? { x: [a, b], y: [c, d] } : null;
-  }
-
-  /** @param {string} name */
-  sortBy(name) {
+  /** @param {string} name @param {boolean} byPointer: keys are for the rows then */
+  sortBy(name, byPointer) {
+    if (byPointer) this.scroller.element.focus({ preventScroll: true });
     const { query } = address(), again = query.get("sort") === name;
     const descending = again ? query.get("desc") !== "1" : RIGHT.has(name);
     this.noted({ sort: name, desc: descending ? "1" : null });
@@ -310,19 +242,13 @@ class Table {
     };
     Object.assign(this.head.style, style);
     this.scroller.element.style.minWidth = style.minWidth;
+    /** @type {(name: string) => (event: MouseEvent) => void} */
+    const sort = (name) => ({ detail: byPointer }) => this.sortBy(name, byPointer > 0);
     fill(this.head, [
       shown.map(([name, label, , value]) =>
-        h("div", {
-          class: `cell ${RIGHT.has(name) || value === number ? "n" : ""}`,
-          role: "columnheader",
-          "data-column": name,
-        }, [h("button", {
-          title: name === "ties" ? TIES : name,
-          onclick: (/** @type {MouseEvent} */ event) => {
-            if (event.detail) this.scroller.element.focus({ preventScroll: true });
-            this.sortBy(name);
-          },
-        }, label)])
+        h("div", { class: cellClass(name, value), role: "columnheader", "data-column": name }, [
+          h("button", { title: name === "ties" ? TIES : name, onclick: sort(name) }, label),
+        ])
       ),
     ]);
     this.scroller.renew();
@@ -337,28 +263,22 @@ class Table {
       note({ cols: wanted.join(",") });
       this.rows.need(wanted).then(() => this.apply());
     };
-    const own = this.rows.known().filter((name) => !ALL.includes(name));
     const box = (/** @type {string} */ name, /** @type {string} */ label) =>
       h("label", h("input", { type: "checkbox", value: name, checked: names.has(name), onchange: choose }), label);
     this.chooser.querySelector("div")?.remove();
     this.chooser.append(h("div", [
       h("button.quiet", { onclick: () => this.noted({ cols: null }) }, "those with values"),
       SHOWN.map(([name, label]) => box(name, label === name ? name : `${label} (${name})`)),
-      own.map((name) => box(name, name)),
+      this.rows.known().filter((name) => !ALL.includes(name)).map((name) => box(name, name)),
     ]));
   }
 
   emptyRow() {
-    const open = () => {
-      this.current = row.position;
-      this.remember();
-    };
     const cells = this.shown.map(([name, , , value]) =>
-      h("span", { class: `cell c-${name} ${RIGHT.has(name) || value === number ? "n" : ""}` }, "")
+      h("span", { class: `${cellClass(name, value)} c-${name}` }, "")
     );
-    const row = h("a.row", { style: { gridTemplateColumns: this.head.style.gridTemplateColumns }, onclick: open }, [
-      cells,
-    ]);
+    const { gridTemplateColumns } = this.head.style;
+    const row = h("a.row", { style: { gridTemplateColumns }, onclick: () => this.remember(row.position) }, cells);
     row.texts = cells.map((cell) => cell.firstChild);
     row.append(row.hit = h("span.cell.hit-line", { hidden: true }));
     return row;
@@ -368,7 +288,7 @@ class Table {
   fillRow(element, position) {
     const row = this.order[position], id = this.rows.id(row);
     element.position = position;
-    const hit = this.hits?.get(id);
+    const hit = this.texts.hits?.get(id);
     element.href = this.link + id + (hit ? `?${new URLSearchParams({ q: hit.hit })}` : "");
     element.classList.toggle("now", position === this.current);
     element.hit.hidden = !hit;
@@ -389,13 +309,14 @@ class Table {
 
   /** List all again. */
   clear() {
-    this.filter.value = this.words.value = "";
+    this.filter.value = this.texts.words.value = "";
     note({ where: null, brush: null, q: null });
-    this.search();
+    this.texts.search();
   }
 
-  /** Remember the list for the pages of trajectories. */
-  remember() {
+  /** Remember the list for the pages of trajectories. @param {number} [current] */
+  remember(current = this.current) {
+    this.current = current;
     listed.run = this.run;
     listed.ids = Array.from(this.order.subarray(0, 5000), (row) => this.rows.id(row));
   }
@@ -407,74 +328,21 @@ class Table {
     this.scroller.place(true);
   }
 
-  /** @param {string} [what] */
-  open(what = "trace") {
-    if (!this.order.length) return;
+  /** @param {string} [what] @param {number} [row] */
+  open(what = "trace", row = this.order[this.current]) {
+    if (row === undefined) return;
     this.remember();
-    const id = this.rows.id(this.order[this.current]);
-    go(["run", this.run, what, id], { q: this.hits?.get(id)?.hit });
+    const id = this.rows.id(row);
+    go(["run", this.run, what, id], { q: this.texts.hits?.get(id)?.hit });
   }
 
-  /** What a point of the scatter is. @param {number} row */
+  /** What a point of the scatter is. @param {number} row @returns {string} */
   described(row) {
     const { rows } = this;
-    const axes = Object.values(this.axes).map((axis) => axis.value);
-    const names = [...new Set(["step", "sample_index", "rollout_n", "reward", ...axes])];
+    const names = [...new Set(["step", "sample_index", "rollout_n", "reward", ...this.plots.names()])];
     const said = (/** @type {string} */ name) => SHOWN.find(([shown]) => shown === name)?.[1] ?? name;
     const values = names.filter((name) => name && rows.value(name, row) !== null)
       .map((name) => `${said(name)} ${number(rows.value(name, row))}`);
     return [rows.id(row).slice(0, 8), ...values, rows.value("prompt", row)].filter(Boolean).join(" · ");
   }
-
-  /** @param {number} row */
-  openRow(row) {
-    this.remember();
-    go(["run", this.run, "trace", this.rows.id(row)]);
-  }
-
-  /** Look for words in the texts, which the server reads one by one. */
-  async search() {
-    this.searching?.abort();
-    const words = this.words.value;
-    note({ q: words });
-    [this.hits, this.more, this.further.hidden] = [null, "", true];
-    if (!words) return this.apply();
-    this.hits = new Map();
-    await this.searchOn(words, 0);
-  }
-
-  /** Read hits until the server stops; the reader may ask for more. @param {string} words @param {number} from */
-  async searchOn(words, from) {
-    const abort = this.searching = new AbortController(), hits = this.hits ??= new Map();
-    this.further.hidden = true;
-    try {
-      let [shown, last] = [0, { done: 0, of: 0 }];
-      for await (const hit of source.search(this.run, words, abort.signal, from)) {
-        if (hit.trace_id) {
-          hits.set(hit.trace_id, hit);
-          continue;
-        }
-        last = hit;
-        if (performance.now() - shown < 500 && hit.done < hit.of) continue;
-        shown = performance.now();
-        this.apply();
-        this.say(`searched ${number(hit.done)} of ${number(hit.of)}`);
-      }
-      if (abort.signal.aborted) return;
-      const isWhole = last.done >= last.of;
-      this.apply();
-      this.say(
-        `in the texts: “${visible(words)}”${isWhole ? "" : `, searched ${number(last.done)} of ${number(last.of)}`}`,
-      );
-      this.further.hidden = isWhole;
-      this.further.onclick = () => this.searchOn(words, last.done);
-    } catch (error) {
-      if (!abort.signal.aborted) {
-        this.problem.textContent = error instanceof Problem ? error.message : "The search was interrupted.";
-      }
-    }
-  }
 }
-
-/** @param {number} value @param {[number, number]} limits */
-const within = (value, [low, high]) => value >= low && value <= high;

@@ -16,7 +16,7 @@ export class Scroller {
     /** What is in view, noted when it changes: asking the element makes the browser lay out all that changed. */
     [this.top, this.view] = [0, 600];
     this.spacer = h("div.spacer");
-    this.element = h("div.scroller", { tabindex: "0" }, this.spacer);
+    this.element = h("div.scroller", { tabindex: "0", role: "rowgroup", "aria-label": "trajectories" }, this.spacer);
     /** @type {{element: any, position: number}[]} */
     this.pool = [];
     this.soon = eachFrame(() => this.place(false));
@@ -75,9 +75,7 @@ export class Scroller {
     const top = position * this.height;
     if (top < this.top) this.top = this.element.scrollTop = top;
     else if (top + this.height > this.top + this.view) {
-      this.top =
-        this.element.scrollTop =
-          top + this.height - this.view;
+      this.top = this.element.scrollTop = top + this.height - this.view;
     }
     this.place(false);
   }

@@ -1,0 +1,94 @@
+// The label of a trajectory: a field, the labels used last, each with its key, and how many trajectories have one.
+import { source } from "./data.js";
+import { fill, h } from "./dom.js";
+import { number } from "./format.js";
+import { rowsOf } from "./rows.js";
+
+/** The keys of the labels used last. */
+export const LABEL_KEYS = ["4", "5", "6", "7", "8", "9"];
+/** Run -> what was labelled here: the labels, the newest first, and which trajectories.
+ * @type {Map<string, {words: string[], ids: Set<string>}>} */
+const given = new Map();
+/** @param {string} run */
+const givenIn = (run) => given.get(run) ?? { words: [], ids: new Set() };
+/** Whether the reader types labels, so that the next page begins there. */
+let typing = false;
+
+export class Labels {
+  /** @param {string} run @param {Detail} detail @param {() => Promise<void>} kept when a label was kept
+   * @param {() => Promise<void>} next go on to the next trajectory */
+  constructor(run, detail, kept, next) {
+    this.run = run;
+    this.trace = detail.trace_id;
+    this.kept = kept;
+    this.next = next;
+    this.saved = /** @type {string | undefined} */ (undefined);
+    this.words = /** @type {string[]} */ ([]);
+    const { label, label_why: why } = detail.facts;
+    this.called = source.exported ? null : h("input.words", {
+      placeholder: "label: why (l)",
+      "aria-label": "label of this trajectory",
+      title: "a label, such as good, and why after a colon",
+      value: [label, why].filter(Boolean).join(": "),
+      onkeydown: (/** @type {KeyboardEvent} */ { key }) => key === "Enter" && this.labelled(this.called.value, true),
+      onchange: () => this.label(this.called.value),
+    });
+    this.recent = h("span.recent");
+    this.offered = this.offer();
+  }
+
+  /** Go on typing where the reader did on the page before. */
+  begin() {
+    if (typing) this.called?.focus();
+    typing = false;
+  }
+
+  /** Keep what this trajectory is to be called. @param {string} text */
+  async label(text) {
+    const [label, ...why] = text.split(":"), { trace } = this;
+    if (this.saved === text) return;
+    this.saved = text;
+    await source.label(this.run, trace, label.trim(), why.join(":").trim());
+    const { words, ids } = givenIn(this.run), word = label.trim();
+    if (word) ids.add(trace);
+    else ids.delete(trace);
+    given.set(this.run, { words: word ? [word, ...words.filter((each) => each !== word)] : words, ids });
+    this.offer();
+    await this.kept();
+  }
+
+  /** Offer the labels used last, each with its key, and count. */
+  async offer() {
+    if (source.exported) return;
+    const rows = await rowsOf(this.run, ["label"]), { texts: { label }, count } = rows;
+    const { words, ids } = givenIn(this.run);
+    const others = (label?.words ?? []).filter((word) => word && !words.includes(word));
+    this.words = [...words, ...others].slice(0, LABEL_KEYS.length);
+    const known =
+      [...label?.codes.keys() ?? []].filter((row) => label.codes[row] >= 0 && !ids.has(rows.id(row))).length;
+    fill(this.recent, [
+      this.words.map((word, place) =>
+        h("button.chip", {
+          title: `label it ${word} and go on (key ${LABEL_KEYS[place]})`,
+          onclick: () => this.labelled(word),
+        }, [h("kbd", [LABEL_KEYS[place]]), ` ${word}`])
+      ),
+      h("span.dim", `${number(known + ids.size)} of ${number(count)} labelled`),
+    ]);
+  }
+
+  /** Label this one and go on to the next. @param {string | undefined} word @param {boolean} [typed] go on typing
+   * there */
+  async labelled(word, typed = false) {
+    if (word === undefined) return;
+    typing = typed;
+    await this.label(word);
+    await this.next();
+  }
+
+  /** Give it one of the labels used last. @param {number} place */
+  async again(place) {
+    await this.offered;
+    await this.labelled(this.words[place]);
+  }
+}
