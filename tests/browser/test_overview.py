@@ -186,6 +186,27 @@ def test_points_say_what_they_are(demo: Path, visit: Open) -> None:
     expect(page).to_have_title(re.compile(trace))
 
 
+def test_points_of_few_values_stand_apart(tmp_path: Path, visit: Open) -> None:
+    """Sixteen rollouts of a step have two rewards: more than two points are seen, and a rectangle selects a strip."""
+    page = visit(dropped(tmp_path)).page
+    page.locator(".axes select").nth(1).select_option("step")
+    expect(page.locator(".count")).to_have_text("256 trajectories")
+    canvas = page.locator(".scatter-canvas").bounding_box()
+    assert canvas
+    left, told = canvas["x"] + 56 + 0.03 / 1.06 * (canvas["width"] - 64), set()  # above the first step
+    for down in range(2, int(canvas["height"]) - 22, 2):
+        page.mouse.move(left, canvas["y"] + down)
+        if page.locator(".tip").is_visible():
+            told.add(described(page)[:8])
+    assert len(told) > 6
+    page.mouse.move(left - 8, canvas["y"] + 12)
+    page.mouse.down()
+    page.mouse.move(left + 8, canvas["y"] + 20, steps=4)
+    page.mouse.up()
+    solved = sum(row.reward == 1 for row in of_run(tmp_path / "dropped").select() if row.step == 1)
+    expect(page.locator(".count")).to_have_text(f"{solved} of 256 trajectories")
+
+
 def test_a_click_on_a_point_opens_it(demo: Path, visit: Open) -> None:
     page = visit(demo).page
     reader = of_run(demo)

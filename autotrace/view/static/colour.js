@@ -8,7 +8,8 @@ import { number } from "./format.js";
  * extra: Record<string, Float32Array>}}
  * TokenArrays */
 /** @typedef {{label: string, why: string, has: (tokens: TokenArrays) => boolean,
- * classes: (tokens: TokenArrays) => (at: number) => string, legend: (tokens: TokenArrays) => [string, string][]}}
+ * classes: (tokens: TokenArrays) => (at: number) => string,
+ * legend: (tokens: TokenArrays) => [string, string][]}}
  * Way */
 
 const STEPS = 8;
@@ -65,36 +66,28 @@ export const WAYS = {
     label: "advantage",
     why: "which way training pushes it",
     has: (tokens) => tokens.advantage !== null || some(tokens.extra.advantages),
-    classes: (tokens) =>
-      diverging((
-        at,
-      ) => (tokens.kind[at] === 1 && tokens.mask[at] !== 0
-        ? (tokens.extra.advantages?.[at] ?? Number(tokens.advantage)) / 2
-        : NaN)
-      ),
+    classes: ({ kind, mask, extra, advantage }) => {
+      const of = (/** @type {number} */ at) => extra.advantages?.[at] ?? Number(advantage);
+      return diverging((at) => kind[at] === 1 && mask[at] !== 0 ? of(at) / 2 : NaN);
+    },
     legend: () => [["d0", "-2: less likely"], ["d2", ""], ["d4", "0"], ["d6", ""], ["d8", "+2: more likely"]],
   },
   mismatch: {
     label: "mismatch",
     why: "trainer's log-probability minus the sampler's",
     has: (tokens) => some(tokens.extra.mismatch),
-    classes: (tokens) => {
-      const most = largest(tokens.extra.mismatch);
-      return diverging((at) => tokens.extra.mismatch[at] / most);
-    },
-    legend: (tokens) => {
-      const most = largest(tokens.extra.mismatch);
-      return [["d0", number(-most)], ["d4", "0"], ["d8", number(most)]];
-    },
+    classes: ({ extra: { mismatch } }, most = largest(mismatch)) => diverging((at) => mismatch[at] / most),
+    legend: ({ extra: { mismatch } }, most = largest(mismatch)) => [
+      ["d0", number(-most)],
+      ["d4", "0"],
+      ["d8", number(most)],
+    ],
   },
   entropy: {
     label: "entropy",
     why: "how open the choice was",
     has: (tokens) => some(tokens.extra.entropy),
-    classes: (tokens) => {
-      const most = largest(tokens.extra.entropy);
-      return sequential((at) => tokens.extra.entropy[at] / most);
-    },
+    classes: ({ extra: { entropy } }, most = largest(entropy)) => sequential((at) => entropy[at] / most),
     legend: (tokens) => [["s0", "0"], ["s4", ""], ["s7", number(largest(tokens.extra.entropy))]],
   },
   version: {

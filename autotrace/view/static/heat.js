@@ -199,15 +199,7 @@ function strips(rows, steps) {
   const { reward } = rows.numbers;
   const values = [...new Set([...reward].filter((value) => value === value))].sort((a, b) => b - a);
   if (values.length < 2 || values.length > DISCRETE) return null;
-  return byStep(
-    "rollouts by reward and step",
-    "reward",
-    steps,
-    values.map((
-      value,
-    ) => [
-      number(value),
-      (step) => String((steps.get(step) ?? []).filter((row) => reward[row] === value).length || ""),
-    ]),
-  );
+  const count = (/** @type {number} */ value) => (/** @type {number} */ step) =>
+    String((steps.get(step) ?? []).filter((row) => reward[row] === value).length || "");
+  return byStep("rollouts by reward and step", "reward", steps, values.map((value) => [number(value), count(value)]));
 }

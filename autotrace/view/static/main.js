@@ -16,9 +16,8 @@ import { forget } from "./rows.js";
  * close?: () => void, restyle?: () => void}}
  * Page */
 
-const [top_, wrong, said, page, help] = ["top", "wrong", "said", "page", "help"].map((
-  id,
-) => /** @type {any} */ (document.getElementById(id)));
+const [top_, wrong, said, page, help] = ["top", "wrong", "said", "page", "help"]
+  .map((id) => /** @type {any} */ (document.getElementById(id)));
 /** Seconds between two looks at a run that is being written; longer for many rows. */
 const LOOK = 2;
 
@@ -34,6 +33,8 @@ const PAGES = {
   tools: showTools,
   diff: showDiff,
 };
+/** @type {[string, string][]} */
+const TABS = [["overview", "Overview"], ["table", "Trajectories"], ["steps", "Steps"], ["tools", "Tools"]];
 /** @type {Page | null} */
 let shown = null;
 let [turn, timer] = [0, /** @type {any} */ (0)];
@@ -75,10 +76,7 @@ async function route() {
     const show = isThere ? PAGES[what] : showOverview;
     const next = await (first === "run" && run ? show(present, run, trace ?? "") : showRuns(present));
     clearTimeout(slow);
-    if (mine !== turn) {
-      next.close?.();
-      return;
-    }
+    if (mine !== turn) return next.close?.();
     shown = next;
     document.title = `${next.title} · ${run ?? ""} · autotrace`;
     bar(run, what);
@@ -94,21 +92,14 @@ async function route() {
 
 /** @param {string | undefined} run @param {string | undefined} what */
 function bar(run, what) {
-  const tab = (/** @type {string} */ name, /** @type {string} */ label) =>
-    h("a", { href: link(["run", run ?? "", name]), "aria-current": name === (what ?? "overview") ? "page" : null }, [
-      label,
-    ]);
+  const tab = (/** @type {string} */ name, /** @type {string} */ label) => {
+    const current = name === (what ?? "overview") ? "page" : null;
+    return h("a", { href: link(["run", run ?? "", name]), "aria-current": current }, label);
+  };
   fill(top_, [
     h("a.brand", { href: "#/runs" }, "autotrace"),
-    run ? h("span.run", [run]) : null,
-    run
-      ? h("nav", { "aria-label": "pages of the run" }, [
-        tab("overview", "Overview"),
-        tab("table", "Trajectories"),
-        tab("steps", "Steps"),
-        tab("tools", "Tools"),
-      ])
-      : null,
+    run && h("span.run", [run]),
+    run && h("nav", { "aria-label": "pages of the run" }, TABS.map((each) => tab(...each))),
     h("span.live", { id: "live" }),
     h("button.quiet", { onclick: theme, title: "key d" }, "light / dark"),
     h("button.quiet", { onclick: () => help.showModal(), title: "key ?" }, "keys"),
@@ -174,9 +165,7 @@ const to = (name) => () => {
 const EVERYWHERE = {
   "?": () => help.showModal(),
   d: theme,
-  r: () => {
-    location.hash = "#/runs";
-  },
+  r: () => location.assign("#/runs"),
   o: to("overview"),
   t: to("table"),
   s: to("steps"),

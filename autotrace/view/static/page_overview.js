@@ -73,11 +73,9 @@ class Overview {
       started: clock(state.created),
       command: state.command,
     };
-    fill(this.facts, [
-      Object.entries(facts).filter(([, value]) => value).map((
-        [name, value],
-      ) => [h("dt", [name]), h("dd", { class: state.losses.length && name === "dropped" ? "loss" : "" }, value)]),
-    ]);
+    const kind = (/** @type {string} */ name) => state.losses.length && name === "dropped" ? "loss" : "";
+    const given = Object.entries(facts).filter(([, value]) => value);
+    fill(this.facts, given.map(([name, value]) => [h("dt", [name]), h("dd", { class: kind(name) }, value)]));
   }
 
   /** The run in a row of small pictures. */
@@ -125,14 +123,8 @@ class Overview {
     const known = new Set(found.map((finding) => finding.code));
     fill(this.only, [this.others.map((name, place) => {
       const rest = this.all[place + 1].found.filter((finding) => !known.has(finding.code));
-      return rest.length
-        ? h("p", [
-          "only in ",
-          h("a", { href: link(["run", name, "overview"]) }, name),
-          ": ",
-          rest.map((each) => `${each.code} (${percent(each.share)})`).join(", "),
-        ])
-        : null;
+      const codes = rest.map((each) => `${each.code} (${percent(each.share)})`).join(", ");
+      return codes && h("p", "only in ", h("a", { href: link(["run", name, "overview"]) }, name), `: ${codes}`);
     })]);
     this.draw();
   }
@@ -155,16 +147,16 @@ class Overview {
       h("details", { open: this.all[0].found[0]?.code === code }, [
         h("summary", [
           h("i.share", { role: "img", "aria-label": percent(share) }, h("i", { style: { width: `${100 * share}%` } })),
-          this.all[0].trajectories ? h("span.amount-short", [percent(share)]) : null,
+          this.all[0].trajectories > 0 && h("span.amount-short", [percent(share)]),
           h("b.loss", [code]),
           " ",
           coded(title),
           h("span.dim", [first]),
         ]),
-        h("p.amount", [amount, beside.length ? h("span.dim", ` · ${beside.join(", ")}`) : null]),
+        h("p.amount", [amount, beside.length > 0 && h("span.dim", ` · ${beside.join(", ")}`)]),
         h("dl", [
-          causes.length || unexplained ? h("dt", "likely causes") : null,
-          unexplained ? h("dd", coded(unexplained)) : null,
+          (causes.length > 0 || unexplained) && h("dt", "likely causes"),
+          unexplained && h("dd", coded(unexplained)),
           causes.map(({ said, condition, more }) =>
             h("dd.cause", [
               coded(said),

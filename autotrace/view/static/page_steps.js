@@ -35,11 +35,8 @@ const READ = [...CURVES.map(([, column]) => column), "trained_in_step", "sample_
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showSteps(present, run) {
   const { query } = address(), others = source.exported ? [] : overlaid();
-  const [rows, beside, { runs }] = await Promise.all([
-    rowsOf(run, READ),
-    Promise.all(others.map((other) => rowsOf(other, READ))),
-    source.runs(),
-  ]);
+  const reading = Promise.all([run, ...others].map((each) => rowsOf(each, READ)));
+  const [[rows, ...beside], { runs }] = await Promise.all([reading, source.runs()]);
   const curves = new Curves(run, rows, beside, others);
   present(
     h("section.steps-page", [

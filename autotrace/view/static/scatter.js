@@ -6,6 +6,9 @@ const [LEFT, BOTTOM, PAD] = [56, 22, 8];
 /** A scale that colour-blind people can tell, dark to bright (after cividis). */
 const SCALE = [[30, 70, 140], [70, 90, 130], [110, 112, 120], [150, 144, 112], [196, 176, 88], [232, 204, 48]];
 
+/** Different values up to which the points of each form a strip, and pixels up to which one is wide. */
+const [FEW, STRIP_WIDE] = [12, 60];
+
 /** @typedef {{x: [number, number], y: [number, number]} | null} Brush */
 
 export class Scatter {
@@ -27,6 +30,8 @@ export class Scatter {
     /** @type {[number, number]} */
     this.rangeX = [0, 1];
     this.wholeX = false;
+    /** How many values there are; 0: more than form strips. */
+    this.few = 0;
     /** @type {[number, number]} */
     this.rangeY = [0, 1];
     this.canvas = h("canvas.scatter-canvas", {
@@ -64,7 +69,10 @@ export class Scatter {
     const [x, y] = [event.clientX - frame.left, event.clientY - frame.top];
     let [found, best] = [-1, 64];
     for (const row of this.xs ? this.rows : []) {
-      const [dx, dy] = [this.px(/** @type {Float64Array} */ (this.xs)[row]) - x, this.py(this.ys[row]) - y];
+      const [dx, dy] = [
+        this.px(/** @type {Float64Array} */ (this.xs)[row]) - x,
+        this.py(this.ys[row]) + this.apart(row) - y,
+      ];
       if (dx * dx + dy * dy < best) [found, best] = [row, dx * dx + dy * dy];
     }
     return found;
@@ -86,7 +94,7 @@ export class Scatter {
     this.tip.hidden = row < 0;
     this.canvas.style.cursor = row < 0 ? "" : "pointer";
     if (row < 0 || !this.xs) return;
-    const [x, y] = [this.px(this.xs[row]), this.py(this.ys[row])];
+    const [x, y] = [this.px(this.xs[row]), this.py(this.ys[row]) + this.apart(row)];
     this.tip.textContent = visible(this.describe(row));
     Object.assign(this.tip.style, {
       ...(x > this.surface.width / 2
@@ -102,7 +110,8 @@ export class Scatter {
     Object.assign(this, { xs, ys, third, rows, names, brush });
     this.rangeX = range(xs, rows);
     this.wholeX = rows.every((row) => Number.isNaN(xs[row]) || Number.isInteger(xs[row]));
-    this.rangeY = range(ys, rows);
+    this.few = different(ys, rows);
+    this.rangeY = range(ys, rows, this.few ? 0.3 / this.few : undefined);
     this.surface.draw();
   }
 
@@ -114,6 +123,16 @@ export class Scatter {
   py(value) {
     return this.surface.height - BOTTOM -
       ((value - this.rangeY[0]) / (this.rangeY[1] - this.rangeY[0])) * (this.surface.height - BOTTOM - PAD);
+  }
+
+  /** Pixels of a strip. */
+  get wide() {
+    return this.few && Math.min(STRIP_WIDE, (this.surface.height - BOTTOM - PAD) / this.few / 2);
+  }
+
+  /** Pixels by which a row's point is moved within its strip, the same ones each time. @param {number} row */
+  apart(row) {
+    return this.few && ((Math.imul(row + 1, 0x9e3779b1) >>> 0) / 2 ** 32 - 0.5) * this.wide;
   }
 
   draw() {
@@ -156,7 +175,10 @@ export class Scatter {
         : third[row] === third[row]
         ? colours[Math.round((third[row] - limits[0]) * scale)]
         : UNKNOWN;
-      const [left, top] = [Math.round(originX + (x - lowX) * right), Math.round(originY + (y - lowY) * up)];
+      const [left, top] = [
+        Math.round(originX + (x - lowX) * right),
+        Math.round(originY + (y - lowY) * up + this.apart(row) * ratio),
+      ];
       for (let v = Math.max(0, top); v < Math.min(high, top + size); v += 1) {
         for (let u = Math.max(0, left); u < Math.min(wide, left + size); u += 1) pixels[v * wide + u] = colour;
       }
@@ -202,8 +224,8 @@ export class Scatter {
     const move = (/** @type {PointerEvent} */ next) => {
       const [x1, y1] = at(next);
       const [[left, low], [right, high]] = [
-        value(Math.min(x0, x1), Math.max(y0, y1)),
-        value(Math.max(x0, x1), Math.min(y0, y1)),
+        value(Math.min(x0, x1), Math.max(y0, y1) + this.wide / 2), // a strip is selected whole
+        value(Math.max(x0, x1), Math.min(y0, y1) - this.wide / 2),
       ];
       this.brush = Math.abs(x1 - x0) > 3 && Math.abs(y1 - y0) > 3 ? { x: [left, right], y: [low, high] } : null;
       this.place();
@@ -229,6 +251,16 @@ function range(values, rows, margin = 0.03) {
   if (low > high) return [0, 1];
   const room = low < high ? (high - low) * margin : Math.abs(low) * 0.1 || 1;
   return [low - room, high + room];
+}
+
+/** How many values some rows have, if they are few for so many. @param {Float64Array} values @param {Uint32Array} rows */
+function different(values, rows) {
+  const found = new Set();
+  for (const row of rows) {
+    if (values[row] === values[row]) found.add(values[row]);
+    if (found.size > FEW) return 0;
+  }
+  return rows.length > 3 * found.size ? found.size : 0;
 }
 
 /** A pixel. @param {number} red @param {number} green @param {number} blue */
