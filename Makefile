@@ -106,7 +106,7 @@ recording: environment ## the terminal recording of the first page, into docs/sc
 	$(VENV)/bin/python -m uv run --quiet --no-project --isolated --with-editable '.[view]' --with pyte --with pillow \
 	    python tools/recording.py docs/screenshots
 
-# TypeScript's checker over the comments of the page's modules, out of a wheel: no node
+# TypeScript's checker and a formatter for the page's modules, out of a wheel: no node
 DENO = DENO_NO_UPDATE_CHECK=1 NO_COLOR=1 $(VENV)/bin/python -m uv run --quiet --no-project --isolated \
     --with 'deno>=2.5,<3' deno
 check-js: environment ## types and formatting of the page's JavaScript
