@@ -30,8 +30,8 @@ export class Scatter {
     /** @type {[number, number]} */
     this.rangeX = [0, 1];
     this.wholeX = false;
-    /** How many values there are; 0: more than form strips. */
-    this.few = 0;
+    /** Between two values next to each other; 0: there are more values than form strips. */
+    this.gap = 0;
     /** @type {[number, number]} */
     this.rangeY = [0, 1];
     this.canvas = h("canvas.scatter-canvas", {
@@ -110,8 +110,9 @@ export class Scatter {
     Object.assign(this, { xs, ys, third, rows, names, brush });
     this.rangeX = range(xs, rows);
     this.wholeX = rows.every((row) => Number.isNaN(xs[row]) || Number.isInteger(xs[row]));
-    this.few = different(ys, rows);
-    this.rangeY = range(ys, rows, this.few ? 0.3 / this.few : undefined);
+    const [low, high] = range(ys, rows, 0);
+    this.gap = smallestGap(ys, rows);
+    this.rangeY = range(ys, rows, Math.max(0.03, (0.3 * this.gap) / (high - low)));
     this.surface.draw();
   }
 
@@ -127,12 +128,12 @@ export class Scatter {
 
   /** Pixels of a strip. */
   get wide() {
-    return this.few && Math.min(STRIP_WIDE, (this.surface.height - BOTTOM - PAD) / this.few / 2);
+    return Math.min(STRIP_WIDE, (this.py(0) - this.py(this.gap)) / 2);
   }
 
   /** Pixels by which a row's point is moved within its strip, the same ones each time. @param {number} row */
   apart(row) {
-    return this.few && ((Math.imul(row + 1, 0x9e3779b1) >>> 0) / 2 ** 32 - 0.5) * this.wide;
+    return this.gap && ((Math.imul(row + 1, 0x9e3779b1) >>> 0) / 2 ** 32 - 0.5) * this.wide;
   }
 
   draw() {
@@ -253,14 +254,17 @@ function range(values, rows, margin = 0.03) {
   return [low - room, high + room];
 }
 
-/** How many values some rows have, if they are few for so many. @param {Float64Array} values @param {Uint32Array} rows */
-function different(values, rows) {
+/** How far apart values at least are, if few ones for so many rows. @param {Float64Array} values
+ * @param {Uint32Array} rows */
+function smallestGap(values, rows) {
+  /** @type {Set<number>} */
   const found = new Set();
   for (const row of rows) {
-    if (values[row] === values[row]) found.add(values[row]);
+    if (Number.isFinite(values[row])) found.add(values[row]);
     if (found.size > FEW) return 0;
   }
-  return rows.length > 3 * found.size ? found.size : 0;
+  const sorted = [...found].sort((a, b) => a - b), gaps = sorted.slice(1).map((value, at) => value - sorted[at]);
+  return rows.length > 3 * found.size ? (gaps.length ? Math.min(...gaps) : Math.abs(sorted[0]) || 1) : 0;
 }
 
 /** A pixel. @param {number} red @param {number} green @param {number} blue */
