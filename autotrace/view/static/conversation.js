@@ -32,7 +32,7 @@ const LANGUAGES = /** @type {[RegExp, string][]} */ ([
  * toTurn: (turn: number, ...words: any[]) => HTMLElement, picture: (copy: string) => Promise<string>}} Reading */
 
 /** A text as its kind is read best. @param {string} text @param {string} role @param {Reading} reading */
-export function readable(text, role, { sought, raw }) {
+function readable(text, role, { sought, raw }) {
   let shown = null;
   if (!raw && text.length <= PARSED) {
     const json = indented(text);
@@ -71,7 +71,7 @@ export function folded(shown, text, role, sought) {
 
 /** Arguments by name: of JSON, or of `name=JSON, name=JSON`. @param {string} text
  * @returns {[string, string][] | null} */
-export function fieldsOf(text) {
+function fieldsOf(text) {
   try {
     const given = JSON.parse(text);
     if (given === null || typeof given !== "object" || Array.isArray(given)) return null;

@@ -18,7 +18,7 @@ export const table = () => Object.create(null);
 /** @typedef {{header: any, arrays: Record<string, any>}} Packed */
 
 /** What the server packed (`pack.py` says how). @param {ArrayBuffer} buffer @returns {Packed} */
-export function unpack(buffer) {
+function unpack(buffer) {
   const size = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, size))), arrays = table();
   /** @type {[string, [string, number, number]][]} */
@@ -41,7 +41,7 @@ const entered = code && fetch("/session", { headers: { authorization: `Bearer ${
 if (code) history.replaceState(null, "", location.pathname + location.hash);
 
 /** Asks the server. */
-export class Server {
+class Server {
   exported = false;
   pictures = table();
 
@@ -143,7 +143,7 @@ export class Server {
 }
 
 /** Reads what was exported into this file. */
-export class Embedded extends Server {
+class Embedded extends Server {
   exported = true;
   /** @param {string} name @returns {Promise<ArrayBuffer>} */
   async bytes(name) {

@@ -46,7 +46,7 @@ export function h(kind, ...given) {
 }
 
 /** Append children as `h` does. @param {Element} element @param {...any} children */
-export function put(element, ...children) {
+function put(element, ...children) {
   for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     element.append(

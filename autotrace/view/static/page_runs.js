@@ -2,7 +2,7 @@
 import { go, link } from "./address.js";
 import { written } from "./curves.js";
 import { source } from "./data.js";
-import { fill, h } from "./dom.js";
+import { h } from "./dom.js";
 import { clock, number } from "./format.js";
 
 /** @param {import("./main.js").Present} present @returns {Promise<import("./main.js").Page>} */

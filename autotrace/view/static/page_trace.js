@@ -1,5 +1,5 @@
 // One trajectory: what was said, its tokens, its calls over time, and what is known about it.
-import { address, go, link, note } from "./address.js";
+import { address, go, note } from "./address.js";
 import { source } from "./data.js";
 import { fill, h } from "./dom.js";
 import { chainNames, conversation } from "./conversation.js";

@@ -5,7 +5,7 @@ import { seconds, ticks, unknown } from "./format.js";
 const ROW = 20;
 const AXIS = 22;
 /** Role -> colour of the style. @type {Record<string, string>} */
-export const ROLE_INK = {
+const ROLE_INK = {
   trajectory: "--role-trajectory",
   agent: "--role-trajectory",
   llm: "--role-llm",

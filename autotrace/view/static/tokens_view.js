@@ -9,7 +9,7 @@ const NEAR = "400px 0px";
 const WRITERS = ["prompt", "model", "added"];
 
 /** One array of each kind over all tokens. @param {import("./data.js").Packed} packed */
-export function tokenArrays({ header, arrays }) {
+function tokenArrays({ header, arrays }) {
   const count = arrays.id.length;
   const [turn, kind, version] = [new Int32Array(count), new Uint8Array(count), new Float64Array(count).fill(NaN)];
   for (const part of header.parts) {
