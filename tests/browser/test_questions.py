@@ -85,7 +85,6 @@ def test_what_the_model_saw_at_a_turn(demo: Path, visit: Open) -> None:
     reader.page.wait_for_selector(ROWS)
     reader.click(ROWS)
     last = reader.page.locator(".item.assistant").last
-    last.hover()
     last.get_by_role("button", name="tokens").click()
     reader.actions += 1
     turn = of_run(demo).load(reader.page.url.partition("/trace/")[2].partition("?")[0]).turns

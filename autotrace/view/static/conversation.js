@@ -257,7 +257,8 @@ class Writer {
       more,
       item.role === "assistant" && item.tokens > 0 &&
       h("button.quiet", { title: READ_UNTIL, onclick: () => reading.toTokens(item.turn) }, "tokens"),
-      item.span && h("button.quiet", { onclick: () => reading.toCall(item.span) }, "timeline"),
+      item.span && ["assistant", "tool"].includes(item.role) &&
+      h("button.quiet", { onclick: () => reading.toCall(item.span) }, "timeline"),
     ]);
   }
 

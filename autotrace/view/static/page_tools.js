@@ -59,7 +59,7 @@ function toolTable(run, tools) {
         ])
       ),
     ])]),
-    h("p.dim.bar", "A number of failed calls leads to one of them, p99 to the call that took longest."),
+    h("p.dim.bar", "Click a number of failed calls to see a failed call, a p99 to see the longest call."),
   ];
 }
 
