@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 CEILING = {"lines": 43_279, "files": 389}
-SCRIPT_CEILING = 4_310
+SCRIPT_CEILING = 4_311
 """Lines of the page's own JavaScript, as its formatter writes them."""
 LONGEST = 350
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

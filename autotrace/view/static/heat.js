@@ -162,7 +162,7 @@ function lengths(run, rows, steps) {
 /** Some steps, for the columns of a table: the first and the last are among them. @param {Steps} steps */
 function fewSteps(steps) {
   const order = [...steps.keys()];
-  return order.filter((_, at) => at === 0 || at === order.length - 1 || at % Math.ceil(order.length / 8) === 0);
+  return order.filter((_, at) => at === 0 || at === order.length - 1 || at % Math.ceil(order.length / 16) === 0);
 }
 
 /** A table with a column for some steps. @param {string} caption @param {string} first @param {Steps} steps

@@ -112,7 +112,7 @@ export class Scatter {
     this.wholeX = rows.every((row) => Number.isNaN(xs[row]) || Number.isInteger(xs[row]));
     const [low, high] = range(ys, rows, 0);
     this.gap = smallestGap(ys, rows);
-    this.rangeY = range(ys, rows, Math.max(0.03, (0.3 * this.gap) / (high - low)));
+    this.rangeY = range(ys, rows, Math.max(0.03, (0.3 * this.gap) / (high - low || 1)));
     this.surface.draw();
   }
 
@@ -159,7 +159,8 @@ export class Scatter {
     const image = context.createImageData(this.canvas.width, this.canvas.height);
     const pixels = new Uint32Array(image.data.buffer), [wide, high] = [this.canvas.width, this.canvas.height];
     const size = Math.max(2, Math.round((this.rows.length > 5000 ? 2 : this.rows.length > 300 ? 3 : 5) * ratio));
-    const plain = packed(...rgb(ink("--accent"))), limits = this.third ? range(this.third, this.rows, 0) : null;
+    const plain = packed(...rgb(ink("--accent"))), span = this.third && range(this.third, this.rows, 0);
+    const limits = span && span[0] < span[1] ? span : null;
     const [third, colours, scale] = [this.third, SCALED, limits ? (SCALED.length - 1) / (limits[1] - limits[0]) : 0];
     // the same as px and py, without asking for the range and the size a hundred thousand times
     const [[lowX, highX], [lowY, highY]] = [this.rangeX, this.rangeY];
@@ -250,7 +251,7 @@ function range(values, rows, margin = 0.03) {
     if (values[row] > high) high = values[row];
   }
   if (low > high) return [0, 1];
-  const room = low < high ? (high - low) * margin : Math.abs(low) * 0.1 || 1;
+  const room = low < high ? (high - low) * margin : margin && (Math.abs(low) * 0.1 || 1);
   return [low - room, high + room];
 }
 

@@ -98,7 +98,7 @@ function tile(name, words, values, shown, isShare = false) {
     ? ""
     : Math.abs(change) < 1e-9
     ? "as the step before"
-    : `${change > 0 ? "+" : "−"}${shown(Math.abs(change))} since the step before`;
+    : `${change > 0 ? "+" : "−"}${shown(Math.abs(change)).replace(" %", " points")} since the step before`;
   const [low, high] = isShare ? [0, Math.max(0.05, ...known)] : [Math.min(...known), Math.max(...known)];
   return h("figure.tile", { title: words }, [
     h("figcaption", [name]),
