@@ -93,6 +93,7 @@ def test_twenty_labels_by_keyboard_in_under_a_minute(visit: Callable[..., Visit]
     keys = 2
     for count, word in enumerate(("good", "bad"), 1):
         before = page.url
+        expect(page.get_by_label("label of this trajectory")).to_have_value("")  # not the field of the page before
         expect(page.get_by_label("label of this trajectory")).to_be_focused()
         page.keyboard.type(word)
         page.keyboard.press("Enter")

@@ -52,10 +52,8 @@ def test_columns_are_chosen_and_kept_in_the_address(demo: Path, visit: Open) -> 
     other.click(".chooser button")
     expect(other.locator("[data-column=duration]")).to_be_visible()
     assert heads(other) == shown
-    lefts = [
-        [cell.bounding_box() for cell in other.locator(cells).all()]
-        for cells in (".row.head .cell", ".scroller .row:nth-child(1 of :not([hidden])) .cell:not(.hit-line)")
-    ]
+    rows = (other.locator(".row.head"), other.locator(ROWS).first)
+    lefts = [[cell.bounding_box() for cell in row.locator(".cell:not(.hit-line)").all()] for row in rows]
     heads_, cells_ = ([round(box["x"]) for box in boxes if box] for boxes in lefts)
     assert heads_ == cells_, "a heading stands above its column"
 
