@@ -1,5 +1,5 @@
 """Lines of code by room: ``python tools/size.py [ROOT]``. With ``--check`` it fails above ``CEILING``, above
-``SCRIPT_CEILING``, and where a file has more than ``LONGEST`` lines of any kind.
+``MOST_SCRIPT``, and where a file has more than ``LONGEST`` lines of any kind.
 
 A line counts if it holds code: blank lines, comments and docstrings do not. JavaScript counts as Python does, so a
 type that a comment declares costs nothing.
@@ -15,11 +15,11 @@ from collections import Counter
 from pathlib import Path
 
 CEILING = {"lines": 43_279, "files": 389}
-SCRIPT_CEILING = 4_311
-"""Lines of the page's own JavaScript, as its formatter writes them."""
 LONGEST = 350
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _NO_CODE = {*_LAYOUT, tokenize.COMMENT, tokenize.ENCODING}
+MOST_SCRIPT = 4_311
+"""Lines of the page's own JavaScript, as its formatter writes them."""
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -67,8 +67,8 @@ def main(arguments: list[str]) -> int:
     for path in package.rglob("*.py"):
         if (long := len(path.read_text().splitlines())) > LONGEST:
             over.append(f"{path.relative_to(package.parent)}: {long} lines of {LONGEST}")
-    if script > SCRIPT_CEILING:
-        over.append(f"JavaScript: {script:,} of {SCRIPT_CEILING:,}")
+    if script > MOST_SCRIPT:
+        over.append(f"JavaScript: {script:,} of {MOST_SCRIPT:,}")
     if check and over:
         print(f"above the ceiling of tools/size.py: {', '.join(over)}", file=sys.stderr)
         return 1
