@@ -261,7 +261,8 @@ def _database(opened: Opened) -> Iterator[Scalar]:
                     if len(row) == 4:
                         yield str(row[0]), *row[1:]
                     else:
-                        yield from of_row(str(row[0]), mapped(loaded(str(row[2]))), row[1])
+                        text = row[2].decode("utf-8", "replace") if isinstance(row[2], bytes) else str(row[2])
+                        yield from of_row(str(row[0]), mapped(loaded(text)), row[1])
         except sqlite3.Error as error:
             raise ValueError(str(error)) from None
         finally:

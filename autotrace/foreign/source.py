@@ -296,7 +296,7 @@ def refusal(path: Path) -> str:
 def _seen(opened: Opened) -> str:
     """Describe the contents of a file in no known format: the names in the first row, or the end of the file's name."""
     if opened.path.suffix not in SUFFIXES:
-        return f"that ends in none of {', '.join(SUFFIXES)}"
+        return "without a metric" if is_wanted(str(opened.path)) else f"that ends in none of {', '.join(SUFFIXES)}"
     row = next(rows(opened), (0, {}))[1] if opened.path.suffix in NAMED else {"other members": None}
     return "with " + (", ".join(f"{name[:40]!r}" for name in sorted(row)[:6]) or "no names")
 

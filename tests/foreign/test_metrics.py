@@ -23,6 +23,14 @@ from tests.foreign.makers.metrics import CONFIG, STEPS, of_step
 from tests.foreign.test_formats import ROOT
 from tests.security import reading
 
+TRACKIO = """
+import json, sys, trackio
+config, steps = json.loads(sys.argv[1])
+trackio.init(project="project", name="r", config=config)
+for step, metrics in steps.items():
+    trackio.log(metrics, step=int(step))
+trackio.finish()
+"""
 NAMES = ("wandb", "tensorboard", "transformers", "verl", "console", "mlflow", "mlruns", "trackio", "csv")
 
 
@@ -35,23 +43,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "csv").mkdir()
     lines = ["step,actor/entropy,loss,note", *(f"{step},{0.5**step},{1 / step},x" for step in STEPS)]
     (place / "csv" / "metrics.csv").write_text("\n".join(lines))
-    (place / "trackio").mkdir()
-    database(place / "trackio" / "project.db")
+    alone = ["-m", "uv", "run", "--quiet", "--no-project", "--isolated", "--with", "trackio==0.43.0", "python", "-c"]
+    given = json.dumps([{**CONFIG, "seed": 7}, {step: of_step(step) for step in STEPS}])
+    done = subprocess.run(
+        [sys.executable, *alone, TRACKIO, given],
+        cwd=place,
+        env={**os.environ, "TRACKIO_DIR": str(place / "trackio")},
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr.decode()
     return place
-
-
-def database(path: Path) -> None:
-    """The schema of trackio 0.43."""
-    with sqlite3.connect(path) as db:
-        db.execute(
-            "CREATE TABLE metrics (id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, timestamp TEXT NOT NULL,"
-            " run_name TEXT NOT NULL, step INTEGER NOT NULL, metrics TEXT NOT NULL, log_id TEXT, space_id TEXT)"
-        )
-        rows = [("i", "t", "r", step, json.dumps(of_step(step))) for step in STEPS]
-        db.executemany("INSERT INTO metrics (run_id, timestamp, run_name, step, metrics) VALUES (?, ?, ?, ?, ?)", rows)
-        db.execute("CREATE TABLE configs (run_id TEXT NOT NULL, run_name TEXT NOT NULL, config TEXT NOT NULL)")
-        db.execute("INSERT INTO configs VALUES ('i', 'r', ?)", [json.dumps({**CONFIG, "seed": 7, "_Username": "me"})])
-    db.close()
 
 
 @pytest.mark.parametrize("name", NAMES)
