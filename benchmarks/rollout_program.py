@@ -92,7 +92,7 @@ async def main(mode: str, folder: Path, seconds: float, number: int) -> dict[str
         from autotrace.record import calls, faults, flusher
 
         flusher.flush()
-        found["recorded"] = sum(probe.calls for probe in calls.probes.values())
+        found["recorded"] = sum(probe.counts.calls for probe in calls.probes.values())
         found["drops"] = sum(count for reason, count in faults.counts.items() if reason.startswith("drop:"))
     return found
 

@@ -99,7 +99,7 @@ class Question(Follower):
         if type(whole) is bytes or inner is None or call.probe is None:
             return False
         kind, encoding = (result.headers.get(f"content-{name}", "").lower() for name in ("type", "encoding"))
-        call.yielded = EventBytes(call.probe.role, call.probe.limits, kind, encoding)
+        call.yielded = EventBytes(call.probe.role, call.probe.capture.limits, kind, encoding)
         bound._stream = Followed(inner, call)
         return True
 

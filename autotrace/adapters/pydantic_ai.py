@@ -102,7 +102,7 @@ class StreamedRequest(Follower):
 
     def opened(self, call: Any, arguments: Mapping[str, Any]) -> None:
         """Choose how the answer is put together."""
-        call.yielded = StreamedAnswer(call.probe.limits)
+        call.yielded = StreamedAnswer(call.probe.capture.limits)
 
 
 class StreamedAnswer(Yielded):

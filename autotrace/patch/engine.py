@@ -258,7 +258,7 @@ def _given_up(probe: Probe) -> None:
 
 
 def _calls() -> dict[str, int]:
-    return {key: probe.calls for key, probe in list(calls.probes.items()) if probe.calls}
+    return {key: probe.counts.calls for key, probe in list(calls.probes.items()) if probe.counts.calls}
 
 
 def _paths() -> dict[str, tuple[int, int]]:

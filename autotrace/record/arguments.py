@@ -9,7 +9,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from autotrace.record.fields import ABSENT
-from autotrace.record.object_fields import Layout
 from autotrace.record.pickled import captured
 from autotrace.record.snapshot import Limits, snapshot
 
@@ -35,7 +34,7 @@ class Signature:
     """
 
     __slots__ = (
-        "__weakref__", "captured", "captured_defaults", "count", "declared", "defaults", "identity", "layout", "method",
+        "__weakref__", "captured", "captured_defaults", "count", "declared", "defaults", "identity", "method",
         "module", "name", "names", "nones", "positions", "reads_name", "rest", "start", "takes", "unwatched", "whole",
     )  # fmt: skip
 
@@ -60,8 +59,6 @@ class Signature:
         self.reads_name = False
         """Tells whether the call takes the name of the object that the method is called on."""
         self.unwatched = False  # the functions that this function calls still have to be watched
-        self.layout: Layout | None = None
-        """Holds the layout of the class of the object that the method was called on last."""
         given = getattr(function, "__defaults__", None) or ()
         self.defaults: dict[str, Any] = {
             **dict(zip(self.names[self.count - len(given) :], given, strict=False)),

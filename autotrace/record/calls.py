@@ -12,7 +12,9 @@ from typing import Any
 
 from autotrace.config.originals import time
 from autotrace.record import closing, context, drivers, faults, groups, ids, orphans, rows, sampling, trajectory_ids
+from autotrace.record.arguments import Signature
 from autotrace.record.backlog import backlog
+from autotrace.record.capture import NOT_COPIED
 from autotrace.record.closing import aborted, close, ended, exhausted, item, leave, type_of
 from autotrace.record.context import CLOSED, ROOM, Ended, OpenCall, RetainingCall, Trace, current, standing
 from autotrace.record.context_managers import entered, resumed
@@ -23,10 +25,10 @@ from autotrace.record.follower import follow, held
 from autotrace.record.garbage import refuses
 from autotrace.record.groups import is_part, recording
 from autotrace.record.iterators import IteratorStep, dropped
-from autotrace.record.object_fields import layout_of, layouts, stored_name
+from autotrace.record.object_fields import layouts, stored_name
 from autotrace.record.origin import unread
-from autotrace.record.probe import NOT_COPIED, Probe
-from autotrace.record.snapshot import FIXED, SHORT
+from autotrace.record.probe import Probe
+from autotrace.record.snapshot import FIXED, SHORT, Limits
 from autotrace.record.stack import make_room
 from autotrace.record.swallowed import raised, returned
 from autotrace.record.token_copy import copy_tokens
@@ -59,193 +61,206 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     if probe.is_off:
         return None
     previous = above = current.get()
-    call: OpenCall | None = None
-    inherited = None
+    over = of = None
     if above is None:
         if context.of_the_parent is not None:
             previous = above = context.of_the_parent()
     elif above.trace.is_over:
-        inherited, previous = above, standing(above)
-        above = previous
+        over = above
+        previous = above = standing(above)
     if above is not None and above.recorded and above.room and not (kwargs or backlog.watchful):
         signature = probe.plain.get(function)
         if signature is not None and probe.follower is None and not (probe.has_subclasses and above.probe is probe):
-            copies: Sequence[Any] = args[signature.start :]
-            for value in copies:
-                kind = type(value)
-                if kind is str:
-                    if len(value) > SHORT:
-                        break
-                elif kind is not int and kind is not float and kind is not bool and value is not None:
-                    break
-            else:
-                probe.calls += 1
-                try:
-                    name = None
-                    if signature.reads_name and args:
-                        layout = signature.layout
-                        if layout is None or layout.reference() is not type(args[0]):
-                            layout = signature.layout = layout_of(type(args[0]))
-                        if layout.read is None:
-                            name = stored_name(args[0])
-                        else:
-                            name = dict.get(layout.read(args[0]), "name")
-                            if name is None:
-                                name = layout.name
-                            elif type(name) is not str:
-                                name = None
-                    call = OpenCall(
-                        ids.next_span_id(), above.trace, above.id, probe, signature, context.epoch, _monotonic_ns(),
-                        id(args[0]) if probe.has_subclasses and args else 0, above, above.room - 1, copies, None,
-                        None if name is None else {"object_name": name},
-                    )  # fmt: skip
-                    _append(call)
-                    current.set(call)
-                    return call
-                except BaseException as error:
-                    _given_up(probe, call, error)
-                    return None
-    arguments, of, follower = None, None, probe.follower
+            return _open_plain(probe, signature, function, args, above)
     if above is None or not above.recorded or probe.needs_parent_check:
-        if decide is sampling.never and probe.is_root and above is None and follower is None and not probe.of:
-            probe.calls += 1
+        if decide is sampling.never and probe.is_root and above is None and not (probe.follower or probe.paths.of):
+            probe.counts.calls += 1
             return _begin_unrecorded(probe, function, args, kwargs, None)
-        if probe.of:
+        if probe.paths.of:
             try:
-                arguments = probe.signature(function).bind(args, kwargs)
-                above, of = trajectory_ids.above(probe, arguments, above)
+                above, of = trajectory_ids.above(probe, probe.signature(function).bind(args, kwargs), above)
             except Exception as error:
                 probe.trouble("of", error)
-        if above is not None:
-            if not above.recorded:
-                if above.probe is not None or above.epoch == CLOSED:
-                    above = standing(above)
-                if above is not None and not above.recorded:
-                    if probe.id:
-                        probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
-                    return None
-            if (
-                probe.has_subclasses
-                and above is not None
-                and (probe.is_root or above.probe is probe)  # most calls are neither
-                and is_part(above, probe, function, args)
-            ):
-                return None
-        if above is None and probe.is_inner and not (probe.is_model and probe.tried("outside", orphans.rooted, probes)):
-            probe.calls += 1
-            if probe.is_model:
-                probe.tried("outside", orphans.met, probe, args, kwargs)
+        if above is not None and not above.recorded and (above.probe is not None or above.epoch == CLOSED):
+            above = standing(above)
+        if _passes(probe, function, args, kwargs, above):
             return None
-        if probe.is_counted:
-            probe.calls += 1
-            if probe.calls == 1:
-                backlog.wake()
-            if follower is not None:
-                probe.tried("follow", follower.admits, args, kwargs)
-            return None
-    probe.calls += 1
+    return _open(probe, function, args, kwargs, above, previous, over, of)
+
+
+def _passes(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], above: OpenCall | None) -> bool:
+    """Tell whether a call below ``above`` has no record of its own."""
+    if above is not None:
+        if not above.recorded:
+            if probe.paths.id:
+                probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
+            return True
+        if (
+            probe.has_subclasses
+            and (probe.is_root or above.probe is probe)  # most calls are neither
+            and is_part(above, probe, function, args)
+        ):
+            return True
+    elif probe.is_inner and not (probe.is_model and probe.tried("outside", orphans.rooted, probes)):
+        probe.counts.calls += 1
+        if probe.is_model:
+            probe.tried("outside", orphans.met, probe, args, kwargs)
+        return True
+    if probe.is_counted:
+        probe.counts.calls += 1
+        if probe.counts.calls == 1:
+            backlog.wake()
+        if probe.follower is not None:
+            probe.tried("follow", probe.follower.admits, args, kwargs)
+    return probe.is_counted
+
+
+def _open_plain(
+    probe: Probe, signature: Signature, function: Any, args: tuple[Any, ...], above: OpenCall
+) -> OpenCall | None:
+    """Open a call of a ``is_simple`` target with positional arguments: 0.3 us less than ``_open`` for small constants,
+    as most tools have."""
+    copies = args[signature.start :]
+    for value in copies:
+        kind = type(value)
+        if (len(value) > SHORT) if kind is str else id(kind) not in FIXED:
+            return _open(probe, function, args, {}, above, above, None, None)
+    probe.counts.calls += 1
+    call: OpenCall | None = None
     try:
-        if probe.is_root and decide is sampling.never and follower is None:
-            return _begin_unrecorded(probe, function, args, kwargs, previous)
+        name = stored_name(args[0]) if signature.reads_name and args else None
+        call = OpenCall(
+            ids.next_span_id(), above.trace, above.id, probe, signature, context.epoch, _monotonic_ns(),
+            id(args[0]) if probe.has_subclasses and args else 0, above, above.room - 1, copies, None,
+            None if name is None else {"object_name": name},
+        )  # fmt: skip
+        _append(call)
+        current.set(call)
+        return call
+    except BaseException as error:
+        _given_up(probe, call, error)
+        return None
+
+
+def _open(
+    probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], above: OpenCall | None,
+    previous: OpenCall | None, over: OpenCall | None, of: str | None,
+) -> OpenCall | None:  # fmt: skip
+    """Open a call below ``above``.
+
+    ``previous`` is the call that becomes current again, ``over`` a current call whose trajectory has ended, and ``of``
+    the id of the trajectory that the call names.
+    """
+    call: OpenCall | None = None
+    probe.counts.calls += 1
+    try:
+        follower, arguments, attributes, prompt = probe.follower, None, None, None
         if follower is not None and not follower.admits(args, kwargs):
             return None
         signature = probe.signatures.get(function) or probe.signature(function)
         if signature.unwatched and probe.watch is not None:
             signature.unwatched = False
             probe.tried("watch", probe.watch, function, args)
-        attributes = prompt = None
         if probe.needs_arguments or follower is not None:
             arguments = signature.bind(args, kwargs)
             if follower is not None:
                 follower.shows(arguments)
-            if probe.attributes:
-                attributes = probe.read(probe.attributes, arguments)
-        if signature.reads_name and args:
-            name = stored_name(args[0])
-            if name is not None:
-                attributes = {**(attributes or {}), "object_name": name}
-        if probe.is_root and (above is not None or inherited is not None):
-            attributes = groups.completed(groups.completed(attributes, inherited), above)
-        if above is None or probe.is_root:
+            attributes = probe.capture.read(probe.paths.attributes, arguments)
+        if signature.reads_name and args and (name := stored_name(args[0])) is not None:
+            attributes = {**(attributes or {}), "object_name": name}
+        span = ids.next_span_id()
+        if above is not None and not probe.is_root:
+            parent, trace = above.id, above.trace
+        else:
+            parent, trace = 0, Trace(ids.new_trace_id(), False, span, previous)
             if refuses():
                 return None
-            if probe.is_inner and decide is not None:
-                attributes = {**(attributes or {}), "prompt_digest": orphans.asked(kwargs)}
-            if backlog.full() or ((probe.is_root or probe.is_inner) and not sampling.admits(decide, attributes or {})):
+            attributes = _of_the_trajectory(probe, kwargs, attributes, above, over)
+            is_sampled = not (probe.is_root or probe.is_inner) or sampling.admits(decide, attributes or {})
+            if backlog.full() or not is_sampled:
                 return _begin_unrecorded(probe, function, args, kwargs, previous)
-            span = ids.next_span_id()
-            parent, trace = 0, Trace(ids.new_trace_id(), False, span, previous)
-        else:
-            span, parent, trace = ids.next_span_id(), above.id, above.trace
         if of is not None:
             attributes = {**(attributes or {}), OF: of}
         if backlog.watchful and not backlog.accepts():
             return None
-        if probe.prompt and arguments is not None:
-            prompt = first(probe.prompt, arguments)
+        if probe.paths.prompt and arguments is not None:
+            prompt = first(probe.paths.prompt, arguments)
             prompt = None if prompt is ABSENT else copy_tokens(prompt)
-        keywords: dict[str, Any] | None = None
-        try:
-            if signature.whole:
-                copies = args[signature.start :]
-                for value in copies:
-                    kind = type(value)
-                    if (len(value) > SHORT) if kind is str else id(kind) not in FIXED:
-                        copies = signature.positional(args, probe.limits)
-                        break
-            else:
-                copies = signature.positional(args, probe.limits)
-            if kwargs and (probe.include is None or probe.include):
-                keywords = signature.keywords(kwargs, probe.limits)
-        except Exception as error:
-            faults.failed(f"copy:{key}", error)
-            copies, keywords = (), NOT_COPIED
+        limits = probe.capture.limits
+        copies, keywords = _copied(probe, signature, args, kwargs, limits)
         room = (ROOM if previous is None else previous.room) - 1
         frames = make_room(previous) if room < 0 else 0
-        retains = bool(probe.needs_arguments_later or probe.is_grouping or frames or follower is not None)
+        retains = probe.needs_arguments_later or probe.is_grouping or frames or follower is not None
         call = (RetainingCall if retains else OpenCall)(
             span, trace, parent, probe, signature, context.epoch, _monotonic_ns(),
             id(args[0]) if probe.has_subclasses and args else 0, previous, room % ROOM, copies, keywords, attributes,
             prompt,
         )  # fmt: skip
-        if probe.members and arguments is not None:
-            call.keywords = {**(call.keywords or {}), **probe.picked(arguments)}
-        if retains and type(call) is RetainingCall:
+        if arguments is not None and probe.capture.members:
+            call.keywords = {**(keywords or {}), **probe.capture.picked(arguments)}
+        if type(call) is RetainingCall:
             call.frames = frames
-            if probe.needs_arguments_later:
-                _retain(call, probe, arguments)
-            if probe.is_grouping:
-                groups.begin(call, attributes, probe.is_group)
-        limits = probe.limits
-        weight = limits.weight
-        if weight:
-            limits.weight = 0  # as ``take_weight`` does
-            if weight > LARGE and backlog.watchful and backlog.crowded():
-                call.args = without_large(copies)
-                if call.keywords:
-                    call.keywords = dict(zip(call.keywords, without_large([*call.keywords.values()]), strict=True))
-                weight = 0
-        if prompt is not None:
-            weight += NUMBER_BYTES * len(prompt) if type(prompt) is tuple else weigh_numbers(prompt)
-        if weight:
-            call.weight = weight
-            backlog.charged += weight
-            if backlog.charged > backlog.enough:
-                backlog.watchful = True
+            _retain(call, probe, arguments or {})
+        if limits.weight or prompt is not None:
+            _charge(call, limits)
         _append(call)
-        if probe.id and arguments is not None:
-            trajectory_ids.name(probe, call, arguments)
-        if retains and arguments is not None and type(call) is RetainingCall:
-            if probe.row is not None:
-                probe.row.decide = decide
-                probe.tried("rows", rows.begin, call, arguments)
-            if follower is not None:
-                follow(call, probe, follower, arguments)
+        if arguments is not None:
+            _begin_inside(call, probe, arguments)
         current.set(call)
         return call
     except BaseException as error:
         _given_up(probe, call, error)
         return None
+
+
+def _of_the_trajectory(
+    probe: Probe, kwargs: dict[str, Any], attributes: dict[str, Any] | None, above: OpenCall | None, over: Any
+) -> dict[str, Any] | None:
+    """Complete the attributes of a call that begins a trajectory."""
+    if probe.is_root and (above is not None or over is not None):
+        attributes = groups.completed(groups.completed(attributes, over), above)
+    if probe.is_inner and decide is not None:
+        attributes = {**(attributes or {}), "prompt_digest": orphans.asked(kwargs)}
+    return attributes
+
+
+def _copied(
+    probe: Probe, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], limits: Limits
+) -> tuple[Sequence[Any], dict[str, Any] | None]:
+    """Return copies of the positional arguments, and of the keyword arguments. A small constant is its own copy."""
+    try:
+        copies: Sequence[Any] = args[signature.start :]
+        is_small = signature.whole
+        if is_small:
+            for value in copies:
+                kind = type(value)
+                if (len(value) > SHORT) if kind is str else id(kind) not in FIXED:
+                    is_small = False
+                    break
+        if not is_small:
+            copies = signature.positional(args, limits)
+        if not kwargs or probe.capture.include == frozenset():
+            return copies, None
+        return copies, signature.keywords(kwargs, limits)
+    except Exception as error:
+        faults.failed(f"copy:{probe.key}", error)
+        return (), NOT_COPIED
+
+
+def _charge(call: OpenCall, limits: Limits) -> None:
+    """Charge the backlog with the bytes that ``call`` holds. Large copies are left out while too much waits."""
+    weight, limits.weight = limits.weight, 0
+    if weight > LARGE and backlog.watchful and backlog.crowded():
+        call.args = without_large(call.args or ())
+        if call.keywords:
+            call.keywords = dict(zip(call.keywords, without_large([*call.keywords.values()]), strict=True))
+        weight = 0
+    prompt = call.prompt
+    if prompt is not None:
+        weight += NUMBER_BYTES * len(prompt) if type(prompt) is tuple else weigh_numbers(prompt)
+    if weight:
+        call.weight = weight
+        backlog.charge(weight)
 
 
 def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None:
@@ -261,19 +276,35 @@ def _begin_unrecorded(
     probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], previous: OpenCall | None
 ) -> OpenCall:
     """Open a trajectory that is not recorded."""
-    if probe.id:
+    if probe.paths.id:
         probe.tried("id", trajectory_ids.not_recorded, probe, function, args, kwargs)
     call = OpenCall(0, Trace(b"", around=previous), 0, None, None, 0, above=previous, recorded=False)
     current.set(call)
     return call
 
 
-def _retain(call: Any, probe: Probe, arguments: Any) -> None:
+def _retain(call: RetainingCall, probe: Probe, arguments: dict[str, Any]) -> None:
     """Keep the host's objects that are needed when the call ends. An argument that no path reads then is not kept."""
-    call.arguments = arguments if probe.rows else {name: arguments[name] for name in probe.needs if name in arguments}
-    if probe.batch:
-        refused = sampling.refuse(probe.batch, arguments, probe.sampling)
-        call.refused = sampling.refused.set(refused) if refused else None
+    if probe.needs_arguments_later:
+        has_rows = bool(probe.paths.rows)
+        call.arguments = arguments if has_rows else {name: arguments[name] for name in probe.needs if name in arguments}
+        if probe.paths.batch:
+            refused = sampling.refuse(probe.paths.batch, arguments, probe.sampling)
+            call.refused = sampling.refused.set(refused) if refused else None
+    if probe.is_grouping:
+        groups.begin(call, call.attributes, probe.is_group)
+
+
+def _begin_inside(call: OpenCall, probe: Probe, arguments: dict[str, Any]) -> None:
+    """Begin what belongs to an open call: the trajectory's id, the rows, and the followed request."""
+    if probe.paths.id:
+        trajectory_ids.name(probe, call, arguments)
+    if type(call) is RetainingCall:
+        if probe.row is not None:
+            probe.row.decide = decide
+            probe.tried("rows", rows.begin, call, arguments)
+        if probe.follower is not None:
+            follow(call, probe, probe.follower, arguments)
 
 
 def end(call: OpenCall | IteratorStep, result: Any) -> Any:

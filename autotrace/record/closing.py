@@ -47,13 +47,13 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
             result = answered(result)
         if probe.needs_result:
             event = _with_result(call, probe, result, at)
-        elif probe.has_result:
+        elif probe.capture.has_result:
             kind = type(result)
             small = len(result) <= SHORT if kind is str else kind is int or kind is float or result is None
-            event = Ended(call, at, result if small else probe.output(result))
+            event = Ended(call, at, result if small else probe.capture.output(result))
         else:
             event = Ended(call, at)
-        limits = probe.limits
+        limits = probe.capture.limits
         captured = limits.weight
         if captured:
             limits.weight = 0  # as ``take_weight`` does
@@ -97,41 +97,41 @@ def _weigh(event: Ended, captured: int) -> None:
 def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
     """Read the target's paths in the result, and in the arguments as the arguments are at the end of the call."""
     values = {"result": result} if type(call) is OpenCall else {**_release(call), "result": result}
-    probe.ended += 1
+    paths = probe.paths
+    probe.counts.ended += 1
     if probe.row is not None and type(call) is RetainingCall and call.rows is not None:
         call.rows.end(call, values, at)
-    if probe.has_late_id:
+    if paths.has_late_id:
         trajectory_ids.name(probe, call, values)
-    response = None
-    skip = weight = 0
-    if probe.response:
-        found = first(probe.response, values)
+    response, skip, weight = None, 0, 0
+    if paths.response:
+        found = first(paths.response, values)
         response = None if found is ABSENT else copy_tokens(found)
-        if probe.late_prompt and response is not None and peek(probe.prompt, values) is ABSENT:
-            head = copy_tokens(first(probe.late_prompt, values)) or ()
+        if paths.late_prompt and response is not None and peek(paths.prompt, values) is ABSENT:
+            head = copy_tokens(first(paths.late_prompt, values)) or ()
             response, skip = joined(head, response), len(head)
         if response is not None:
             weight = NUMBER_BYTES * len(response) if type(response) is tuple else weigh_numbers(response)
-    if probe.facts:
-        _facts(call, probe, probe.facts, values, at)
-    attributes = probe.read(probe.late, values) if probe.late else None
+    if paths.facts:
+        _facts(call, probe, paths.facts, values, at)
+    attributes = probe.capture.read(paths.late, values) if paths.late else None
     status, error = "OK", None
     if attributes is not None and attributes.get("finish_reason") in ABORTED:
         status, attributes["outcome"] = "CANCELLED", "aborted"
     elif attributes is not None and attributes.get("is_error") is True:
         status, error = "ERROR", errors.reported(result) if probe.role == "tool" else None
     logprobs = mask = None
-    if probe.logprobs:
-        logprobs = copy_tokens(first(probe.logprobs, values))
+    if paths.logprobs:
+        logprobs = copy_tokens(first(paths.logprobs, values))
         weight += weigh_numbers(logprobs or ())
-    if probe.mask:
-        mask = copy_tokens(first(probe.mask, values))
+    if paths.mask:
+        mask = copy_tokens(first(paths.mask, values))
         weight += weigh_numbers(mask or ())
     if probe.is_returned and response is not None:
-        count = formulas.total(mask) if probe.mask else len(response) - skip
+        count = formulas.total(mask) if paths.mask else len(response) - skip
         if count is not ABSENT:
             backlog.put(Fact(call.trace.id, {"output": values["i"]}, ROW_TOKENS, count, at))
-    output = probe.output(result, values)
+    output = probe.capture.output(result, values)
     return Ended(call, at, output, status, attributes, error, response, skip, logprobs, mask, weight)
 
 
@@ -154,11 +154,11 @@ def _with_bound(call: OpenCall, probe: Probe, event: Ended) -> Ended:
 
 
 def _facts(call: OpenCall, probe: Probe, facts: Any, values: dict[str, Any], at: int) -> None:
-    if probe.of_key:
+    if probe.paths.of_key:
         trajectory_ids.facts(probe, facts, values, at)
         return
     key = {"output": values["i"]} if probe.is_returned else None
-    for name, value in (probe.read(facts, values) or {}).items():
+    for name, value in (probe.capture.read(facts, values) or {}).items():
         backlog.put(Fact(call.trace.id, key, name, value, at))
 
 
@@ -180,8 +180,8 @@ def _cancel(call: OpenCall, outcome: str) -> None:
             if call.yielded.bound and probe.needs_result:
                 event = _with_bound(call, probe, event)
             else:
-                event.output = probe.output(_put_together(call))
-            _weigh(event, probe.limits.take_weight())
+                event.output = probe.capture.output(_put_together(call))
+            _weigh(event, probe.capture.limits.take_weight())
     except Exception as error:
         probe.trouble("cancel", error)
     finally:
@@ -214,12 +214,12 @@ def fail(call: OpenCall, error: BaseException) -> None:
             event = _with_bound(call, probe, event)
         else:
             arguments = _release(call)
-            if probe.stated:
-                probe.ended += bool(probe.of_key)  # which is read then
-                _facts(call, probe, probe.stated, arguments, at)
+            if probe.paths.stated:
+                probe.counts.ended += bool(probe.paths.of_key)  # which is read then
+                _facts(call, probe, probe.paths.stated, arguments, at)
             if call.yielded is not None:
-                event.output = probe.output(_put_together(call))
-        _weigh(event, probe.limits.take_weight() + weigh(event.error))
+                event.output = probe.capture.output(_put_together(call))
+        _weigh(event, probe.capture.limits.take_weight() + weigh(event.error))
     except Exception as again:
         probe.trouble("fail", again)
     finally:
@@ -247,7 +247,7 @@ def item(
         if call.items == 0:
             call.first_item_at = _monotonic_ns()
             if probe.needs_items and call.yielded is None:
-                call.yielded = collecting.begin(probe.role, value, probe.yields, probe.items)
+                call.yielded = collecting.begin(probe.role, value, probe.capture.yields, probe.items)
         collected = call.yielded
         call.items += 1
         if collected is not None:
@@ -257,7 +257,7 @@ def item(
                 call.ender = {}
                 said.append((call, _monotonic_ns()))
             return call, None, keeper
-        if not probe.final:
+        if not probe.paths.final:
             return call, False, yielded.NO_KEEPER
         final = probe.final_test or probe.final_reader(value)
         if final(value):

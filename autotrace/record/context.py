@@ -211,7 +211,7 @@ def current_carrier() -> bytes | None:
     if call is None:
         return None
     flags = _RECORDED if call.recorded else 0
-    if call.trace.elsewhere or (call.probe is not None and call.probe.prompt):
+    if call.trace.elsewhere or (call.probe is not None and call.probe.paths.prompt):
         flags |= _TOKENS
     return _CARRIER.pack(_VERSION, flags, call.trace.id or bytes(16), call.id)
 

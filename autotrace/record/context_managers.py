@@ -58,7 +58,7 @@ def entered(call: OpenCall, value: Any) -> Token[None] | None:
             closing.leave(call)
         try:
             if call.yielded is None and probe.needs_items:
-                call.yielded = Given(probe.yields)
+                call.yielded = Given(probe.capture.yields)
             if call.yielded is not None:
                 call.yielded.add(value)
         except Exception as error:

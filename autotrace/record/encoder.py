@@ -91,7 +91,7 @@ class RecordEncoder:
             tokens = self._numbers_of(call, "prompt", self._prompt, prompt)
         inputs = None
         if call.args or call.keywords:
-            inputs = self._clean_all(probe.ordered(signature.named(call.args or (), call.keywords))) or None
+            inputs = self._clean_all(probe.capture.ordered(signature.named(call.args or (), call.keywords))) or None
         attributes = None if call.attributes is None else self._clean_all(call.attributes)
         if probe.is_inner and not call.parent and OF not in (attributes or ()):
             attributes = {**(attributes or {}), **self._rooted(call, inputs or {})}
@@ -181,7 +181,7 @@ class RecordEncoder:
             return write(call, numbers, *more)
         except Exception as error:
             if (probe := call.probe) is not None:
-                named = ", ".join(path.text for path in getattr(probe, field)) or "result"
+                named = ", ".join(path.text for path in getattr(probe.paths, field)) or "result"
                 faults.failed(f"tokens:{probe.key}:{field}: {named}", error)
             return None
 

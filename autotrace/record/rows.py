@@ -80,12 +80,12 @@ class BatchRows:
     def open_trajectories(self, batch: OpenCall, count: int) -> None:
         """Open a trajectory for each row. ``count``: the number of this call of the target."""
         probe, seen = self._probe, []
-        own = tuple(pair for pair in probe.attributes if any(map(of_a_row, pair[1])))
-        common = probe.read(tuple(pair for pair in probe.attributes if pair not in own), self._values)
+        own = tuple(pair for pair in probe.paths.attributes if any(map(of_a_row, pair[1])))
+        common = probe.capture.read(tuple(pair for pair in probe.paths.attributes if pair not in own), self._values)
         for number in range(len(self._items)):
             values = self._of(number)
-            probe.calls += 1
-            attributes = {**(common or {}), **(probe.read(own, values) or {})}
+            probe.counts.calls += 1
+            attributes = {**(common or {}), **(probe.capture.read(own, values) or {})}
             attributes = groups.completed(attributes, batch.above) or {}
             uid = attributes.get("uid")
             if type(uid) is int:  # a number counts within the batch
@@ -101,7 +101,7 @@ class BatchRows:
             call = None
             wanted = chosen is None or uids[number] in chosen
             if wanted and sampling.admits(probe.decide, attributes) and not backlog.full():
-                prompt = copy_tokens(first(probe.prompt, values))
+                prompt = copy_tokens(first(probe.paths.prompt, values))
                 call = _opened(probe, batch, values, None, attributes, prompt, batch.at)
             self.calls.append(call)
             self._numbers.append(number)
@@ -112,7 +112,7 @@ class BatchRows:
         """Open a call for each row, below the row of ``above`` that the new row continues."""
         probe, base = self._probe, self.base
         self.calls = [None] * len(base.calls)
-        prompts = [copy_tokens(first(probe.prompt, self._of(number))) for number in range(len(self._items))]
+        prompts = [copy_tokens(first(probe.paths.prompt, self._of(number))) for number in range(len(self._items))]
         self._numbers = base.match(self._items, prompts)
         for number, (row, prompt) in enumerate(zip(self._numbers, prompts, strict=True)):
             if row is None:
@@ -122,8 +122,8 @@ class BatchRows:
             parent = above.calls[row] or base.calls[row]
             if parent is not None and self.calls[row] is None:
                 values = self._of(number)
-                probe.calls += 1
-                attributes = probe.read(probe.attributes, values)
+                probe.counts.calls += 1
+                attributes = probe.capture.read(probe.paths.attributes, values)
                 self.calls[row] = _opened(probe, batch, values, parent, attributes, prompt, batch.at)
 
     def match(self, items: Sequence[Any], prompts: Sequence[Any]) -> list[int | None]:
@@ -157,16 +157,16 @@ class BatchRows:
         self._values = {**values, "n": len(self._items), ONCE: {}}
         for number in range(len(self._items)):
             own = self._of(number)
-            if probe.of or probe.of_key:
-                probe.calls += 1
-                probe.ended += 1
-                trajectory_ids.facts(probe, probe.facts, own, at)
+            if probe.paths.of or probe.paths.of_key:
+                probe.counts.calls += 1
+                probe.counts.ended += 1
+                trajectory_ids.facts(probe, probe.paths.facts, own, at)
                 continue
             row = self._numbers[number] if number < len(self._numbers) else None
             opened = None if row is None else self.calls[row]
             if opened is None or row is None:
                 continue
-            if probe.prompt and probe.response and self.base is not self:
+            if probe.paths.prompt and probe.paths.response and self.base is not self:
                 self._remember(row, opened.prompt, own)
             if isinstance(opened, RetainingCall):
                 _close(opened, own, result, at)
@@ -174,8 +174,8 @@ class BatchRows:
 
     def _remember(self, row: int, prompt: Any, values: Values) -> None:
         if type(prompt) is not tuple:  # the prompt is written already
-            prompt = copy_tokens(peek(self._probe.prompt, values))
-        response = copy_tokens(peek(self._probe.response, values))
+            prompt = copy_tokens(peek(self._probe.paths.prompt, values))
+        response = copy_tokens(peek(self._probe.paths.response, values))
         if prompt is not None and response is not None:
             self.base._said[row] = _SeenTokens(prompt, response)
 
@@ -205,12 +205,12 @@ def _opened(
     span = ids.next_span_id()
     trace = Trace(ids.new_trace_id(), False, span, batch) if parent is None else parent.trace
     above = 0 if parent is None else parent.id
-    inputs = probe.row_inputs(values)
+    inputs = probe.capture.row_inputs(values)
     call = RetainingCall(
         span, trace, above, probe, batch.signature, context.epoch, at, 0, None, context.ROOM, (), inputs, attributes,
         prompt,
     )  # fmt: skip
-    call.weight = probe.limits.take_weight() + (0 if prompt is None else weigh_numbers(prompt))
+    call.weight = probe.capture.limits.take_weight() + (0 if prompt is None else weigh_numbers(prompt))
     backlog.charge(call.weight)
     backlog.append(call)
     return call
@@ -232,18 +232,18 @@ class _Returned:
         if call.probe is None or call.probe.row is None:
             return
         probe = call.probe.row
-        value = first(call.probe.rows, values)
+        value = first(call.probe.paths.rows, values)
         items = _items(value)
         if items is None:
-            call.probe.rows[0].missed += value is not ABSENT  # which is counted already
+            call.probe.paths.rows[0].missed += value is not ABSENT  # which is counted already
             return
         backlog.put(Fact(call.trace.id, None, RETURNED_ROWS, len(value), at))
         values = {**values, "n": len(items), ONCE: {}}
         for number, item in enumerate(items):
             own = {**values, "row": item, "i": number}
-            probe.calls += 1
-            prompt = copy_tokens(first(probe.prompt, own))
-            opened = _opened(probe, call, own, call, probe.read(probe.attributes, own), prompt, at)
+            probe.counts.calls += 1
+            prompt = copy_tokens(first(probe.paths.prompt, own))
+            opened = _opened(probe, call, own, call, probe.capture.read(probe.paths.attributes, own), prompt, at)
             if opened is not None:
                 _close(opened, own, values["result"], at)
 
@@ -262,15 +262,15 @@ def begin(batch: RetainingCall, arguments: Mapping[str, Any]) -> None:
     if probe.row.is_returned:
         batch.rows = _RETURNED
         return
-    items = _items(first(probe.rows, arguments))
+    items = _items(first(probe.paths.rows, arguments))
     if items is None:
         return
     above = enclosing(batch.above)
     base = None if probe.row.is_root else above and above.base
     batch.rows = rows = BatchRows(probe.row, items, dict(arguments), base)
     if probe.row.is_root:
-        rows.open_trajectories(batch, probe.calls)
-    elif above is not None and not probe.row.of and not probe.row.of_key:
+        rows.open_trajectories(batch, probe.counts.calls)
+    elif above is not None and not probe.row.paths.of and not probe.row.paths.of_key:
         rows.open_below(batch, above)
 
 

@@ -30,9 +30,9 @@ def text_of(value: Any) -> str | None:
 
 
 def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:
-    """Read the id of ``call``'s trajectory from ``probe.id`` and note the id."""
-    read = peek if probe.has_late_id and "result" not in values else first
-    id = text_of(read(probe.id, values))
+    """Read the id of ``call``'s trajectory from ``probe.paths.id`` and note the id."""
+    read = peek if probe.paths.has_late_id and "result" not in values else first
+    id = text_of(read(probe.paths.id, values))
     if id is None:
         return
     trace = call.trace
@@ -49,7 +49,7 @@ def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:
 def not_recorded(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note the id of a trajectory that is not recorded: calls that belong to the trajectory are not recorded,
     either."""
-    id = text_of(peek(probe.id, probe.signature(function).bind(args, kwargs)))
+    id = text_of(peek(probe.paths.id, probe.signature(function).bind(args, kwargs)))
     if id is not None:
         _remember(id, context.stand_in(b"", 0, recorded=False))
 
@@ -58,9 +58,9 @@ def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -
     """Return (the parent of a call whose target says which trajectory the call is ``of``, the id where the call was
     made outside the trajectory). A parent of None: the trajectory is not known here, and the call begins a trace that
     the shipper joins to the trajectory."""
-    value = peek(probe.of, arguments)
+    value = peek(probe.paths.of, arguments)
     if value is ABSENT and (around is None or (around.recorded and around.probe is not probe)):
-        probe.of[0].missed += 1  # only recorded calls: the others are not counted
+        probe.paths.of[0].missed += 1  # only recorded calls: the others are not counted
     id = text_of(value)
     if id is None:
         return around, None
@@ -79,12 +79,12 @@ def above(probe: Probe, arguments: Mapping[str, Any], around: OpenCall | None) -
 
 def facts(probe: Probe, facts: Any, values: Mapping[str, Any], at: int) -> None:
     """Record ``facts`` of ``probe`` about the trajectory that ``probe`` names, by the trajectory's id or attributes."""
-    key = probe.read(probe.of_key, values)
-    if key is None and (id := text_of(first(probe.of, values))) is not None:
+    key = probe.capture.read(probe.paths.of_key, values)
+    if key is None and (id := text_of(first(probe.paths.of, values))) is not None:
         key = {"of": id}
-    if key is None or (probe.of_key and len(key) < len(probe.of_key)):
+    if key is None or (probe.paths.of_key and len(key) < len(probe.paths.of_key)):
         return
-    for name, value in (probe.read(facts, values) or {}).items():
+    for name, value in (probe.capture.read(facts, values) or {}).items():
         backlog.put(Fact(b"", key, name, value, at))
 
 

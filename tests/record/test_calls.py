@@ -367,7 +367,7 @@ def test_a_result_that_cannot_be_looked_at_does_not_end_at_once(recorder: Record
         return 1
 
     traced = recorder.wrap(waits, attributes={"late": ("result",)})
-    monkeypatch.setattr("autotrace.record.probe.Probe.read", lambda *_: 1 / 0)
+    monkeypatch.setattr("autotrace.record.capture.CapturedValues.read", lambda *_: 1 / 0)
     traced()
     (opened,), (closed,) = recorder.records(Open), recorder.records(Close)
     assert closed.at - opened.at > 5_000_000 and faults.counts[f"fault:end:{waits.__qualname__}"] == 1

@@ -161,7 +161,7 @@ def test_what_is_no_list_is_an_absent_path(recorder: Recorder, made: Any) -> Non
     probe = calls.probes[episode.__qualname__]
     assert probe.absences() == {"chains: result.rows (my.yaml:2)": (2, 2)}
     assert len(recorder.records(Open)) == 2
-    assert probe.faults == 0
+    assert probe.counts.faults == 0
 
 
 def test_paths_that_no_row_has_are_named_with_their_numbers(recorder: Recorder) -> None:

@@ -307,7 +307,7 @@ def test_items_of_any_form_cost_nothing_and_none_of_their_code_runs(recorder: Re
     yielded = list(recorder.wrap(ask, role="llm", key=key)())
     assert len(yielded) == len(items) and all(one is other for one, other in zip(yielded, items, strict=True))
     (close,) = recorder.records(Close)
-    assert (close.status, close.items, calls.probes[key].faults) == ("OK", len(items), 0)
+    assert (close.status, close.items, calls.probes[key].counts.faults) == ("OK", len(items), 0)
     assert Hostile.asked == [] and before == faults.counts
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from autotrace.record import closing, context, errors, faults, flusher, origin
 from autotrace.record.backlog import backlog
-from autotrace.record.probe import Probe
+from autotrace.record.capture import CapturedValues
 from autotrace.spool.records import Close, Open
 
 from .conftest import Recorder
@@ -336,7 +336,7 @@ def test_what_another_thread_set_may_arrive_before_the_first_instruction_of_a_fu
         assert origin.is_hosts(error)
 
 
-PLACES = {"output": (Probe, "output"), "fail": (closing, "leave"), "described": (errors, "described")}
+PLACES = {"output": (CapturedValues, "output"), "fail": (closing, "leave"), "described": (errors, "described")}
 """Functions that are called while a call ends: with a result, with an error, and while that is described."""
 
 

@@ -119,7 +119,7 @@ def test_a_follower_leaves_calls_alone(recorder: Recorder) -> None:
     follow("add", engine)
     assert traced(text="a") == traced(unseen=True) == "added"
     (opened,) = recorder.records(Open)
-    assert [span.id for span in engine.open] == [opened.span] and calls.probes["add"].calls == 2
+    assert [span.id for span in engine.open] == [opened.span] and calls.probes["add"].counts.calls == 2
 
 
 def test_a_request_ends_when_its_adapter_says_so(recorder: Recorder) -> None:
@@ -232,7 +232,7 @@ def test_a_follower_sees_calls_that_are_only_counted(recorder: Recorder) -> None
     traced = recorder.wrap(preempt, key="preempt", mode="count")
     follow("preempt", Watching())
     assert [traced("a"), traced("b")] == ["a", "b"]
-    assert seen == [("a",), ("b",)] and calls.probes["preempt"].calls == 2 and recorder.records(Open) == []
+    assert seen == [("a",), ("b",)] and calls.probes["preempt"].counts.calls == 2 and recorder.records(Open) == []
 
 
 def test_what_is_only_counted_is_written_without_any_span(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_what_is_only_counted_is_written_without_any_span(recorder: Recorder, mo
         return 1
 
     traced = recorder.wrap(step, key="step", mode="count")
-    monkeypatch.setattr(flusher, "calls_of", lambda: {"step": calls.probes["step"].calls})
+    monkeypatch.setattr(flusher, "calls_of", lambda: {"step": calls.probes["step"].counts.calls})
     assert [traced() for _ in range(3)] == [1, 1, 1]
     until(lambda: list((recorder.folder / "spool").glob("*.seg")))
     assert [record.calls for record in recorder.records(Counters)][-1] == {"step": 3}

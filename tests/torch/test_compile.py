@@ -75,7 +75,7 @@ def test_the_recorder_knows_how_to_ask_torch(module: ModuleType) -> None:
 def test_a_watched_model_compiles_to_one_graph(module: ModuleType) -> None:
     model, x = module.Model(), torch.randn(3, 4)
     expected = module.run(model, x)
-    before = calls.probes["all"].calls
+    before = calls.probes["all"].counts.calls
     graphs: list[Any] = []
 
     def backend(graph: Any, inputs: Any) -> Any:
@@ -86,8 +86,8 @@ def test_a_watched_model_compiles_to_one_graph(module: ModuleType) -> None:
     for _ in range(3):
         assert torch.equal(compiled(x), expected)
     assert len(graphs) == 1 and torch._dynamo.explain(model)(x).graph_break_count == 0
-    assert calls.probes["all"].calls == before, "something was recorded inside the compiled region"
-    assert torch.equal(module.run(compiled, x), expected) and calls.probes["all"].calls == before + 1
+    assert calls.probes["all"].counts.calls == before, "something was recorded inside the compiled region"
+    assert torch.equal(module.run(compiled, x), expected) and calls.probes["all"].counts.calls == before + 1
 
 
 def test_a_watched_function_compiles_by_itself(module: ModuleType) -> None:
