@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from autotrace.record.spec_functions import FUNCTIONS
 from autotrace.spec import model
 from autotrace.spec.model import Batch, Capture, Entry, Key, Tokens
 
@@ -50,7 +51,18 @@ def markdown() -> str:
         lines += _section(Entry, key)
         if key in _INSIDE:
             lines += _table(_INSIDE[key], key)
-    return "\n".join([*lines, *_PATHS, "", TRACES.read_text(encoding="utf-8").rstrip("\n")])
+    return "\n".join(
+        [*lines, _PATHS.replace("FUNCTIONS", _functions()), TRACES.read_text(encoding="utf-8").rstrip("\n")]
+    )
+
+
+def _functions() -> str:
+    """The table of the functions that a value may name."""
+    rows = ["| function | value |", "|---|---|"]
+    for function in FUNCTIONS.values():
+        shown = ", ".join(f"{name}=..." if may_be_left_out else name for name, may_be_left_out in function.arguments)
+        rows.append(f"| `{function.name}({shown})` | {function.meaning} |")
+    return "\n".join(rows)
 
 
 def _without_null(schema: Any) -> Any:
@@ -85,11 +97,13 @@ property that computes or asks a server. In a list of paths, the first present p
 several releases of a library.
 
 `*` means all items: `result.choices.0.logprobs.content.*.logprob` is a list; for a mapping, `*` gives a mapping with
-the same keys. Numbers are computed with `+ - * / // %`, `sum(...)` of a list or tensor, an index in brackets, a choice
-with `A if B else C` (without `else`: else absent), the opposite with `not`, equality with `==`,
-and the values `true` and `false`:
-`result.advantages[i - n]`, `i // self.num_generations`, `not self.model.training`, `sum(result.token_rewards)`,
-`batch.phase == 'eval'`. A result that is not a plain number is absent.
+the same keys. An index in brackets is a value, too: `result.advantages[i]`. Constants are
+`true`, `false`, a number, and a text in single quotes.
+
+A value may be a function of values: `member(row.index, args.n_samples_per_prompt)`. If an argument is
+absent or of another kind, the function has no value.
+
+FUNCTIONS
 
 ## Batches, and trajectories by their id
 
@@ -99,7 +113,7 @@ A trainer that generates a batch at once has no call for each rollout. `rows` ma
 - target: my_project.trainer.Trainer.generate_and_score
   role: trajectory
   rows: inputs
-  attributes: {step: self.step, uid: i // self.group_size, rollout_n: i % self.group_size}
+  attributes: {step: self.step, uid: "group(i, self.group_size)", rollout_n: "member(i, self.group_size)"}
   facts: {reward: "result.rewards[i]"}
 - target: my_project.trainer.Trainer.generate       # called by generate_and_score, with all or some rows
   role: llm
@@ -148,7 +162,7 @@ The step and the group of a trajectory come from the trajectory's own attributes
 The shipped specs come first, then the files given with `--spec` or `AUTOTRACE_SPECS`, in order. An entry that names a
 target of an earlier file refines the earlier entry, key by key. `enabled: false` switches the target off, and no glob
 of another file switches the target on again. Within one file, a name may appear only once.
-""".splitlines()
+"""
 
 
 def _description(struct: type[msgspec.Struct], key: str) -> str:

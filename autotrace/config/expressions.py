@@ -1,39 +1,35 @@
-"""Parse the values of a spec: a path, or paths with numbers, such as ``result.advantages[i - n]``.
+"""Parse the values of a spec: a path, a constant, or a function of paths: ``member(row.index, args.group_size)``.
 
-    expression  =  sum ["if" condition ["else" expression]]
-    condition   =  ["not"] sum ["==" sum]
-    sum         =  product {("+" | "-") product}
-    product     =  factor {("*" | "/" | "//" | "%") factor}
-    factor      =  "-" factor | constant | "(" expression ")" | "sum" "(" expression ")" | path
-    constant    =  number | 'text' | "true" | "false"
-    path        =  word {"." step | "[" expression "]"},   step = word | number | "*" (all items)
+    value     =  constant | function | path
+    constant  =  number | 'text' | "true" | "false"
+    function  =  word "(" value {"," value} ")"
+    path      =  word {"." step | "[" value "]"},   step = word | number | "*" (all items)
 
-``parse`` returns a tree of tuples. ``record.formulas`` evaluates the tree and ``spec.names`` checks the tree. The only
-call is ``sum``; the only names are the roots of paths. Standard library only: read in traced processes.
+``parse`` returns a tree of tuples. ``record.formulas`` evaluates the tree and ``spec.names`` checks the tree. The
+functions are in ``record.spec_functions``; the only names are the roots of paths. Standard library only: read in traced
+processes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 Tree = tuple[Any, ...]
-"""Tree of an expression. ``("path", root, steps)`` with steps that are texts or trees, ``("constant", value)``,
-``("-", a)``, ``("not", a)``, ``("sum", a)``, ``("if", condition, a, b)``, ``("absent",)`` for a missing else, or an
-operator with two sides."""
+"""Tree of an expression: ``("path", root, steps)`` with steps that are texts or trees, ``("constant", value)``, or
+``("call", name, arguments)``."""
 
 MAX_LENGTH = 500
 """Limits the characters of an expression."""
 MAX_DEPTH = 20
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:-?\w+|\*))|(?P<mark>//|==|[-+*/%()\[\]])"
+    r"\s*(?:(?P<number>-?\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:-?\w+|\*))|(?P<mark>[,()\[\]])"
     r"|(?P<text>'[^']*')|(?P<end>$))"
 )
-_OPERATORS = (("+", "-"), ("*", "/", "//", "%"))
-_KEYWORDS = frozenset({"if", "else", "not"})
 _LITERALS = {"true": True, "false": False}
 _MARKS = re.compile(r"[\s\[\]()*]")
+_OPERATORS = re.compile(r"[-+*/%=!<>]|(?:if|else|not|and|or)\b")
 
 
 class ExpressionError(ValueError):
@@ -50,7 +46,7 @@ def parse(text: str) -> Tree:
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
     parser = _Parser(text)
-    tree = parser.expression()
+    tree = parser.value()
     if parser.kind != "end":
         raise parser.unexpected()
     return tree
@@ -60,16 +56,22 @@ def roots(tree: Tree) -> Iterator[str]:
     """Yield the first words of all paths in ``tree``."""
     if tree[0] == "path":
         yield tree[1]
-        parts: tuple[Any, ...] = tree[2]
-    else:
-        parts = tree[1:]
-    for part in parts:
+    for part in tree[2] if tree[0] != "constant" else ():
         if isinstance(part, tuple):
             yield from roots(part)
 
 
+def calls(tree: Tree) -> Iterator[tuple[str, int]]:
+    """Yield (name, number of arguments) of all functions in ``tree``."""
+    if tree[0] == "call":
+        yield tree[1], len(tree[2])
+    for part in tree[2] if tree[0] != "constant" else ():
+        if isinstance(part, tuple):
+            yield from calls(part)
+
+
 class _Parser:
-    """Parses by recursive descent; one instance per expression."""
+    """Parse by recursive descent; one instance per expression."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -80,86 +82,68 @@ class _Parser:
     def _next(self) -> None:
         match = _TOKEN.match(self._text, self._end)
         if match is None:
-            rest = self._text[self._end :].strip()
-            raise ExpressionError(f"`{rest[:20]}` cannot stand in an expression")
+            raise self._misplaced(self._text[self._end :].strip())
         self.kind, self._word = match.lastgroup or "", match[match.lastgroup or 0].strip()
         self._end = match.end()
 
     def unexpected(self) -> ExpressionError:
-        if self.kind == "end":
-            return ExpressionError("the expression ends too early")
-        if self._word == "(":
-            return ExpressionError("a path reads attributes, keys and indexes, it calls nothing but sum(...)")
-        return ExpressionError(f"`{self._word}` is not expected there")
+        return ExpressionError("the value ends too early") if self.kind == "end" else self._misplaced(self._word)
 
-    def _take(self, *words: str) -> str:
-        if self.kind in ("word", "mark") and self._word in words:
-            taken = self._word
+    def _misplaced(self, text: str) -> ExpressionError:
+        if _OPERATORS.match(text):
+            return ExpressionError(f"`{text.split()[0]}` computes; name a function instead, such as member(i, n)")
+        if text == "(":
+            return ExpressionError("a path reads attributes, keys and indexes, it calls nothing")
+        return ExpressionError(f"`{text[:20]}` is not expected there")
+
+    def _take(self, mark: str) -> bool:
+        is_there = self.kind == "mark" and self._word == mark
+        if is_there:
             self._next()
-            return taken
-        return ""
+        return is_there
 
-    def _need(self, word: str) -> None:
-        if not self._take(word):
-            raise ExpressionError(f"`{word}` is missing") if self.kind == "end" else self.unexpected()
+    def _need(self, mark: str) -> None:
+        if not self._take(mark):
+            raise ExpressionError(f"`{mark}` is missing") if self.kind == "end" else self.unexpected()
 
-    def expression(self) -> Tree:
-        tree = self._condition()
-        if self._take("if"):
-            condition = self._condition()
-            tree = ("if", condition, tree, self.expression() if self._take("else") else ("absent",))
-        return tree
-
-    def _condition(self) -> Tree:
-        if self._take("not"):
-            return ("not", self._condition())
-        tree = self._operation(_OPERATORS)
-        return ("==", tree, self._operation(_OPERATORS)) if self._take("==") else tree
-
-    def _operation(self, levels: Sequence[Sequence[str]]) -> Tree:
-        """Parse a sum; without the first level a product, without both levels a factor."""
-        if not levels:
-            return self._factor()
-        tree = self._operation(levels[1:])
-        while operator := self._take(*levels[0]):
-            tree = (operator, tree, self._operation(levels[1:]))
-        return tree
-
-    def _factor(self) -> Tree:
+    def value(self) -> Tree:
+        """Parse a value, up to the first token behind the value."""
+        kind, word = self.kind, self._word
+        if kind not in ("number", "text", "word"):
+            raise self.unexpected()
+        self._next()
+        if kind == "number":
+            return ("constant", int(word))
+        if kind == "text":
+            return ("constant", word[1:-1])
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise ExpressionError("the expression is nested too deeply")
-        if self._take("-"):
-            tree: Tree = ("-", self._factor())
-        elif self._take("("):
-            tree = self.expression()
-            self._need(")")
-        elif self.kind in ("number", "text"):
-            tree = ("constant", int(self._word) if self.kind == "number" else self._word[1:-1])
-            self._next()
-        elif self.kind == "word" and self._word in _LITERALS:
-            tree = ("constant", _LITERALS[self._word])
-            self._next()
-        elif self.kind != "word" or self._word in _KEYWORDS:
-            raise self.unexpected()
+            raise ExpressionError("the value is nested too deeply")
+        if self.kind == "mark" and self._word == "(":
+            tree: Tree = ("call", word, self._arguments())
+        elif word in _LITERALS and self.kind != "step":
+            tree = ("constant", _LITERALS[word])
         else:
-            tree = self._path()
+            tree = ("path", word, self._steps())
         self._depth -= 1
         return tree
 
-    def _path(self) -> Tree:
-        root, steps = self._word, []
-        self._next()
-        if root == "sum" and self._take("("):
-            tree = ("sum", self.expression())
-            self._need(")")
-            return tree
+    def _arguments(self) -> tuple[Tree, ...]:
+        self._need("(")
+        arguments = [self.value()]
+        while self._take(","):
+            arguments.append(self.value())
+        self._need(")")
+        return tuple(arguments)
+
+    def _steps(self) -> tuple[Any, ...]:
+        steps: list[Any] = []
         while True:
             if self.kind == "step":
                 steps.append(self._word[1:])
                 self._next()
             elif self._take("["):
-                steps.append(self.expression())
+                steps.append(self.value())
                 self._need("]")
             else:
-                return ("path", root, tuple(steps))
+                return tuple(steps)

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from autotrace.config.originals import thread, time
-from autotrace.record import collecting, context, errors, formulas, origin, sampling, swallowed, trajectory_ids, yielded
+from autotrace.record import collecting, context, errors, origin, sampling, swallowed, trajectory_ids, yielded
 from autotrace.record.backlog import backlog
 from autotrace.record.context import CLOSED, Ended, OpenCall, RetainingCall, current
 from autotrace.record.event_bytes import answered
 from autotrace.record.fields import ABSENT, first, peek
 from autotrace.record.probe import Probe
 from autotrace.record.snapshot import SHORT
+from autotrace.record.spec_functions import total
 from autotrace.record.token_copy import copy_tokens, joined
 from autotrace.record.weights import LARGE, NOT_KEPT, NUMBER_BYTES, weigh, weigh_numbers
 from autotrace.spool.records import ROW_TOKENS, Fact
@@ -128,7 +129,7 @@ def _with_result(call: OpenCall, probe: Probe, result: Any, at: int) -> Ended:
         mask = copy_tokens(first(paths.mask, values))
         weight += weigh_numbers(mask or ())
     if probe.is_returned and response is not None:
-        count = formulas.total(mask) if paths.mask else len(response) - skip
+        count = total(mask) if paths.mask else len(response) - skip
         if count is not ABSENT:
             backlog.put(Fact(call.trace.id, {"output": values["i"]}, ROW_TOKENS, count, at))
     output = probe.capture.output(result, values)

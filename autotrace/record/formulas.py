@@ -1,31 +1,21 @@
-"""Compute the values of a spec: numbers from paths, items of lists, ``*`` over items (see ``config.expressions``).
-Separate the values of a batch from the values of each row.
-
-A number is only computed from exact builtin numbers, so no more code of the host's runs than reading a path runs.
+"""Compute the values of a spec: paths with computed indexes, ``*`` over items, functions of paths (see
+``config.expressions``). Separate the values of a batch from the values of each row.
 """
 
 from __future__ import annotations
 
-import operator
-from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, cast
 
-from autotrace.config.expressions import Tree, is_expression, parse, roots
+from autotrace.config.expressions import Tree, calls, is_expression, parse, roots
 from autotrace.config.plan import Target
 from autotrace.record import arrays
 from autotrace.record.fields import ABSENT, Path, is_late, read_step
 from autotrace.record.origin import is_hosts
-
-MAX_ITEMS = 1_048_576
-"""Limit the items that ``*`` reads."""
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod,
-}  # fmt: skip
+from autotrace.record.spec_functions import FUNCTIONS, MAX_ITEMS, SpecFunction
 
 ONCE = "…once"
 """Holds the key of a dictionary beside the first words of paths: a value that does not depend on the row is read once
@@ -49,8 +39,8 @@ class Formula:
         self.text = text
         self.missed = 0
         tree = parse(text)
-        self.optional = _may_be_absent(tree)
-        """Tells whether the expression has an ``if`` without an ``else``: then the spec asks for no value."""
+        self.optional = any(FUNCTIONS[name].is_optional for name, _ in calls(tree))
+        """Tells whether the expression has a function that need not give a value."""
         self.roots = tuple(dict.fromkeys(roots(tree)))
         late = [root for root in self.roots if root in ("result", "item")]
         self.root = (late or [*self.roots, ""])[0]
@@ -130,10 +120,6 @@ def _is_of_a_row(text: str) -> bool:
     return not {"row", "i", "n"}.isdisjoint(value_of(text).roots)
 
 
-def _may_be_absent(tree: Tree) -> bool:
-    return tree[0] == "absent" or any(isinstance(part, tuple) and part and _may_be_absent(part) for part in tree[1:])
-
-
 def _compiled(tree: Tree) -> Read:
     read = _made(tree)
     constant = tree[0] == "constant" or (tree[0] == "path" and not tree[2])
@@ -156,66 +142,15 @@ def _once(read: Read) -> Read:
 
 
 def _made(tree: Tree) -> Read:
-    kind = tree[0]
-    if kind == "absent":
-        return lambda _: ABSENT
-    if kind == "constant":
+    if tree[0] == "constant":
         return lambda _, value=tree[1]: value  # type: ignore[misc]
-    if kind == "path":
-        return _path(tree[1], [step if isinstance(step, str) else _compiled(step) for step in tree[2]])
-    inner = [_compiled(part) for part in tree[1:]]
-    if kind == "if":
-        condition, yes, no = inner
-        return lambda values: _choice(condition(values), yes, no, values)
-    if kind == "not":
-        return lambda values: _opposite(inner[0](values))
-    if kind == "sum":
-        return lambda values: total(inner[0](values))
-    if len(inner) == 1:
-        return lambda values: _computed(operator.sub, 0, inner[0](values))
-    left, right = inner
-    if kind == "==":
-        return lambda values: _equal(left(values), right(values))
-    compute = _OPERATORS[kind]
-    return lambda values: _computed(compute, left(values), right(values))
+    if tree[0] == "call":
+        return _called(FUNCTIONS[tree[1]], [_compiled(argument) for argument in tree[2]])
+    return _path(tree[1], [step if isinstance(step, str) else _compiled(step) for step in tree[2]])
 
 
-_ASKED = frozenset({bool, int, float, str, list, tuple, dict, type(None)})
-"""Holds builtin types, which tell whether a value is true or empty without any code of the host's."""
-
-
-_COMPARED = frozenset({bool, int, float, str, type(None)})
-
-
-def _choice(chosen: Any, yes: Read, no: Read, values: Mapping[str, Any]) -> Any:
-    """Choose a branch. An absent condition is false; ``ABSENT`` for a condition that is not a builtin value."""
-    if chosen is not ABSENT and type(chosen) not in _ASKED:
-        return ABSENT
-    return (yes if chosen else no)(values)
-
-
-def _opposite(value: Any) -> Any:
-    return not value if type(value) in _ASKED else ABSENT
-
-
-def _equal(left: Any, right: Any) -> Any:
-    return left == right if {type(left), type(right)} <= _COMPARED else ABSENT
-
-
-def _computed(compute: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-    return compute(left, right) if type(left) in (int, float) and type(right) in (int, float) else ABSENT
-
-
-def total(value: Any) -> Any:
-    """Sum the numbers in a list, an array or a tensor in the CPU's memory; return a number unchanged."""
-    kind = type(value)
-    if kind in (int, float):
-        return value
-    if kind is list or kind is tuple or kind is deque or kind is array:
-        numbers = list(islice(value, MAX_ITEMS))
-        return sum(numbers) if {*map(type, numbers)} <= {int, float, bool} else ABSENT
-    found = arrays.total(value, kind)
-    return ABSENT if found is None else found
+def _called(function: SpecFunction, arguments: Sequence[Read]) -> Read:
+    return lambda values: function.read([read(values) for read in arguments])
 
 
 def _path(root: str, steps: Sequence[str | Read]) -> Read:

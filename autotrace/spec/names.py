@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from difflib import get_close_matches
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -16,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from autotrace.adapters.registry import is_endless
 from autotrace.config import expressions
+from autotrace.record.spec_functions import FUNCTIONS
 
 _WORD = re.compile(r"[^\W\d]\w*\Z")
 
@@ -117,16 +119,28 @@ def wrong_path(path: str) -> str | None:
         return f"{shown}: write indexes and keys with dots, `{_dotted_path(path)}`"
     if expressions.is_expression(path):
         try:
-            expressions.parse(path)
+            tree = expressions.parse(path)
         except expressions.ExpressionError as error:
             return f"{shown}: {error}"
-        return None
+        return next((f"{shown}: {fault}" for call in expressions.calls(tree) if (fault := _wrong_call(*call))), None)
     words = path.split(".")
     if "" in words:
         return f"{shown}: a word is missing next to a dot"
     if not _WORD.match(words[0]):
         return f"{shown}: the first word is the name of an argument, self, kwargs, result or item"
     return None
+
+
+def _wrong_call(name: str, count: int) -> str | None:
+    function = FUNCTIONS.get(name)
+    if function is None:
+        nearest = get_close_matches(name, FUNCTIONS, 1) or sorted(FUNCTIONS)
+        return f"there is no function `{name}`; choose {' or '.join(nearest)}"
+    least = sum(not may_be_left_out for _, may_be_left_out in function.arguments)
+    if least <= count <= len(function.arguments):
+        return None
+    shown = ", ".join(argument for argument, _ in function.arguments)
+    return f"`{name}` takes {name}({shown}), not {count}"
 
 
 def _dotted_path(path: str) -> str:

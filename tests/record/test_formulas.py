@@ -1,4 +1,4 @@
-"""What a spec may compute: numbers, items, choices; absent instead of an error, and nothing of the host's runs."""
+"""Values of a spec: items, functions, constants; absent instead of an error, and no code of the host's runs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from autotrace.config import expressions
 from autotrace.record.fields import ABSENT, Path
 from autotrace.record.formulas import value_of
+from autotrace.record.spec_functions import FUNCTIONS
 
 VALUES: dict[str, Any] = {
     "i": 5, "n": 8, "row": {"prompt": [{"content": "hi"}], "a-b": 1},
@@ -22,54 +23,66 @@ VALUES: dict[str, Any] = {
     ),
 }  # fmt: skip
 READ: dict[str, Any] = {
-    "i // self.size": 1,
-    "i % self.size": 1,
-    "(i + n * 2) // self.size": 5,
-    "i + n*2 - 1": 20,
-    "0 - i": -5,
-    "(-i)": -5,
+    "group(i, self.size)": 1,
+    "member(i, self.size)": 1,
+    "group(row_of_all(i, n, 2), self.size)": 5,
     "result.advantages[i]": 5.0,
-    "result.advantages[i - n]": 5.0,
+    "result.advantages[row_from_end(i, n)]": 5.0,
+    "result.advantages[row_from_end(0, 3, 1, 3)]": 2.0,
     "result.advantages[-1]": 7.0,
     "result.advantages[99]": ABSENT,
     "result.parts.1[0]": 2,
-    "not self.training": False,
-    "not self.missing": ABSENT,
-    "self.size if self.training else n": 4,
-    "self.size if self.flag else n": 8,
-    "self.size if self.missing else n": 8,
-    "i if self.prompts else n": 5,
-    "i if self.training": 5,
-    "i if not self.training": ABSENT,
-    "(i if i == 5) if self.training": 5,
-    "(i if i == 4) if self.training": ABSENT,
+    "opposite(self.training)": False,
+    "opposite(self.flag)": True,
+    "opposite(self.missing)": ABSENT,
+    "choice(self.training, self.size, n)": 4,
+    "choice(self.flag, self.size, n)": 8,
+    "choice(self.missing, self.size, n)": 8,
+    "choice(self.training, self.missing, n)": ABSENT,
+    "choice(self.prompts, i, n)": 5,
+    "unless(self.flag, i)": 5,
+    "unless(self.training, i)": ABSENT,
+    "unless(self.missing, i)": 5,
     "self.logs.*[1]": {"a": 2.0, "b": 4.0},
     "self.logs.*[-2]": {"a": 1.0, "b": 3.0},
     "row.prompt.*.content": ["hi"],
     "row.prompt.*.missing": [],
     "result.nothing.*": ABSENT,
-    "i // 0": ABSENT,
-    "i / n": 0.625,
-    "i == 5": True,
+    "group(i, 0)": ABSENT,
+    "group(i, true)": ABSENT,
+    "group(i, self.logs)": ABSENT,
+    "equal(i, 5)": True,
+    "equal( i ,n )": False,
+    "equal(row.prompt.0.content, 'hi')": True,
+    "different(row.prompt.0.content, 'hi')": False,
+    "equal(self, self)": ABSENT,
+    "different(self, self)": ABSENT,
+    "equal(self.missing, 1)": ABSENT,
     "true": True,
-    "false if i == 5 else true": False,
-    "true if self.missing": ABSENT,
-    "true + 1": ABSENT,
-    "i + 1 == n": False,
-    "not i == n": True,
-    "row.prompt.0.content == 'hi'": True,
-    "i if row.prompt.0.content == 'no' else 'other one'": "other one",
-    "self == self": ABSENT,
-    "self.missing == 1": ABSENT,
-    "i / 0": ABSENT,
+    "if_true(self.training)": True,
+    "if_true(self.flag)": ABSENT,
+    "if_true(result.nothing)": ABSENT,
+    "if_true(self.missing)": ABSENT,
+    "if_true(equal(i, -5))": ABSENT,
+    "if_at_least(i, 5)": True,
+    "if_at_least(i, 6)": ABSENT,
+    "number(self.training)": 1,
+    "number(self.flag)": 0,
+    "number(i)": 5,
+    "number(row.prompt)": ABSENT,
+    "seconds(i)": 0.005,
+    "between(i, n)": 3,
     "sum(result.advantages)": 28.0,
-    "sum(result.advantages) / n": 3.5,
+    "mean(result.advantages, n)": 3.5,
+    "mean(result.advantages, self.prompts)": 28.0,
+    "mean(result.advantages, 0)": ABSENT,
     "sum(i)": 5,
-    "sum(self.prompts) + sum": ABSENT,
     "sum(self.logs.a)": 3.0,
     "sum(self.logs)": ABSENT,
     "sum(result.parts)": ABSENT,
-    "i // self.logs": ABSENT,
+    "normalised_reward(result.advantages[i], 'grpo', self.flag)": 5.0,
+    "normalised_reward(result.advantages[i], 'grpo', self.training)": ABSENT,
+    "normalised_reward(result.advantages[i], 'ppo', self.flag)": ABSENT,
     "unknown[i]": ABSENT,
 }
 
@@ -85,8 +98,12 @@ def test_words_and_dots_are_paths(text: str) -> None:
 
 
 def test_what_it_needs() -> None:
-    assert value_of("result.a[i] if self.b else n").root == "result"
-    assert set(value_of("result.a[i] if self.b else n").roots) == {"result", "i", "self", "n"}
+    assert value_of("choice(self.b, result.a[i], n)").root == "result"
+    assert set(value_of("choice(self.b, result.a[i], n)").roots) == {"result", "i", "self", "n"}
+
+
+def test_each_function_is_tried_above() -> None:
+    assert {name for text in READ for name, _ in expressions.calls(expressions.parse(text))} == {*FUNCTIONS}
 
 
 def test_nothing_of_the_hosts_is_computed() -> None:
@@ -97,15 +114,18 @@ def test_nothing_of_the_hosts_is_computed() -> None:
         def __bool__(self) -> bool:
             raise AssertionError("called")
 
-        __radd__ = __floordiv__ = __index__ = __add__
+        __radd__ = __floordiv__ = __index__ = __eq__ = __add__  # type: ignore[assignment]
 
     values = {"i": 1, "self": SimpleNamespace(number=Number(), items=[1, 2])}
     for text in (
-        "i + self.number",
-        "self.number // 2",
+        "group(i, self.number)",
+        "number(self.number)",
         "self.items[self.number]",
-        "not self.number",
-        "1 if self.number else 2",
+        "opposite(self.number)",
+        "equal(self.number, 1)",
+        "choice(self.number, 1, 2)",
+        "unless(self.number, 1)",
+        "sum(self.number)",
     ):
         assert value_of(text).read(values) is ABSENT
 
@@ -119,7 +139,7 @@ def test_arrays() -> None:
 
 
 @settings(deadline=None)
-@given(st.text(alphabet="in.0*[]()+-/% rowifelsnt", max_size=40))
+@given(st.text(alphabet="in.0*[](),-/% rowequalgsmt", max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         tree = expressions.parse(text)
@@ -127,10 +147,11 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert str(error)
         return
     list(expressions.roots(tree))
-    value_of(text).read(VALUES)
+    if all(name in FUNCTIONS for name, _ in expressions.calls(tree)):
+        value_of(text).read(VALUES)
 
 
 def test_deep_nesting_is_refused() -> None:
-    for text in ("(" * 99 + "i" + ")" * 99, "a[" * 99 + "i" + "]" * 99, "- " * 99 + "i"):
+    for text in ("sum(" * 99 + "i" + ")" * 99, "a[" * 99 + "i" + "]" * 99):
         with pytest.raises(expressions.ExpressionError, match="deeply"):
             expressions.parse(text)

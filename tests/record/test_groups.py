@@ -82,7 +82,7 @@ def test_facts_of_rows_by_group_and_number(recorder: Recorder) -> None:
     def advantages(uids: list[str]) -> list[float]:
         return [0.5, -0.5]
 
-    key = {"uid": ("row",), "rollout_n": ("i % 2",)}
+    key = {"uid": ("row",), "rollout_n": ("member(i, 2)",)}
     facts = {"advantage": ("result[i]",)}
     recorder.wrap(advantages, role="reward", rows=("uids",), of_key=key, facts=facts)(["a", "a"])
     assert [(fact.key, fact.name, fact.value) for fact in recorder.records(Fact)] == [

@@ -48,8 +48,12 @@ def trainer(recorder: Recorder) -> type[Trainer]:
             role="trajectory",
             rows=("inputs",),
             include=("row.answer",),
-            attributes={"step": ("self.step",), "uid": ("i // self.size",), "rollout_n": ("i % self.size",)},
-            facts={"advantage": ("result.advantages[i]",), "reward": ("self.rewards[i - n]",)},
+            attributes={
+                "step": ("self.step",),
+                "uid": ("group(i, self.size)",),
+                "rollout_n": ("member(i, self.size)",),
+            },
+            facts={"advantage": ("result.advantages[i]",), "reward": ("self.rewards[row_from_end(i, n)]",)},
         )
         turn = recorder.wrap(
             Trainer.turn,
@@ -206,7 +210,7 @@ def test_exactly_so_many_groups_of_a_batch(recorder: Recorder) -> None:
     def batch(inputs: list[int]) -> None:
         pass
 
-    attributes = {"uid": ("i // 2",)}
+    attributes = {"uid": ("group(i, 2)",)}
     recorder.wrap(batch, role="trajectory", rows=("inputs",), attributes=attributes)(list(range(8)))
     found = roots(recorder)
     assert len(found) == 2

@@ -186,11 +186,23 @@ MISTAKES = {
     ),
     "call in a path": (
         "- target: my.agents.Agent.run\n  attributes: {first: result.text()}\n",
-        "specs.yaml:2:23: `result.text()`: a path reads attributes, keys and indexes, it calls nothing but sum(...)",
+        "specs.yaml:2:23: `result.text()`: a path reads attributes, keys and indexes, it calls nothing",
     ),
-    "an expression that is not over": (
-        "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: i // }\n",
-        "specs.yaml:3:21: `i //`: the expression ends too early",
+    "a function that is not over": (
+        "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: 'group(i,'}\n",
+        "specs.yaml:3:21: `group(i,`: the value ends too early",
+    ),
+    "arithmetic": (
+        "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: i // self.size}\n",
+        "specs.yaml:3:21: `i // self.size`: `//` computes; name a function instead, such as member(i, n)",
+    ),
+    "an unknown function": (
+        "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: 'groups(i, n)'}\n",
+        "specs.yaml:3:21: `groups(i, n)`: there is no function `groups`; choose group",
+    ),
+    "an argument too few": (
+        "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: group(i)}\n",
+        "specs.yaml:3:21: `group(i)`: `group` takes group(row, size), not 1",
     ),
     "rows of the result": (
         "- target: my.agents.Agent.run\n  rows: result.rows\n",
