@@ -98,7 +98,7 @@ several releases of a library.
 
 `*` means all items: `result.choices.0.logprobs.content.*.logprob` is a list; for a mapping, `*` gives a mapping with
 the same keys. An index in brackets is a value, too: `result.advantages[i]`. Constants are
-`true`, `false`, a number, and a text in single quotes.
+`true`, `false`, a whole number, and a text in single quotes.
 
 A value may be a function of values: `member(row.index, args.n_samples_per_prompt)`. If an argument is
 absent or of another kind, the function has no value.

@@ -140,7 +140,9 @@ def _with_rewards(trainer: Any) -> None:
 
 BATCH = "trl.trainer.grpo_trainer.GRPOTrainer._generate_and_score_completions"
 SCORES = "trl.experimental.async_grpo.async_rollout_worker._AsyncRolloutLoop._score_group"
-_PARTS = value_of("self._logs.rewards.*[i - n * (self.accelerator.num_processes - self.accelerator.process_index)]")
+_PARTS = value_of(
+    "self._logs.rewards.*[row_from_end(i, n, self.accelerator.process_index, self.accelerator.num_processes)]"
+)
 
 
 def install() -> None:

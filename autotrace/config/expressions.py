@@ -24,12 +24,12 @@ MAX_LENGTH = 500
 """Limits the characters of an expression."""
 MAX_DEPTH = 20
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>-?\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:-?\w+|\*))|(?P<mark>[,()\[\]])"
+    r"\s*(?:(?P<number>-?\d+)|(?P<word>[^\W\d]\w*)|(?P<step>\.(?:[\w-]+|\*))|(?P<mark>[,()\[\]])"
     r"|(?P<text>'[^']*')|(?P<end>$))"
 )
 _LITERALS = {"true": True, "false": False}
-_MARKS = re.compile(r"[\s\[\]()*]")
-_OPERATORS = re.compile(r"[-+*/%=!<>]|(?:if|else|not|and|or)\b")
+_MARKS = re.compile(r"[\s\[\]()*']|\A-?\d+\Z")
+_OPERATORS = re.compile(r"[-+*/%=!<>]+|(?:if|else|not|and|or)\b")
 
 
 class ExpressionError(ValueError):
@@ -83,15 +83,16 @@ class _Parser:
         match = _TOKEN.match(self._text, self._end)
         if match is None:
             raise self._misplaced(self._text[self._end :].strip())
-        self.kind, self._word = match.lastgroup or "", match[match.lastgroup or 0].strip()
+        self.kind = match.lastgroup or ""
+        self._word = match[self.kind]
         self._end = match.end()
 
     def unexpected(self) -> ExpressionError:
         return ExpressionError("the value ends too early") if self.kind == "end" else self._misplaced(self._word)
 
     def _misplaced(self, text: str) -> ExpressionError:
-        if _OPERATORS.match(text):
-            return ExpressionError(f"`{text.split()[0]}` computes; name a function instead, such as member(i, n)")
+        if operator := _OPERATORS.match(text):
+            return ExpressionError(f"`{operator[0]}` computes; name a function instead, such as member(i, n)")
         if text == "(":
             return ExpressionError("a path reads attributes, keys and indexes, it calls nothing")
         return ExpressionError(f"`{text[:20]}` is not expected there")

@@ -11,7 +11,7 @@ from typing import Any
 from autotrace.record.object_fields import layout_of, module_of
 
 SMALL = 16
-"""Counts the items up to which an array is shown whole."""
+"""Limits the items up to which an array is shown whole."""
 FIRST = 4
 """Counts the items shown of a larger array."""
 

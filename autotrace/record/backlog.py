@@ -22,7 +22,7 @@ from autotrace.record.weights import EVENT_BYTES, LARGE, weigh
 from autotrace.spool.records import Report
 
 MAX_EVENTS = 100_000
-"""Counts the waiting events beyond which not even spans of open trajectories are opened."""
+"""Limits the waiting events beyond which not even spans of open trajectories are opened."""
 PACK, LEAVE_OUT, NO_NEW = 0.25, 0.75, 0.9
 STUCK = 1.1
 """Holds the share of the limit at which not even spans of open trajectories are opened."""

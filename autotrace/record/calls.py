@@ -7,19 +7,18 @@ without autotrace can load a pickled wrapper. No function of this module raises 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from autotrace.config.originals import time
-from autotrace.record import closing, context, drivers, faults, groups, ids, orphans, rows, sampling, trajectory_ids
+from autotrace.record import closing, context, drivers, groups, ids, orphans, rows, sampling, trajectory_ids
 from autotrace.record.arguments import Signature
 from autotrace.record.backlog import backlog
-from autotrace.record.capture import NOT_COPIED
 from autotrace.record.closing import aborted, close, ended, exhausted, item, leave, type_of
 from autotrace.record.context import CLOSED, ROOM, Ended, OpenCall, RetainingCall, Trace, current, standing
 from autotrace.record.context_managers import entered, resumed
 from autotrace.record.drivers import LATER
-from autotrace.record.errors import without_frame
+from autotrace.record.errors import NotRecorded, without_frame
 from autotrace.record.fields import ABSENT, first
 from autotrace.record.follower import follow, held
 from autotrace.record.garbage import refuses
@@ -82,14 +81,16 @@ def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]
             except Exception as error:
                 probe.trouble("of", error)
         if above is not None and not above.recorded and (above.probe is not None or above.epoch == CLOSED):
-            above = standing(above)
-        if _passes(probe, function, args, kwargs, above):
+            above = standing(above)  # its trajectory has ended; a trajectory that is not sampled has neither
+        if _is_left_out(probe, function, args, kwargs, above):
             return None
     return _open(probe, function, args, kwargs, above, previous, over, of)
 
 
-def _passes(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], above: OpenCall | None) -> bool:
-    """Tell whether a call below ``above`` has no record of its own."""
+def _is_left_out(
+    probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], above: OpenCall | None
+) -> bool:
+    """Tell whether a call below ``above`` has no record of its own; count the call."""
     if above is not None:
         if not above.recorded:
             if probe.paths.id:
@@ -118,8 +119,8 @@ def _passes(probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str
 def _open_plain(
     probe: Probe, signature: Signature, function: Any, args: tuple[Any, ...], above: OpenCall
 ) -> OpenCall | None:
-    """Open a call of a ``is_simple`` target with positional arguments: 0.3 us less than ``_open`` for small constants,
-    as most tools have."""
+    """Open a call of an ``is_simple`` target with positional arguments: 0.3 us less than ``_open`` for small constants,
+    which most tools take."""
     copies = args[signature.start :]
     for value in copies:
         kind = type(value)
@@ -187,7 +188,7 @@ def _open(
             prompt = first(probe.paths.prompt, arguments)
             prompt = None if prompt is ABSENT else copy_tokens(prompt)
         limits = probe.capture.limits
-        copies, keywords = _copied(probe, signature, args, kwargs, limits)
+        copies, keywords = probe.capture.arguments(signature, args, kwargs)
         room = (ROOM if previous is None else previous.room) - 1
         frames = make_room(previous) if room < 0 else 0
         retains = probe.needs_arguments_later or probe.is_grouping or frames or follower is not None
@@ -224,29 +225,6 @@ def _of_the_trajectory(
     return attributes
 
 
-def _copied(
-    probe: Probe, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], limits: Limits
-) -> tuple[Sequence[Any], dict[str, Any] | None]:
-    """Return copies of the positional arguments, and of the keyword arguments. A small constant is its own copy."""
-    try:
-        copies: Sequence[Any] = args[signature.start :]
-        is_small = signature.whole
-        if is_small:
-            for value in copies:
-                kind = type(value)
-                if (len(value) > SHORT) if kind is str else id(kind) not in FIXED:
-                    is_small = False
-                    break
-        if not is_small:
-            copies = signature.positional(args, limits)
-        if not kwargs or probe.capture.include == frozenset():
-            return copies, None
-        return copies, signature.keywords(kwargs, limits)
-    except Exception as error:
-        faults.failed(f"copy:{probe.key}", error)
-        return (), NOT_COPIED
-
-
 def _charge(call: OpenCall, limits: Limits) -> None:
     """Charge the backlog with the bytes that ``call`` holds. Large copies are left out while too much waits."""
     weight, limits.weight = limits.weight, 0
@@ -266,7 +244,7 @@ def _charge(call: OpenCall, limits: Limits) -> None:
 def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None:
     """Close a call that failed to open."""
     if call is not None:  # the encoder passes over the end of a call that was never queued
-        fail(call, error)
+        fail(call, NotRecorded("autotrace failed when the call began; the call itself went on"))
     if not isinstance(error, Exception):
         raise error
     probe.trouble("begin", error)

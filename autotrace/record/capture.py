@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autotrace.config.plan import Settings, Target
 from autotrace.record import faults, fields, formulas
+from autotrace.record.arguments import Signature
 from autotrace.record.fields import ABSENT, is_late, last_word
 from autotrace.record.object_fields import ANSWERING, is_plain, layouts, qualified_name
 from autotrace.record.pickled import captured
@@ -16,9 +18,9 @@ from autotrace.record.snapshot import FIXED, SHORT, Limits, snapshot, walked
 NOT_COPIED = {"…": "could not be copied"}
 """Replaces a value that raised when the value was read."""
 MORE_DEPTH = 3
-"""Counts the levels copied of an LLM call's values beyond the levels of other calls."""
+"""Limits the levels copied of an LLM call's values beyond the levels of other calls."""
 MAX_YIELDED = 1_048_576
-"""Counts the items of a row's token list that a generator yields."""
+"""Limits the items of a row's token list that a generator yields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +39,15 @@ class CapturedValues:
     order: tuple[str, ...]
     """Names the captured values in the order of the spec."""
     members: tuple[tuple[str, fields.Path], ...]
-    """Lists the captured members of arguments, under their own names: ``request.messages``."""
+    """Lists the captured members of arguments by their last word, or by the whole path where two have the same last
+    word."""
     parts: tuple[tuple[str, fields.Path], ...]
-    """Lists the captured parts of the result by their last word, instead of the whole result."""
+    """Lists the captured parts of the result, named in the same way, instead of the whole result."""
     has_result: bool
     without: tuple[str, ...]
     """Names the fields of the result that are not captured: token lists travel separately, others were excluded."""
-    prompt: str | None
-    """Names the argument with the prompt's token ids, which travel separately."""
+    prompts: frozenset[str]
+    """Names the arguments that may hold the prompt's token ids, which travel separately."""
     is_whole: bool
     """Tells whether every argument is captured."""
 
@@ -58,7 +61,10 @@ class CapturedValues:
         limits = Limits(depth, settings.max_items, settings.copied)
         has_content, names = settings.content != "none", target.include or ()
         paths = [formulas.value_of(name) for name in names if not name.isidentifier()] if has_content else []
-        parts = tuple((last_word(path.text), path) for path in paths if is_late(path))
+        words = Counter(last_word(path.text) for path in paths)
+        named = [(word if words[word := last_word(path.text)] == 1 else path.text, path) for path in paths]
+        called = {path.text: name for name, path in named}
+        parts = () if "result" in names else tuple(pair for pair in named if is_late(pair[1]))
         includes_result = target.include is None or "result" in target.include or bool(parts)
         without = [name for name in target.exclude if name.startswith("result.")]
         for texts in target.tokens.values():
@@ -71,20 +77,42 @@ class CapturedValues:
             has_content=has_content,
             include=None if target.include is None else frozenset(target.include),
             exclude=frozenset(target.exclude) | {"self", "cls"},
-            order=tuple(name if name.isidentifier() else last_word(name) for name in names),
-            members=tuple((last_word(path.text), path) for path in paths if not is_late(path)),
+            order=tuple(called.get(name, name) for name in names),
+            members=tuple(pair for pair in named if not is_late(pair[1])),
             parts=parts,
             has_result=has_content and includes_result and "result" not in target.exclude,
             without=tuple(name.removeprefix("result.") for name in without),
-            prompt=prompt[0].text if prompt else None,
+            prompts=frozenset(path.text for path in prompt),
             is_whole=has_content and target.include is None and not target.exclude and not prompt,
         )
 
     def takes(self, name: str) -> bool:
         """Tell whether the argument ``name`` is captured."""
-        if not self.has_content or name in self.exclude or name == self.prompt:
+        if not self.has_content or name in self.exclude or name in self.prompts:
             return False
         return self.include is None or name in self.include
+
+    def arguments(
+        self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Sequence[Any], dict[str, Any] | None]:
+        """Copy the positional and the keyword arguments of a call. A small constant is its own copy."""
+        try:
+            copies: Sequence[Any] = args[signature.start :]
+            is_small = signature.whole
+            if is_small:
+                for value in copies:
+                    kind = type(value)
+                    if (len(value) > SHORT) if kind is str else id(kind) not in FIXED:
+                        is_small = False
+                        break
+            if not is_small:
+                copies = signature.positional(args, self.limits)
+            if not kwargs or self.include == frozenset():
+                return copies, None
+            return copies, signature.keywords(kwargs, self.limits)
+        except Exception as error:
+            faults.failed(f"copy:{self.key}", error)
+            return (), NOT_COPIED
 
     def copied(self, value: Any, copy: Callable[[Any, Limits], Any] = captured) -> Any:
         """Copy ``value``; a failure of ours costs this value only."""

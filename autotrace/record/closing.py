@@ -20,8 +20,7 @@ from autotrace.record.weights import LARGE, NOT_KEPT, NUMBER_BYTES, weigh, weigh
 from autotrace.spool.records import ROW_TOKENS, Fact
 
 ABORTED = frozenset({"abort", "aborted"})
-"""Lists values of the attribute ``finish_reason`` that mean that somebody else ended the request (the engines say
-``abort``)."""
+"""Lists values of the attribute ``finish_reason`` by which engines say that somebody else ended the request."""
 
 _monotonic_ns, _get_ident = time.monotonic_ns, thread.get_ident
 _append = backlog.append

@@ -16,7 +16,7 @@ from autotrace.record.snapshot import Limits, snapshot
 from autotrace.record.yielded import NO_KEEPER, Items, Keeper, Last, Texts, Words, Yielded, numbers
 
 MAX_PARTS = 256
-"""Counts the choices, content blocks or tool calls that are kept of an answer."""
+"""Limits the choices, content blocks or tool calls that are kept of an answer."""
 _get = dict.get
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _MESSAGE_CHUNK = "AIMessageChunk"

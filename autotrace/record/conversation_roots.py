@@ -26,9 +26,9 @@ QUIET, LOOK_EVERY = 30.0, 1.0
 """Holds the seconds without a call after which a conversation ends, and the seconds between two looks for such
 conversations. A later call still belongs to the conversation."""
 MOST = 2_048
-"""Counts the calls that may be continued: the latest calls."""
+"""Limits the calls that may be continued: the latest calls."""
 MOST_OPEN = 16_384
-"""Counts the calls whose end is awaited. The end of a call is not queued when too much waits to be written."""
+"""Limits the calls whose end is awaited. The end of a call is not queued when too much waits to be written."""
 ANSWER, BEGINNING = 8_192, 64
 """Counts the bytes of an answer that are kept, and the characters by which a text is recognised in those bytes."""
 _IDS = ("previous_response_id", "tool_call_id", "tool_use_id", "call_id")

@@ -16,7 +16,7 @@ from autotrace.record.snapshot import MAX_NODES, PER_NODE, Limits, snapshot, sna
 from autotrace.redact.redactor import Redactor
 
 MAX_REMEMBERED = 4 << 20
-"""Counts the bytes of remembered messages, twice: the newest messages, and the messages before."""
+"""Limits the bytes of remembered messages, twice: the newest messages, and the messages before."""
 OVERHEAD = 300
 """Counts the bytes of memory that a remembered message takes besides the content."""
 _NOT_ENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)

@@ -78,11 +78,15 @@ def _is_zero(code: Any) -> bool:
     return issubclass(type(code), int) and int.__eq__(code, 0)
 
 
+class NotRecorded(Exception):
+    """End a call whose beginning was queued before autotrace failed."""
+
+
 def status_of(error: BaseException) -> str:
     """Return the status of a call that ``error`` ended. The status of a group is the status that all errors of the
     group have in common."""
     kind = type(error)
-    if issubclass(kind, KeyboardInterrupt):
+    if issubclass(kind, (KeyboardInterrupt, NotRecorded)):
         return "INTERRUPTED"
     if issubclass(kind, (asyncio.CancelledError, GeneratorExit)):
         return "CANCELLED"

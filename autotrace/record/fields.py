@@ -72,7 +72,7 @@ MAX_OBJECTS = 500
 
 def _index(step: str) -> int | None:
     digits = step[1:] if step.startswith("-") else step
-    return int(step) if digits.isdigit() else None
+    return int(step) if digits.isdecimal() else None
 
 
 def _step(value: Any, step: str, index: int | None) -> Any:

@@ -31,7 +31,7 @@ LONG_SLICE = 0.004
 PAUSE = 0.0006
 """Holds seconds, enough for a busy machine to wake the host's thread before this thread goes on."""
 LONG_QUEUE = 4_000
-"""Counts the waiting events at which pauses become ``SHORT_PAUSE``."""
+"""Limits the waiting events at which pauses become ``SHORT_PAUSE``."""
 SHORT_PAUSE = 0.0001
 HEAVY = 1 << 18
 """Counts the bytes of an event before which gathered records are written: a kill during the cleaning costs no more."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any, cast
 
 from autotrace.config.expressions import Tree, calls, is_expression, parse, roots
@@ -155,15 +154,10 @@ def _called(function: SpecFunction, arguments: Sequence[Read]) -> Read:
 
 def _path(root: str, steps: Sequence[str | Read]) -> Read:
     plain = next((number for number, step in enumerate(steps) if not isinstance(step, str) or step == "*"), len(steps))
-    path = Path(".".join([root, *cast("Sequence[str]", steps[:plain])]))
-    if not steps:
-        return lambda values: values.get(root, ABSENT)
-    rest = steps[plain:]
+    path, rest = Path(".".join([root, *cast("Sequence[str]", steps[:plain])])), steps[plain:]
     if not rest:
         return path.read
-    base: Read = path.read if root in _OF_A_ROW else _once(path.read)
-    if plain == 0:
-        base = _made(("path", root, ()))
+    base: Read = path.read if root in _OF_A_ROW or plain == 0 else _once(path.read)
     if len(rest) == 1 and not isinstance(rest[0], str):
         return _indexed(base, rest[0])
     return lambda values: _below(base(values), rest, values)
@@ -205,12 +199,12 @@ def _item(value: Any, index: int) -> Any:
 
 
 def _each(value: Any, steps: Sequence[str | Read], values: Mapping[str, Any]) -> Any:
-    """Read the rest of the path in each item: a dict by key for a mapping, else a list."""
+    """Read the rest of the path in each item: a dict by key for a mapping, else a list. Absent for too many items."""
     kind = type(value)
-    if kind is dict or isinstance(value, dict):
-        items = {key: _below(item, steps, values) for key, item in islice(dict.items(value), MAX_ITEMS)}
+    if isinstance(value, dict) and dict.__len__(value) <= MAX_ITEMS:
+        items = {key: _below(item, steps, values) for key, item in [*dict.items(value)]}
         return {key: item for key, item in items.items() if item is not ABSENT}
-    if kind is list or kind is tuple or kind is deque:
-        read = [_below(item, steps, values) for item in islice(value, MAX_ITEMS)]
+    if (kind is list or kind is tuple or kind is deque) and len(value) <= MAX_ITEMS:
+        read = [_below(item, steps, values) for item in list(value)]
         return [item for item in read if item is not ABSENT]
     return ABSENT

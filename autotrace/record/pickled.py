@@ -23,22 +23,22 @@ from autotrace.record.origin import is_hosts
 from autotrace.record.snapshot import LONGEST_KEY, NODE_BYTES, SHORT, Limits, flat, snapshot, walked
 
 FEW = 4
-"""Counts messages of texts and numbers only, up to which a copy costs less than an encoding. Before an encoding, a
+"""Limits messages of texts and numbers only, up to which a copy costs less than an encoding. Before an encoding, a
 caller that makes a call now and then has to load the pickler's code and memory into the cache."""
 SEVERAL = 2
-"""Counts the items from which encoding a list of lists or dicts costs less than copying."""
+"""Limits the items from which encoding a list of lists or dicts costs less than copying."""
 LOOKED_AT = 8
 """Counts the members of a dict that are asked for their size, to guess whether the dict is nested. The guess decides
 nothing else."""
 FEWEST = 60
-"""Counts short texts (keys, too) or lists in the first 64 KB of an encoding. An encoding with fewer holds long texts,
+"""Limits short texts (keys, too) or lists in the first 64 KB of an encoding. An encoding with fewer holds long texts,
 and copies by ``snapshot`` only refer to long texts."""
 MAX_PICKLED = 1 << 20
 """Limits the bytes of an encoding."""
 LONGEST_NS = 300_000
 """Limits the CPU time in ns of an encoding after the first 64 KB: lists of numbers are small and many."""
 WALKS = 64
-"""Counts the nested values of a target that ``snapshot`` copies after a value could not be encoded: the next values are
+"""Limits the nested values of a target that ``snapshot`` copies after a value could not be encoded: the next values are
 probably similar."""
 DEEPEST = 10_000
 """Limits the interpreter's recursion up to which the pickler cannot exhaust the stack of a thread (100 bytes a level;

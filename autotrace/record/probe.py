@@ -16,29 +16,29 @@ from autotrace.record.sampling import Decision
 from autotrace.record.target_paths import TargetPaths
 
 MAX_FAULTS = 10
-"""Counts the internal failures in a row, one a call, after which a target is switched off."""
+"""Limits the failures in a row, in one call or in successive calls; after so many a target is switched off."""
 MAX_SIGNATURES = 1_000
-"""Counts the functions remembered per target."""
+"""Limits the functions remembered per target."""
 
 
 class CallCounts:
     """Count the calls of a target in this process."""
 
-    __slots__ = ("calls", "ended", "faults", "faulty")
+    __slots__ = ("calls", "ended", "faults", "last_failed")
 
     def __init__(self) -> None:
         self.calls = 0
         self.ended = 0
         """Counts the calls whose result paths were read."""
         self.faults = 0
-        """Counts failures in a row."""
-        self.faulty = 0
+        """Counts failures without a call in between."""
+        self.last_failed = 0
         """Holds the number of the last call with a failure."""
 
     def failed(self) -> int:
-        """Count a failure of ours in the newest call, and return the number of calls in a row that failed."""
-        self.faults = 1 if self.calls > self.faulty + 1 else self.faults + 1
-        self.faulty = self.calls
+        """Count a failure of ours in the newest call, and return the number of failures in a row."""
+        self.faults = 1 if self.calls > self.last_failed + 1 else self.faults + 1
+        self.last_failed = self.calls
         return self.faults
 
 
@@ -46,11 +46,47 @@ class Probe:
     """Hold a target of this process. ``is_off`` makes the target's wrappers pass through."""
 
     __slots__ = (
-        "__weakref__", "capture", "counts", "decide", "final_test", "follower", "has_met_outside", "has_several_names",
-        "has_subclasses", "is_counted", "is_followed", "is_group", "is_grouping", "is_inner", "is_model", "is_off",
-        "is_result_kept", "is_returned", "is_root", "is_shipped", "is_simple", "items", "key", "label", "named",
-        "needs", "needs_arguments", "needs_arguments_later", "needs_items", "needs_parent_check", "needs_result",
-        "needs_tool_name", "on_fault", "passing", "paths", "plain", "role", "row", "sampling", "signatures", "watch",
+        "__weakref__",
+        "capture",
+        "counts",
+        "decide",
+        "final_test",
+        "follower",
+        "has_met_outside",
+        "has_several_names",
+        "has_subclasses",
+        "is_counted",
+        "is_followed",
+        "is_group",
+        "is_grouping",
+        "is_inner",
+        "is_model",
+        "is_off",
+        "is_result_kept",
+        "is_returned",
+        "is_root",
+        "is_shipped",
+        "is_simple",
+        "items",
+        "key",
+        "label",
+        "local_signatures",
+        "named",
+        "needs",
+        "needs_arguments",
+        "needs_arguments_later",
+        "needs_items",
+        "needs_parent_check",
+        "needs_result",
+        "needs_tool_name",
+        "on_fault",
+        "paths",
+        "plain",
+        "role",
+        "row",
+        "sampling",
+        "signatures",
+        "watch",
     )  # fmt: skip
 
     def __init__(self, target: Target, settings: Settings, is_returned: bool = False) -> None:
@@ -87,7 +123,7 @@ class Probe:
         """Map a function to the signature: wrappers of the same decorator share code, but not names."""
         self.plain: dict[Any, Signature] = {}
         """Holds the ``signatures`` of functions whose arguments are all captured, if the target is ``is_simple``."""
-        self.passing: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()
+        self.local_signatures: WeakKeyDictionary[Any, Signature] = WeakKeyDictionary()
         """Holds signatures of functions defined inside functions, which the host may drop."""
         self.named = self._named(target)
 
@@ -156,7 +192,7 @@ class Probe:
 
     def signature(self, function: Any) -> Signature:
         """Return the signature of ``function``, created at the first call of each override."""
-        signature = self.passing.get(function)
+        signature = self.signatures.get(function) or self.local_signatures.get(function)
         if signature is not None:
             return signature
         if len(self.signatures) > MAX_SIGNATURES:  # modules loaded again and again: drop the old functions
@@ -166,7 +202,7 @@ class Probe:
         signature.reads_name = self.needs_tool_name and signature.method
         signature.unwatched = self.watch is not None
         if "<locals>" in signature.name:
-            self.passing[function] = signature
+            self.local_signatures[function] = signature
         else:
             self.signatures[function] = signature
             if self.is_simple and signature.whole:
@@ -187,7 +223,7 @@ class Probe:
             return None
 
     def trouble(self, site: str, error: Exception) -> None:
-        """Count a failure of autotrace; switch the target off after ``MAX_FAULTS`` calls in a row that failed."""
+        """Count a failure of autotrace; switch the target off after ``MAX_FAULTS`` failures in a row."""
         faults.failed(f"{site}:{self.key}", error)
         if self.counts.failed() == MAX_FAULTS:
             self.is_off = True

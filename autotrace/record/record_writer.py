@@ -27,7 +27,7 @@ from autotrace.spool.writer import SpoolLimit, SpoolWriter
 from autotrace.trajectory.jsonable import Conversion
 
 BATCH = 1 << 20
-"""Counts the bytes after which a batch is written although more records wait."""
+"""Limits the bytes after which a batch is written although more records wait."""
 MAX_WRITTEN = 32 << 20
 """Limits the bytes of a written frame, below the readable ``spool.records.MAX_FRAME``. No backend takes a larger
 record, and a larger record would have to fit into the shipper's memory several times."""

@@ -26,7 +26,7 @@ FIXED = frozenset(map(id, (int, float, bool, type(None))))
 """Holds types whose values are small and cannot change: kept by reference. Held by ``id()``, because asking a set for a
 class runs the metaclass's ``__hash__``."""
 SHORT = 512
-"""Counts the characters of a text that is kept by reference everywhere, uncounted."""
+"""Limits the characters of a text that is kept by reference everywhere, uncounted."""
 NODE_BYTES = 256
 """Counts the memory of a copied container, about."""
 _NUMBERS = frozenset(map(id, (int, float)))
@@ -37,7 +37,7 @@ PER_NODE = 4
 FIRST = 16
 """Counts the numbers shown of a long list."""
 LONGEST_KEY = 256
-"""Counts the characters kept of a key."""
+"""Limits the characters kept of a key."""
 BEHIND_THE_CUT = 1_024
 """Counts the characters kept beyond the limit, for the flusher's thread to recognise a credential across the limit."""
 _UNKNOWN: Any = object()

@@ -11,7 +11,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import Parameter, signature
+from inspect import signature
 from itertools import islice
 from typing import Any
 
@@ -19,12 +19,10 @@ from autotrace.record import arrays
 from autotrace.record.fields import ABSENT
 
 MAX_ITEMS = 1_048_576
-"""Limit the items of a list that a value reads."""
+"""Limit the items of a list: a value of more items is absent."""
 _ASKED = frozenset({bool, int, float, str, list, tuple, dict, type(None)})
 """Holds builtin types, which tell whether a value is true or empty without any code of the host's."""
 _COMPARED = frozenset({bool, int, float, str, type(None)})
-_WITH_TOKEN_ADVANTAGE = frozenset({"grpo", "gspo", "cispo"})
-"""Name the estimators of slime and Miles that give each token the normalised reward of the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,14 @@ class SpecFunction:
 
     @property
     def arguments(self) -> tuple[tuple[str, bool], ...]:
-        """Return (name, whether the argument may be left out) of each argument."""
+        """Return (name, whether the argument may be left out) of each argument. Several arguments have a star."""
         found = signature(self.call).parameters.values()
-        return tuple((each.name, each.default is not Parameter.empty) for each in found)
+        return tuple((str(each).partition(":")[0], each.default is not each.empty) for each in found)
+
+    def takes(self, count: int) -> bool:
+        """Tell whether the function can be called with ``count`` arguments."""
+        names = [name for name, may_be_left_out in self.arguments if not may_be_left_out]
+        return count >= len(names) and (names[-1].startswith("*") or count <= len(self.arguments))
 
 
 FUNCTIONS: dict[str, SpecFunction] = {}
@@ -122,7 +125,7 @@ def number(value: Any) -> Any:
 
 @_named()
 def seconds(milliseconds: Any) -> Any:
-    """Return seconds."""
+    """Return the same time in seconds."""
     return _computed(operator.truediv, milliseconds, 1000)
 
 
@@ -139,9 +142,15 @@ def equal(left: Any, right: Any) -> Any:
 
 
 @_named()
-def different(left: Any, right: Any) -> Any:
-    """Return whether two numbers, texts or truth values differ."""
-    return left != right if {type(left), type(right)} <= _COMPARED else ABSENT
+def one_of(value: Any, *choices: Any) -> Any:
+    """Return whether `value` equals some argument behind."""
+    return value in choices if {*map(type, (value, *choices))} <= _COMPARED else ABSENT
+
+
+@_named()
+def at_least(value: Any, least: Any) -> Any:
+    """Return whether the number `value` is `least` or more."""
+    return _computed(operator.ge, value, least)
 
 
 @_named()
@@ -151,15 +160,9 @@ def opposite(value: Any) -> Any:
 
 
 @_named(is_optional=True)
-def if_true(value: Any) -> Any:
-    """Return true for a true value that is not empty, and no value otherwise."""
-    return _is_true(value) or ABSENT
-
-
-@_named(is_optional=True)
-def if_at_least(value: Any, least: Any) -> Any:
-    """Return true for a number of at least `least`, and no value otherwise."""
-    return _computed(operator.ge, value, least) or ABSENT
+def when(condition: Any, value: Any) -> Any:
+    """Return `value` if `condition` is true and not empty, and no value otherwise."""
+    return value if _is_true(condition) else ABSENT
 
 
 @_named(takes_absent=True, is_optional=True)
@@ -174,20 +177,14 @@ def choice(condition: Any, value: Any, otherwise: Any) -> Any:
     return value if _is_true(condition) else otherwise
 
 
-@_named(is_optional=True)
-def normalised_reward(advantages: Any, estimator: Any, is_whitened: Any) -> Any:
-    """Return `advantages` of slime's estimators that give each token the normalised reward, and no value otherwise."""
-    is_one = type(estimator) is str and estimator in _WITH_TOKEN_ADVANTAGE
-    return advantages if is_one and not _is_true(is_whitened) else ABSENT
-
-
 def total(value: Any) -> Any:
     """Sum the numbers in a list, an array or a tensor in the CPU's memory; return a number unchanged."""
     kind = type(value)
     if kind in (int, float):
         return value
     if kind is list or kind is tuple or kind is deque or kind is array:
-        numbers = list(islice(value, MAX_ITEMS))
-        return sum(numbers) if {*map(type, numbers)} <= {int, float, bool} else ABSENT
+        numbers = list(islice(value, MAX_ITEMS + 1))
+        is_summed = len(numbers) <= MAX_ITEMS and {*map(type, numbers)} <= {int, float, bool}
+        return sum(numbers) if is_summed else ABSENT
     found = arrays.total(value, kind)
     return ABSENT if found is None else found

@@ -20,7 +20,7 @@ _WIDTH = 4
 _PIECE = 8_192
 """Counts the numbers packed in one go: about 50 us."""
 MAX_CHECKPOINTS = 16
-"""Counts the latest prefixes remembered per trace: enough for several agents taking turns in one trajectory."""
+"""Limits the latest prefixes remembered per trace: enough for several agents taking turns in one trajectory."""
 
 
 def packed(numbers: Sequence[int]) -> bytes:

@@ -26,7 +26,9 @@ _known: dict[str, OpenCall] = {}
 
 def text_of(value: Any) -> str | None:
     """Return an id as text; None for a value that is not an id."""
-    return str(value) if type(value) in (str, int) and value != "" else None
+    if type(value) is int:
+        return str(value) if value.bit_length() <= 256 else None
+    return value if type(value) is str and value else None
 
 
 def name(probe: Probe, call: OpenCall, values: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ NODE_BYTES = 256
 ITEM_BYTES = 40
 """Counts the bytes of an item of a list."""
 SHORT = 256
-"""Counts the characters of a text that counts as an item like any other."""
+"""Limits the characters of a text that counts as an item like any other."""
 LARGE = 1024
 """Counts the bytes of an argument or result that is worth leaving out."""
 NOT_KEPT = {"…": "left out: too much was waiting to be written"}

@@ -21,7 +21,7 @@ that measures an item). The measure is at most ``SHORT``."""
 NO_KEEPER: Keeper = (0, None, None, None)
 MAX_TOKENS = 1 << 20
 MOST = 64
-"""Counts the items that a wrapper keeps before the next item comes to ``add``."""
+"""Limits the items that a wrapper keeps before the next item comes to ``add``."""
 
 
 class Yielded(ABC):

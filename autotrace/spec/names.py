@@ -136,8 +136,7 @@ def _wrong_call(name: str, count: int) -> str | None:
     if function is None:
         nearest = get_close_matches(name, FUNCTIONS, 1) or sorted(FUNCTIONS)
         return f"there is no function `{name}`; choose {' or '.join(nearest)}"
-    least = sum(not may_be_left_out for _, may_be_left_out in function.arguments)
-    if least <= count <= len(function.arguments):
+    if function.takes(count):
         return None
     shown = ", ".join(argument for argument, _ in function.arguments)
     return f"`{name}` takes {name}({shown}), not {count}"

@@ -168,6 +168,9 @@ def _notes(target: Target, function: Description) -> Iterator[str]:
 def _mistakes(target: Target, function: Description) -> Iterator[str]:
     if target.chains and not any("row" in names.roots(path) for _, given in _given_paths(target) for path in given):
         yield "chains: nothing is read of them; write `tokens: {prompt: row.prompt_ids, response: row.response_ids}`"
+    in_result = any("result" in names.roots(path) for path in target.tokens.get("prompt", ()))
+    if in_result and not target.tokens.get("response"):
+        yield "tokens.prompt: a prompt in the result is read only beside `response`; add `response: result.NAME`"
     if any(name.startswith("**") for name in function.arguments):
         return
     arguments = [*function.keywords, *(_IN_ROWS if target.rows or target.chains else ()), *_ALWAYS]

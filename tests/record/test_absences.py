@@ -102,11 +102,11 @@ def test_lists_that_come_with_autotrace_may_name_what_is_not_there(recorder: Rec
 
 def test_a_list_that_says_when_there_is_a_value(recorder: Recorder) -> None:
     judge = recorder.wrap(
-        score, facts={"won": ("1 if result.done",), "lost": ("1 if result.done else result.x",)},
+        score, facts={"won": ("when(result.done, 1)",), "lost": ("choice(result.done, 1, result.x)",)},
         places=places("facts.won", "facts.lost"),
     )  # fmt: skip
     judge(SimpleNamespace(done=False))
-    assert counted("score") == {"facts.lost: 1 if result.done else result.x": (1, 1)}
+    assert counted("score") == {"facts.lost: choice(result.done, 1, result.x)": (1, 1)}
 
 
 def test_calls_that_are_not_sampled_are_not_read(recorder: Recorder) -> None:

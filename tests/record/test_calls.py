@@ -259,6 +259,50 @@ def test_failures_of_ours_are_counted_and_switch_the_target_off(recorder: Record
     assert faults.counts[f"fault:begin:{probe.key}"] == 10
 
 
+def test_a_call_that_autotrace_could_not_begin_is_no_failure_of_the_host(recorder: Recorder, monkeypatch: Any) -> None:
+    def works(name: str) -> str:
+        return name
+
+    def broken(*_: Any) -> None:
+        raise ValueError("ours")
+
+    monkeypatch.setattr("autotrace.record.trajectory_ids.name", broken)
+    assert recorder.wrap(works, role="trajectory", id=("name",))("a") == "a"
+    (closed,) = recorder.records(Close)
+    assert closed.status == "INTERRUPTED" and closed.error[0].endswith("NotRecorded")
+    assert faults.counts[f"fault:begin:{works.__qualname__}"] == 1
+
+
+@pytest.mark.parametrize(
+    ("include", "inputs", "output"),
+    [
+        (("a.text", "b.text"), {"a.text": "x", "b.text": "y"}, None),
+        (("a.text", "result.text"), {"a.text": "x"}, "z"),
+        (("result.text", "result.other.text"), None, {"result.text": "z", "result.other.text": "w"}),
+        (("result", "result.text"), None, {"text": "z", "other": {"text": "w"}}),
+        (("b.text", "a.size"), {"text": "y", "size": 1}, None),
+    ],
+)
+def test_captured_parts_with_one_last_word_are_named_by_their_paths(
+    recorder: Recorder, include: tuple[str, ...], inputs: Any, output: Any
+) -> None:
+    def join(a: Any, b: Any) -> Any:
+        return {"text": "z", "other": {"text": "w"}}
+
+    recorder.wrap(join, include=include)({"text": "x", "size": 1}, {"text": "y"})
+    (opened,), (closed,) = recorder.records(Open), recorder.records(Close)
+    assert (opened.inputs or None) == inputs and closed.output == output
+
+
+def test_no_way_to_the_prompts_tokens_is_captured(recorder: Recorder) -> None:
+    def generate(prompt_ids: Any = None, input_ids: Any = None) -> str:
+        return "a"
+
+    recorder.wrap(generate, role="llm", tokens={"prompt": ("prompt_ids", "input_ids")})(input_ids=[1, 2])
+    (opened,) = recorder.records(Open)
+    assert "input_ids" not in (opened.inputs or {})
+
+
 def test_a_closed_generator_is_cancelled_and_a_final_item_is_success(recorder: Recorder) -> None:
     def stream() -> Any:
         for number in range(10):
@@ -542,7 +586,7 @@ def test_a_rollout_that_says_that_it_failed_has_the_error_of_a_call_below_it(rec
     def solve() -> Any:
         return {"reason": "error"}
 
-    recorder.wrap(solve, role="trajectory", attributes={"is_error": ("result.reason == 'error'",)})()
+    recorder.wrap(solve, role="trajectory", attributes={"is_error": ("equal(result.reason, 'error')",)})()
     (failed,) = recorder.records(Close)
     assert (failed.status, failed.error) == ("ERROR", None)
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from autotrace.config import expressions
 from autotrace.record.fields import ABSENT, Path
 from autotrace.record.formulas import value_of
-from autotrace.record.spec_functions import FUNCTIONS
+from autotrace.record.spec_functions import FUNCTIONS, MAX_ITEMS
 
 VALUES: dict[str, Any] = {
-    "i": 5, "n": 8, "row": {"prompt": [{"content": "hi"}], "a-b": 1},
+    "i": 5, "n": 8, "row": {"prompt": [{"content": "hi"}], "a-b": 1, "x-y": [7], "many": [1] * (MAX_ITEMS + 1)},
     "result": SimpleNamespace(advantages=[0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], nothing=None, parts=([1], [2])),
     "self": SimpleNamespace(
         size=4, training=True, logs={"a": deque([1.0, 2.0]), "b": deque([3.0, 4.0])}, flag=False, prompts=[1]
@@ -54,18 +54,25 @@ READ: dict[str, Any] = {
     "equal(i, 5)": True,
     "equal( i ,n )": False,
     "equal(row.prompt.0.content, 'hi')": True,
-    "different(row.prompt.0.content, 'hi')": False,
+    "one_of(row.prompt.0.content, 'ho', 'hi')": True,
+    "one_of(row.prompt.0.content, 'ho')": False,
+    "one_of(self, 'ho')": ABSENT,
     "equal(self, self)": ABSENT,
-    "different(self, self)": ABSENT,
     "equal(self.missing, 1)": ABSENT,
     "true": True,
-    "if_true(self.training)": True,
-    "if_true(self.flag)": ABSENT,
-    "if_true(result.nothing)": ABSENT,
-    "if_true(self.missing)": ABSENT,
-    "if_true(equal(i, -5))": ABSENT,
-    "if_at_least(i, 5)": True,
-    "if_at_least(i, 6)": ABSENT,
+    "'a'": "a",
+    "-5": -5,
+    "when(self.training, true)": True,
+    "when(self.flag, i)": ABSENT,
+    "when(result.nothing, i)": ABSENT,
+    "when(self.missing, i)": ABSENT,
+    "when(equal(i, -5), i)": ABSENT,
+    "at_least(i, 5)": True,
+    "at_least(i, 6)": False,
+    "at_least(row.prompt, 6)": ABSENT,
+    "row.x-y[0]": 7,
+    "row.many.*": ABSENT,
+    "sum(row.many)": ABSENT,
     "number(self.training)": 1,
     "number(self.flag)": 0,
     "number(i)": 5,
@@ -80,9 +87,6 @@ READ: dict[str, Any] = {
     "sum(self.logs.a)": 3.0,
     "sum(self.logs)": ABSENT,
     "sum(result.parts)": ABSENT,
-    "normalised_reward(result.advantages[i], 'grpo', self.flag)": 5.0,
-    "normalised_reward(result.advantages[i], 'grpo', self.training)": ABSENT,
-    "normalised_reward(result.advantages[i], 'ppo', self.flag)": ABSENT,
     "unknown[i]": ABSENT,
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autotrace.record import calls, trajectory_ids
+from autotrace.record import calls, faults, trajectory_ids
 from autotrace.spool.records import OF, REQUEST, Fact, Open
 
 from .conftest import Recorder
@@ -46,6 +46,28 @@ def program(recorder: Recorder, server: Server) -> Any:
 
     open_rollout = recorder.wrap(open_rollout, key="open", role="env", id=("self.id",))
     return recorder.wrap(rollout, key="rollout", role="trajectory")
+
+
+def test_a_call_of_a_named_trajectory_keeps_the_functions_signature(recorder: Recorder) -> None:
+    def score(rollout: str) -> int:
+        return 1
+
+    traced = recorder.wrap(score, key="score", role="reward", of=("rollout",))
+    probe, looked = calls.probes["score"], []
+    probe.watch = lambda function, args: looked.append(args)
+    signatures = set()
+    for number in range(3):
+        traced(str(number))
+        signatures |= {id(each) for each in probe.local_signatures.values()}
+    assert len(signatures) == 1 and looked == [("0",)]
+
+
+def test_a_number_that_is_no_id_is_passed_over(recorder: Recorder) -> None:
+    def ask(of: int) -> int:
+        return 1
+
+    assert recorder.wrap(ask, key="ask", role="llm", of=("of",), id=("of",))(10**5_000) == 1
+    assert len(recorder.records(Open)) == 1 and not faults.counts
 
 
 async def test_a_call_in_another_context_finds_its_trajectory(recorder: Recorder) -> None:

@@ -52,8 +52,10 @@ def test_a_name_is_enough() -> None:
 
 
 def test_true_and_false_are_values_in_quotes_or_not() -> None:
-    (target,) = compiled("- target: a.b.f\n  attributes: {validate: true, done: [x.y, false], failed: if_true(z)}\n")
-    assert target.attributes == {"validate": ("true",), "done": ("x.y", "false"), "failed": ("if_true(z)",)}
+    (target,) = compiled(
+        "- target: a.b.f\n  attributes: {validate: true, done: [x.y, false], failed: 'when(z, true)'}\n"
+    )
+    assert target.attributes == {"validate": ("true",), "done": ("x.y", "false"), "failed": ("when(z, true)",)}
 
 
 def test_every_key_arrives_in_the_plan() -> None:

@@ -200,6 +200,10 @@ MISTAKES = {
         "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: 'groups(i, n)'}\n",
         "specs.yaml:3:21: `groups(i, n)`: there is no function `groups`; choose group",
     ),
+    "a number with a point": (
+        "- target: my.agents.Agent.run\n  attributes: {x: 'equal(y, 0.5)'}\n",
+        "specs.yaml:2:19: `equal(y, 0.5)`: `.5` is not expected there",
+    ),
     "an argument too few": (
         "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: group(i)}\n",
         "specs.yaml:3:21: `group(i)`: `group` takes group(row, size), not 1",
@@ -472,6 +476,11 @@ def test_chains_of_which_nothing_is_read_are_noted(project: Path) -> None:
     (note,) = verdict_of("- {target: my.agents.Agent.run, chains: result, facts: {reward: result.reward}}\n").mistakes
     assert note.startswith("chains: nothing is read of them; write `tokens: {prompt: row.prompt_ids,")
     assert verdict_of("- {target: my.agents.Agent.run, chains: result, facts: {reward: row.reward}}\n").mistakes == ()
+
+
+def test_a_prompt_in_the_result_without_a_response_is_noted(project: Path) -> None:
+    (note,) = verdict_of("- {target: my.agents.Agent.run, tokens: {prompt: result.ids}}\n").mistakes
+    assert note.startswith("tokens.prompt: a prompt in the result is read only beside `response`")
 
 
 def test_an_argument_that_does_not_exist_is_noted(project: Path) -> None:

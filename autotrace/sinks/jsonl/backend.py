@@ -11,7 +11,7 @@ from autotrace.sinks.protocol import Sink
 
 
 class JsonlBackend(Backend):
-    """Sees ``Backend``."""
+    """See ``Backend``."""
 
     name = "jsonl"
     summary = "a file in the run folder"

@@ -14,7 +14,7 @@ from autotrace.sinks.protocol import Reporter, Sink
 
 
 class MlflowBackend(Backend):
-    """Sees ``Backend``."""
+    """See ``Backend``."""
 
     name = "mlflow"
     summary = "an SQL store or a tracking server"

@@ -38,7 +38,7 @@ class ServerStore:
     """
 
     max_traces = MAX_LINKED
-    """Sees ``Store``."""
+    """See ``Store``."""
 
     def __init__(self, uri: str, client: httpx.Client | None = None) -> None:
         self.url = without_password(uri).partition("?")[0].rstrip("/")

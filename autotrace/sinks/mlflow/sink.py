@@ -38,7 +38,7 @@ class MlflowSink(Sink):
 
     name = "mlflow"
     needs_calls = False
-    """Sees ``Sink``."""
+    """See ``Sink``."""
 
     def __init__(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str] | None = None) -> None:
         self.sent = 0

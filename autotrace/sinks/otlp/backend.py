@@ -11,7 +11,7 @@ from autotrace.sinks.protocol import Sink
 
 
 class OtlpBackend(Backend):
-    """Sees ``Backend``."""
+    """See ``Backend``."""
 
     name = "otlp"
     summary = "any OpenTelemetry receiver"

@@ -14,7 +14,7 @@ from autotrace.tables.storage import DEFAULT
 
 
 class ParquetBackend(Backend):
-    """Sees ``Backend``."""
+    """See ``Backend``."""
 
     name = "parquet"
     summary = "the run's tables in another folder or a bucket"

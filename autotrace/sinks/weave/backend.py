@@ -11,7 +11,7 @@ from autotrace.sinks.protocol import Sink
 
 
 class WeaveBackend(Backend):
-    """Sees ``Backend``."""
+    """See ``Backend``."""
 
     name = "weave"
     summary = "W&B Weave"

@@ -53,7 +53,7 @@ class WeaveSink(Sink):
 
     name = "weave"
     needs_calls = False
-    """Sees ``Sink``."""
+    """See ``Sink``."""
 
     def __init__(self, info: RunInfo, memory: MutableMapping[str, str] | None = None) -> None:
         self._memory = {} if memory is None else memory
