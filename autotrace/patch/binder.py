@@ -43,7 +43,7 @@ class Binder:
     # -- occasions --------------------------------------------------------------------------------------------------
 
     def module(self, module: ModuleType, called: str | None = None, only: str | None = None) -> None:
-        """Bind the plan's names in ``module``, which was executed. ``called``: the program's name in lists, if the
+        """Bind the plan's names in ``module``, which was executed. ``called``: the program's name in specs, if the
         module is the program. ``only``: the function that the module just created."""
         name = called or module.__name__
         for spelling in self._named(module, name):
@@ -79,7 +79,7 @@ class Binder:
                         self._guard(self._attribute, spelling, cls, name)
 
     def over(self, module: ModuleType, name: str, unseen: str) -> None:
-        """Report at the end of the process the names of ``module``, called ``name`` in lists, that were created unseen
+        """Report at the end of the process the names of ``module``, called ``name`` in specs, that were created unseen
         (``unseen`` is the reason), and the methods that were never created."""
         for spelling in self.index.modules.get(name, ()):
             made = "." in spelling.qualname or member(module, spelling.qualname) is not None
@@ -157,7 +157,7 @@ class Binder:
 
     def _override(self, target: Target, cls: type, attribute: str) -> None:
         """Wrap the override of ``cls``, which inherits from a class whose ``attribute`` is recorded, if the target
-        includes subclasses. Otherwise calls never reach the target: report that unless a list names the override
+        includes subclasses. Otherwise calls never reach the target: report that unless a spec names the override
         itself."""
         if attribute not in members_of(cls):
             return

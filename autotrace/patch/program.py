@@ -1,4 +1,4 @@
-"""Describe the running program: its names in lists, and how its functions reach the engine.
+"""Describe the running program: its names in specs, and how its functions reach the engine.
 
 Classes of ``__main__`` come through ``__build_class__`` like all other classes. Functions do not: the program is never
 imported. The program's code is therefore compiled with another decorator above each ``def`` that a spec may name; the
@@ -26,7 +26,7 @@ MAINS = ("__main__", "__mp_main__")
 """List the values of ``__name__`` in the program itself, and in a child that ``multiprocessing`` spawned."""
 
 wanted: Callable[[tuple[str, ...]], set[str]] | None = None
-"""Return the names of the functions that lists name, as patterns, given the names by which lists may call a program.
+"""Return the names of the functions that specs name, as patterns, given the names by which specs may call a program.
 Set by the engine."""
 on_definition: Callable[[str, str, Any, tuple[str, ...]], Any] | None = None
 """Return the replacement of ``value``, given ``(module, name, value, called)``. Set by the engine."""
@@ -46,13 +46,13 @@ def name_of(module: str) -> str | None:
 
 
 def names_of(module: str, file: str | None) -> tuple[str, ...]:
-    """Return the names in lists of the program ``module`` (see ``MAINS``). ``file``: a file of the program."""
+    """Return the names in specs of the program ``module`` (see ``MAINS``). ``file``: a file of the program."""
     other = None if file is None else run_by_another(file)
     return tuple(dict.fromkeys(name for name in (module, name_of(module), other) if name is not None))
 
 
 def run_by_another(file: str) -> str | None:
-    """Return the name in lists of the program in ``file``, if the file is on the command line behind this process's own
+    """Return the name in specs of the program in ``file``, if the file is on the command line behind this process's own
     program (``python -m cProfile train.py``, ``coverage run -m pkg.mod``)."""
     path = os.path.realpath(file)
     return next((name for ending, name in others().items() if path.endswith(ending)), None)
@@ -60,7 +60,7 @@ def run_by_another(file: str) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def others() -> dict[str, str]:
-    """Map the end of the file's path -> the name in lists, for programs behind this process's own program."""
+    """Map the end of the file's path -> the name in specs, for programs behind this process's own program."""
     found: dict[str, str] = {}
     words = arguments(sys.orig_argv)
     for before, word in zip(["", *words], words, strict=False):
@@ -94,7 +94,7 @@ def is_spawned() -> bool:
 
 
 def script_name(path: str | None) -> str | None:
-    """Return the name of the script at ``path`` in lists."""
+    """Return the name of the script at ``path`` in specs."""
     return None if path is None else os.path.basename(path).removesuffix(".py")
 
 
@@ -102,8 +102,8 @@ def script_name(path: str | None) -> str | None:
 
 
 def show(tree: ast.Module, called: tuple[str, ...]) -> set[str]:
-    """Insert a decorator above the others of each top-level function that lists name; return the functions' names.
-    ``called``: the names by which lists may call the program."""
+    """Insert a decorator above the others of each top-level function that specs name; return the functions' names.
+    ``called``: the names by which specs may call the program."""
     patterns = wanted(called) if wanted is not None else ()
     shown = set()
     for function in _functions(tree):
@@ -171,7 +171,7 @@ def _read(path: str) -> str:
 
 
 def code_of(path: str, called: tuple[str, ...], as_script: bool = False, source: str | None = None) -> CodeType | None:
-    """Compile the program at ``path`` so that its functions show themselves; None: lists name no function of the
+    """Compile the program at ``path`` so that its functions show themselves; None: specs name no function of the
     program, or Python itself reports an error. ``source``: the text, if ``path`` is in an archive."""
     try:
         tree = ast.parse(_read(path) if source is None else source, path)

@@ -51,7 +51,11 @@ _append = backlog.append
 
 
 def begin(function: Any, key: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpenCall | None:
-    """Open a call and make the call current. None: call ``function`` as if nothing were here."""
+    """Open a call and make the call current. None: call ``function`` as if nothing were here.
+
+    ``above`` becomes the parent: the current call, the call that ``of`` names, or None where a trajectory begins.
+    ``previous`` becomes current again at the end. ``over`` is a current call whose trajectory has ended.
+    """
     if compiling is not None and compiling():
         return None
     probe = probes.get(key)
@@ -147,11 +151,7 @@ def _open(
     probe: Probe, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], above: OpenCall | None,
     previous: OpenCall | None, over: OpenCall | None, of: str | None,
 ) -> OpenCall | None:  # fmt: skip
-    """Open a call below ``above``.
-
-    ``previous`` is the call that becomes current again, ``over`` a current call whose trajectory has ended, and ``of``
-    the id of the trajectory that the call names.
-    """
+    """Open a call below ``above`` (see ``begin``). ``of``: the id of the trajectory that the call names."""
     call: OpenCall | None = None
     probe.counts.calls += 1
     try:
