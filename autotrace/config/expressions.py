@@ -29,7 +29,12 @@ _TOKEN = re.compile(
 )
 _LITERALS = {"true": True, "false": False}
 _MARKS = re.compile(r"[\s\[\]()*']|\A-?\d+\Z")
-_OPERATORS = re.compile(r"[-+*/%=!<>]+|(?:if|else|not|and|or)\b")
+_INSTEAD = {
+    "//": "group(i, n)", "%": "member(i, n)", "-": "between(start, end)", "/": "mean(values, mask)", "==": "equal(a, b)",
+    "if": "choice(condition, a, b)", "not": "opposite(a)", "+": "row_of_all(i, n, process)", ">=": "at_least(a, b)",
+}  # fmt: skip
+"""Operator of other languages -> a function that computes the same."""
+_OPERATORS = re.compile(r"[-+*/%=!<>]+|(?:if|not)\b")
 
 
 class ExpressionError(ValueError):
@@ -92,7 +97,8 @@ class _Parser:
 
     def _misplaced(self, text: str) -> ExpressionError:
         if operator := _OPERATORS.match(text):
-            return ExpressionError(f"`{operator[0]}` computes; name a function instead, such as member(i, n)")
+            function = _INSTEAD.get(operator[0], "group(i, n)")
+            return ExpressionError(f"`{operator[0]}` computes; name a function instead, such as {function}")
         if text == "(":
             return ExpressionError("a path reads attributes, keys and indexes, it calls nothing")
         return ExpressionError(f"`{text[:20]}` is not expected there")
@@ -110,7 +116,7 @@ class _Parser:
     def value(self) -> Tree:
         """Parse a value, up to the first token behind the value."""
         kind, word = self.kind, self._word
-        if kind not in ("number", "text", "word"):
+        if kind not in ("number", "text", "word") or word == "not":
             raise self.unexpected()
         self._next()
         if kind == "number":

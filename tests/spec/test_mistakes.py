@@ -194,7 +194,15 @@ MISTAKES = {
     ),
     "arithmetic": (
         "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: i // self.size}\n",
-        "specs.yaml:3:21: `i // self.size`: `//` computes; name a function instead, such as member(i, n)",
+        "specs.yaml:3:21: `i // self.size`: `//` computes; name a function instead, such as group(i, n)",
+    ),
+    "a choice": (
+        "- target: my.agents.Agent.run\n  attributes: {x: a if b else c}\n",
+        "specs.yaml:2:19: `a if b else c`: `if` computes; name a function instead, such as choice(condition, a, b)",
+    ),
+    "an opposite": (
+        "- target: my.agents.Agent.run\n  attributes: {x: not self.training}\n",
+        "specs.yaml:2:19: `not self.training`: `not` computes; name a function instead, such as opposite(a)",
     ),
     "an unknown function": (
         "- target: my.agents.Agent.run\n  rows: prompts\n  attributes: {uid: 'groups(i, n)'}\n",
