@@ -30,8 +30,9 @@ _TOKEN = re.compile(
 _LITERALS = {"true": True, "false": False}
 _MARKS = re.compile(r"[\s\[\]()*']|\A-?\d+\Z")
 _INSTEAD = {
-    "//": "group(i, n)", "%": "member(i, n)", "-": "between(start, end)", "/": "mean(values, mask)", "==": "equal(a, b)",
-    "if": "choice(condition, a, b)", "not": "opposite(a)", "+": "row_of_all(i, n, process)", ">=": "at_least(a, b)",
+    "//": "group(i, n)", "%": "member(i, n)", "-": "between(start, end)", "/": "mean(values, mask)",
+    "+": "row_of_all(i, n, process)", "==": "equal(a, b)", ">=": "at_least(a, b)", "if": "choice(condition, a, b)",
+    "not": "opposite(a)",
 }  # fmt: skip
 """Operator of other languages -> a function that computes the same."""
 _OPERATORS = re.compile(r"[-+*/%=!<>]+|(?:if|not)\b")
