@@ -33,6 +33,7 @@ def test_key_l_labels_the_trajectory(visit: Callable[..., Visit], tmp_path: Path
     page.keyboard.press("l")
     page.keyboard.type("good: two calls: enough")
     page.keyboard.press("Enter")
+    page.keyboard.type("xx")  # while the next page loads: no label of this one
 
     (kept,) = until(lambda: list(labels.read(run).values()))
     assert (kept.label, kept.why) == ("good", "two calls: enough")

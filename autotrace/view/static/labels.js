@@ -16,7 +16,7 @@ let typing = false;
 
 export class Labels {
   /** @param {string} run @param {Detail} detail @param {() => Promise<void>} kept when a label was kept
-   * @param {() => Promise<void>} next go on to the next trajectory */
+   * @param {() => Promise<boolean>} next go on to the next trajectory, if there is one */
   constructor(run, detail, kept, next) {
     this.run = run;
     this.trace = detail.trace_id;
@@ -82,8 +82,10 @@ export class Labels {
   async labelled(word, typed = false) {
     if (word === undefined) return;
     typing = typed;
-    await this.label(word);
-    await this.next();
+    this.called.readOnly = typed; // what is typed while the next page loads is no label of this one
+    const going = this.label(word).then(this.next);
+    going.catch(() => false).then((isGone) => this.called.readOnly = typed && isGone);
+    await going;
   }
 
   /** Give it one of the labels used last. @param {number} place */

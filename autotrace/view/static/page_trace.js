@@ -291,16 +291,13 @@ class TrajectoryPage {
   async neighbour(by) {
     if (listed.run !== this.run || !listed.ids.includes(this.detail.trace_id)) {
       const rows = await rowsOf(this.run);
-      listed.run = this.run;
-      listed.ids = Array.from(rows.order("start", false), (row) => rows.id(row));
+      const ids = Array.from(rows.order("start", false), (row) => rows.id(row));
+      Object.assign(listed, { run: this.run, ids });
     }
     const next = listed.ids[listed.ids.indexOf(this.detail.trace_id) + by];
-    if (next) {
-      go(["run", this.run, "trace", next], {
-        view: this.view === "conversation" ? null : this.view,
-        colour: address().query.get("colour"),
-      });
-    }
+    const view = this.view === "conversation" ? null : this.view;
+    if (next) go(["run", this.run, "trace", next], { view, colour: address().query.get("colour") });
+    return Boolean(next);
   }
 
   close() {
