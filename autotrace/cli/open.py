@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shlex
 import shutil
@@ -27,6 +28,8 @@ from autotrace.run.info import RunInfo
 from autotrace.run.status import Status
 from autotrace.tables.reader import Reader
 
+TWINS, METRICS = "twins.json", "metrics.csv"
+"""Name the files of recorded faults: a map from fault to clean twin, and a run without rollouts."""
 RECORDED = {
     "trajectories": {"rewards": "reward", "advantages": "advantage", "times": "duration_s"},
     "turns": {
@@ -123,13 +126,18 @@ def demo(context: click.Context, name: str | None, run_dir: Path | None, opens: 
 def _fault(context: click.Context, name: str, opens: bool) -> None:
     """Diagnose the recorded run with a fault, and name the commands that compare the run with its twin."""
     place = Path(carried("faults", "examples/faults"))
-    names = sorted(path.name for path in place.glob("*") if path.is_dir())
+    try:
+        twins = json.loads((place / TWINS).read_text())
+    except OSError:
+        raise terminal.fail("this installation does not carry the recorded faults; install the wheel") from None
     chosen = name.lower().removeprefix("at-")
-    if chosen not in names:
-        raise terminal.fail(f"there is no recorded fault {name!r}; there are {', '.join(names)}")
-    fault, clean = (str(place / chosen / which) for which in ("fault", "clean"))
+    if chosen not in twins:
+        raise terminal.fail(f"there is no recorded fault {name!r}; there are {', '.join(twins)}")
+    fault, clean = (str(place / path) for path in (f"{chosen}/fault", twins[chosen]))
     context.invoke(diagnose, named=(fault,))
-    _go_on(context, fault, ("view {}", "show --worst {}", f"diff {shlex.quote(clean)} {{}}"), opens)
+    has_rollouts = not (place / chosen / "fault" / METRICS).exists()
+    following = ("view {}", "show --worst {}" if has_rollouts else "steps {}", f"diff {shlex.quote(clean)} {{}}")
+    _go_on(context, fault, following, opens)
 
 
 def _copied(source: Path, run_dir: Path | None) -> Path:

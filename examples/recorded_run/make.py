@@ -46,8 +46,8 @@ def neutral(text: str, names: dict[str, str]) -> str:
     return "trainer" if text == platform.node() else text
 
 
-def tables(run: Path, to: Path, names: dict[str, str], step: int | None = None) -> None:
-    """Write the tables of ``run``, or of a step, with neutral names and compressed harder. No empty tables."""
+def tables(run: Path, to: Path, names: dict[str, str], steps: range | None = None) -> None:
+    """Write the tables of ``run``, or of some steps, with neutral names and compressed harder. No empty tables."""
 
     def column(values: Any) -> Any:
         if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
@@ -58,20 +58,20 @@ def tables(run: Path, to: Path, names: dict[str, str], step: int | None = None) 
     added, last = {}, committed.superseded
     for table in sorted(committed.files):
         whole = pa.concat_tables(pq.read_table(run / FOLDER / path) for path in sorted(committed.files[table]))
-        if step is not None:  # the last versions of the rows of the step
+        if steps is not None:  # the last versions of the rows of the steps
             rows = zip(*(whole[name].to_pylist() for name in ("step", "version", "trace_id")
                          if name in whole.column_names), strict=True)  # fmt: skip
-            kept = [at == step and version >= last.get("".join(trace), 0) for at, version, *trace in rows]
+            kept = [at in steps and version >= last.get("".join(trace), 0) for at, version, *trace in rows]
             whole = whole.filter(pa.array(kept, pa.bool_()))
         whole = pa.table([column(values) for values in whole.columns], schema=whole.schema)
-        if step is not None and not whole.num_rows:
+        if steps is not None and not whole.num_rows:
             continue
         file = to / FOLDER / table / "000001.parquet"
         file.parent.mkdir(parents=True)
         pq.write_table(whole, file, compression="zstd", compression_level=19)
         added[table] = Added(file.name, whole.num_rows, file.stat().st_size)
-    count = sum(commit.trajectories for commit in committed.commits) if step is None else added["trajectories"].rows
-    supersedes = last if step is None else {}
+    count = sum(commit.trajectories for commit in committed.commits) if steps is None else added["trajectories"].rows
+    supersedes = last if steps is None else {}
     commit = Commit(1, time.time_ns(), added, supersedes=supersedes, trajectories=count)
     (to / FOLDER / FILE).write_bytes(commit.line())
 

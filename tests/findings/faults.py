@@ -1,8 +1,8 @@
 """Record the public set of faults anew, into ``examples/faults``: ``python -m tests.findings.faults``.
 
-A fault is a scenario of the corpus, recorded in veRL's own agent loop, and its clean twin is the same scenario in which
-no rollout has the fault. A folder has the tables of one run. A run that ``diagnose`` does not find as its name says
-stops the command.
+Most faults are scenarios of the corpus, recorded in veRL's own agent loop; ``saved`` writes the others. The clean twin
+of a fault is the same agent with the same settings, in which no rollout has the fault; faults of one agent share a twin
+(``twins.json``). A folder has one run. A run that ``diagnose`` does not find as its name says stops the command.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import json
 import logging
 import os
 import shutil
@@ -17,99 +18,177 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
 
 from autotrace.insight.diagnose import Diagnosis
-from autotrace.ship.readers import of_run
+from autotrace.ship.readers import opened, places
+from autotrace.tables.commits import FILE, FOLDER, Added, Commit
 from autotrace.tables.steps import steps
 from tests.findings.judge import WAITED
+from tests.findings.saved import CLEAN, FOLDERS, ROLLOUTS, folder_of, save
 from tests.findings.scenarios import Scenario
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PLACE = ROOT / "examples" / "faults"
-NAMES = (
-    "answers stripped all", "thinking dropped all", "mask over tools all", "no end token all", "one reward",
-    "groups with failing tools", "reward NaN faint", "another's ground truth some", "cut at the context all",
-    "empty later answer some", "temperature changed all", "tool raises all", "broken JSON all",
-    "half of the replicas are old", "a reward turned over some", "rows left out some",
-)  # fmt: skip
-"""Scenarios of the corpus; each folder has the name of the scenario's finding."""
-SHARE, GROUPS = 0.5, 6
+TWINS = "twins.json"
+NAMES = {
+    "v0": (
+        "answers stripped all", "thinking dropped all", "mask over tools all", "mask of zeros all", "mask shifted all",
+        "no end token all", "all wrong", "one reward", "groups with failing tools", "reward NaN faint",
+        "aborted in the middle all", "empty later answer some", "empty first answer", "old weights", "tool raises all",
+        "tool times out all", "error as a result all", "unknown tool all", "missing argument all", "broken JSON all",
+        "the same call again all", "cache lost some", "prompt cut some", "groups cut",
+        "tool's answer too long all", "groups alike some", "another's ground truth some", "paid for the form some",
+        "garble all", "cut at a limit that nobody names some", "preempted some", "no reward for some some",
+        "another's answer returned some", "cut at the context all", "repetition all",
+        "out of turns all", "temperature changed all", "resumed with new weights all", "half of the replicas are old",
+        "another model for some some", "grows with length some",
+        "a log-probability that is none all", "a reward turned over some", "rows left out some",
+        "rows trained twice some", "a NaN reward, trained", "equal rewards some", "cut, and clip_ratio 0 some",
+    ),
+    "v1": (
+        "sessions that fail some", "agent raises all", "reward raises all", "reward times out all",
+        "a single rollout is left", "gives up",
+    ),
+}  # fmt: skip
+"""Trainer of veRL -> scenarios of the corpus; each folder has the name of the scenario's finding."""
+SHARE, GROUPS, FIRST = 0.5, 4, 5
+MANY = frozenset({"AT-REWARD-CONSTANT"})
+"""Findings that need all groups of the scenario."""
+FOLLOWS = frozenset({"AT-NO-SIGNAL", "AT-TOOL-ONE-ANSWER"})
+"""Findings that follow from other faults in so few groups."""
+MOST = 8
+"""Faults that share a twin: the rollouts of each are at the twin's step, in a process of its own."""
 
 
-def played() -> Iterator[tuple[str, int, Scenario]]:
-    """Folder, step and scenario of each run: a fault and its twin have the same step, in two processes."""
+class Played(NamedTuple):
+    """A run of the set."""
+
+    folder: str
+    twin: str
+    mode: str
+    process: int
+    """0 plays the twins."""
+    step: int
+    scenario: Scenario
+
+
+def played() -> Iterator[Played]:
+    """Each fault, and each twin once."""
     from tests.findings.corpus import corpus
 
-    by_name = {scenario.name: scenario for scenario in corpus("v0")}
-    for step, name in enumerate(NAMES, 1):
-        fault = by_name[name]
-        if fault.code != "AT-REWARD-CONSTANT":  # which needs many groups, all of them alike
-            share = min(fault.share, SHARE) if fault.share > 0.1 else 0.2
-            fault = replace(fault, share=share, groups=min(fault.groups, GROUPS))
-        folder = fault.code.removeprefix("AT-").lower()
-        yield f"{folder}/fault", step, fault
-        yield f"{folder}/clean", step, replace(fault, code="", misjudged="")
+    step = FIRST
+    for mode, names in NAMES.items():
+        by_name = {scenario.name: scenario for scenario in corpus(mode)}
+        twins: dict[object, list[Scenario]] = {}
+        for name in names:
+            fault = by_name[name]
+            if fault.code not in MANY:
+                share = min(fault.share, SHARE) if fault.share > 0.1 else 0.2
+                fault = replace(fault, share=share, groups=min(fault.groups, GROUPS), also=fault.also | FOLLOWS)
+            same = (*fault.overrides, fault.agent, fault.client, fault.question, fault.steps, fault.n, fault.groups)
+            of_agent = twins.setdefault((same, fault.training is None, 0), [])
+            number = next(n for n in range(99) if len(twins.get((same, fault.training is None, n), ())) < MOST)
+            (twins.setdefault((same, fault.training is None, number), []) if number else of_agent).append(fault)
+        for faults in twins.values():
+            folders = [folder_of(fault.code) for fault in faults]
+            twin = f"{folders[0]}/clean"
+            yield Played(twin, twin, mode, 0, step, replace(faults[0], code="", misjudged=""))
+            for process, (folder, fault) in enumerate(zip(folders, faults, strict=True), 1):
+                yield Played(f"{folder}/fault", twin, mode, process, step, fault)
+            step += max(fault.steps for fault in faults)
 
 
-async def play(which: str) -> None:
-    """Play the faults, or the twins, in one process, a step each."""
+async def play(mode: str, process: int) -> None:
+    """Play the runs of a process, each at its step."""
     from tests.findings import program
 
+    store = program.played_trainer.Store()
+    if mode == "v1":
+        store.install()
     with tempfile.TemporaryDirectory() as made:
         tokenizer, model = program.model_of(Path(made), "")
-        for name, step, scenario in played():
-            if name.endswith(which):
-                done = await program.play(scenario, "v0", step, tokenizer, model, None)
-                assert not done["problem"], done["problem"]
+        for each in played():
+            if (each.mode, each.process) == (mode, process):
+                done = await program.play(each.scenario, mode, each.step, tokenizer, model, store)
+                assert each.scenario.breaks or not done["problem"], (each.folder, done["problem"])
 
 
 def found(folder: Path) -> set[str]:
     """The codes of the findings of a run, without those of a busy machine."""
     diagnosis = Diagnosis()
-    with contextlib.closing(of_run(folder)) as reader:
+    with contextlib.closing(opened(places(folder)[-1])) as reader:
         for each in steps(reader):
             diagnosis.add(each)
     return {finding.code for finding in diagnosis.findings()} - WAITED
 
 
+def is_right(folder: str, code: str, also: frozenset[str] = frozenset()) -> bool:
+    """Whether a fault is found and nothing else, and nothing in its twin."""
+    codes = found(PLACE / folder)
+    return {code} <= codes <= {code, *also} if code else not codes
+
+
+def compact(run: Path) -> None:
+    """Leave out columns without a value, statistics and the copy of the schema, which are most of a small file."""
+    added = {}
+    for path in sorted((run / FOLDER).glob("*/*.parquet")):
+        table = pq.read_table(path)
+        table = table.select([name for name in table.column_names if table[name].null_count < table.num_rows])
+        pq.write_table(
+            table, path, compression="zstd", compression_level=19, write_statistics=False, store_schema=False,
+            use_dictionary=False,
+        )  # fmt: skip
+        added[path.parent.name] = Added(path.name, table.num_rows, path.stat().st_size)
+    commit = Commit(1, 1, added, supersedes={}, trajectories=added["trajectories"].rows)
+    (run / FOLDER / FILE).write_bytes(commit.line())
+
+
+def recorded(mode: str, process: int, made: str) -> None:
+    """Record the runs of a process."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
+    launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", f"{made}/{mode}-{process}", "--backend"]
+    options = ["jsonl", "--quiet", "--logprobs", "1", "--token-facts", "all", "--drain-timeout", "600", "--"]
+    words = [*launch, *options, sys.executable, __file__, "play", mode, str(process)]
+    subprocess.run(words, env={**environ, "PYTHONPATH": str(ROOT)}, cwd=made, check=True)
+
+
 def main() -> None:
     """Record, and write a folder of tables for each run."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
     given = importlib.util.spec_from_file_location("make", ROOT / "examples" / "recorded_run" / "make.py")
     assert given is not None and given.loader is not None
     given.loader.exec_module(make := importlib.util.module_from_spec(given))
+    every, wrong = [*played()], []
     with tempfile.TemporaryDirectory() as made:
-        running = []
-        for which in ("fault", "clean"):
-            launch = [
-                sys.executable,
-                "-m",
-                "autotrace.launch.main",
-                "--run-dir",
-                f"{made}/{which}",
-                "--backend",
-                "jsonl",
-            ]
-            words = [*launch, "--logprobs", "1", "--token-facts", "all", "--", sys.executable, __file__, "play", which]
-            running.append(subprocess.Popen(words, env={**environ, "PYTHONPATH": str(ROOT)}, cwd=made))
-        assert [process.wait() for process in running] == [0, 0]
+        with ThreadPoolExecutor(2) as pool:
+            processes = sorted({(each.mode, each.process) for each in every})
+            list(pool.map(lambda one: recorded(*one, made), processes))
         shutil.rmtree(PLACE, ignore_errors=True)
         names = {made: "/home/you", str(ROOT): "/home/you/project"}
-        for name, step, scenario in played():
-            (run,) = (path.parent for path in Path(made, name.rpartition("/")[2]).glob("*/run.json"))
-            make.tables(run, PLACE / name, names, step)
-            codes = found(PLACE / name)
-            assert codes <= {scenario.code, *scenario.also} if scenario.code else not codes, (name, codes)
-            assert not scenario.code or scenario.code in codes, (name, codes)
+        for each in every:
+            (run,) = (path.parent for path in Path(made, f"{each.mode}-{each.process}").glob("*/run.json"))
+            make.tables(run, PLACE / each.folder, names, range(each.step, each.step + each.scenario.steps))
+            compact(PLACE / each.folder)
+            if not is_right(each.folder, each.scenario.code, each.scenario.also):
+                wrong.append((each.folder, each.scenario.name, found(PLACE / each.folder)))
+    twins = {each.folder.partition("/")[0]: each.twin for each in every if each.scenario.code}
+    save(PLACE)
+    wrong += [(folder, code, found(PLACE / folder)) for folder, code in FOLDERS.items() if not is_right(folder, code)]
+    twins |= {folder_of(code): CLEAN[code in ROLLOUTS] for code in FOLDERS.values() if code}
+    (PLACE / TWINS).write_text(json.dumps(twins, indent=1, sort_keys=True) + "\n")
     print(f"{PLACE}: {sum(path.stat().st_size for path in PLACE.rglob('*') if path.is_file()):,} bytes")
+    assert not wrong, "\n".join(map(str, wrong))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["play"]:
         logging.disable(logging.CRITICAL)
-        asyncio.run(play(sys.argv[2]))
+        asyncio.run(play(sys.argv[2], int(sys.argv[3])))
     else:
         main()
