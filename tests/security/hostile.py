@@ -643,6 +643,9 @@ _tokenizer(
         ],
     },
 )
+_SLOW = {"type": "Split", "pattern": {"Regex": f"(?i){'ß' * 100_000}"}, "behavior": "Isolated", "invert": False}
+_tokenizer("a_tokenizer_whose_patterns_compile_for_hours", pre_tokenizer=_SLOW, normalizer={
+    "type": "Replace", "pattern": _SLOW["pattern"], "content": ""})  # fmt: skip
 _tokenizer(
     "a_vocabulary_elsewhere",
     {
