@@ -110,6 +110,8 @@ class Commands(click.Group):
         except Exception as error:
             if isinstance(error, ModuleNotFoundError) and _library(error) == "autotrace":
                 raise
+            if type(error).__name__ == "InterruptException" or str(error) == "Query interrupted":
+                raise KeyboardInterrupt from None  # DuckDB's two forms of Ctrl-C
             from autotrace.cli.terminal import fail
 
             raise fail(_sentence(error)) from None

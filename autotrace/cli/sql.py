@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import sys
+from itertools import chain, islice
 from typing import Any
 
 import click
@@ -18,8 +19,8 @@ from autotrace.tables.light_imports import absent
 from autotrace.tables.sql import QueryResult
 from autotrace.trajectory.jsonable import jsonable
 
-SHOWN = 200
-"""Limits the rows in a terminal."""
+SHOWN, MOST = 200, 100_000
+"""Limits the rows of a table in a terminal, and elsewhere."""
 WIDTH = 80
 """Limits the characters of a cell."""
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -41,23 +42,23 @@ def sql(words: tuple[str, ...], form: str | None) -> None:
     with (
         absent("pandas"),  # pyarrow imports pandas wherever pandas is installed
         contextlib.closing(runs.reader(named)) as reader,
-        terminal.counting("trajectories read") as reader.views.progress,
     ):
-        answer = reader.sql(query)
-        rows = answer.rows()
-    if form == "json":
-        for row in rows:
-            sys.stdout.write(terminal.json_line(jsonable(dict(zip(answer.names, row, strict=True)))))
-    elif form == "csv":
-        writer = csv.writer(sys.stdout if sys.stdout.isatty() else raw(sys.stdout))
-        writer.writerows([*map(_inert, row)] for row in (answer.names, *rows))
-    else:
-        _show(answer, rows)
+        with terminal.counting("trajectories read") as reader.views.progress:
+            answer = reader.sql(query)
+        rows = answer.each()
+        if form == "json":
+            for row in rows:
+                sys.stdout.write(terminal.json_line(jsonable(dict(zip(answer.names, row, strict=True)))))
+        elif form == "csv":
+            writer = csv.writer(sys.stdout if sys.stdout.isatty() else raw(sys.stdout))
+            writer.writerows([*map(_inert, row)] for row in chain([answer.names], rows))
+        else:
+            _show(answer, [*islice(rows, MOST + 1)])
 
 
 def _show(answer: QueryResult, rows: list[tuple[Any, ...]]) -> None:
     out = terminal.console()
-    shown = len(rows) if not out.is_terminal else min(SHOWN, len(rows))
+    shown = min(SHOWN if out.is_terminal else MOST, len(rows))
     listing = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name, is_number in zip(answer.names, answer.numeric, strict=True):
         listing.add_column(terminal.line(name), justify="right" if is_number else "left", no_wrap=True)
@@ -65,7 +66,8 @@ def _show(answer: QueryResult, rows: list[tuple[Any, ...]]) -> None:
         listing.add_row(*(terminal.line(_cell(value)) for value in row))
     terminal.table(out, listing)
     if shown < len(rows):
-        out.print(terminal.line(f"{shown} of {len(rows):,} rows; --csv or --json print all", "dim"))
+        count = f"{len(rows):,}" if len(rows) <= MOST else f"more than {MOST:,}"
+        out.print(terminal.line(f"{shown:,} of {count} rows; --csv or --json print all", "dim"))
 
 
 def _cell(value: Any) -> str:

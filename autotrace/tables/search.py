@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,10 +76,11 @@ def search(trajectory: Trajectory, pattern: re.Pattern[str], roles: frozenset[st
     """Yield the matches in a trajectory whose texts were decoded, in order."""
     turns = trajectory.llm_spans
     numbers = {span.span_id: number for number, span in enumerate(turns, 1)}
+    starts = sorted(call.start_ns for call in turns)
     for span in trajectory.spans:
         turn = numbers.get(span.span_id)
         if turn is None and span.role == "tool":
-            turn = sum(call.start_ns <= span.start_ns for call in turns) or None
+            turn = bisect_right(starts, span.start_ns) or None
         for role, where, text in _texts(span, span.span_id in numbers):
             if role in roles:
                 yield from _matches(pattern, text(), turn, role, where)

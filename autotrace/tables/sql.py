@@ -30,6 +30,8 @@ PAST = ("JSON_EXECUTE_SERIALIZED_SQL", "DUCKDB_TABLE_SAMPLE", "PRAGMA_STORAGE_IN
 tables."""
 GUESSING = ("filter_pushdown", "statistics_propagation", "empty_result_pullup")
 """Optimizers that would remove parts of the plan because the tables are empty."""
+AT_ONCE = 1_000
+"""Rows of an answer to fetch at once."""
 KEY = "run_id"
 """Column of every table, read where only rows are counted."""
 
@@ -42,15 +44,20 @@ class QueryResult:
         self._relation = asked(lambda: database.sql(query))
         if self._relation is None:
             raise QueryError("there is nothing to answer: write a SELECT")
-        self._keep = database
+        self._database, self._query = database, query
         self.names = _distinct(self._relation.columns)
         self.numeric = [bool(_NUMBER.match(str(kind))) for kind in self._relation.types]
         """Whether each column holds numbers."""
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Return all rows."""
-        found: list[tuple[Any, ...]] = asked(self._relation.fetchall)
-        return found
+        return [*self.each()]
+
+    def each(self) -> Iterator[tuple[Any, ...]]:
+        """Yield all rows, few of them in memory at once."""
+        cursor = asked(lambda: self._database.execute(self._query))
+        while some := asked(lambda: cursor.fetchmany(AT_ONCE)):
+            yield from some
 
     def arrow(self) -> pa.Table:
         """Return all rows as Arrow; sums of integers, which DuckDB gives 128 bits, as 64-bit integers."""
@@ -78,6 +85,8 @@ def asked(question: Callable[[], T]) -> T:
 
     try:
         return question()
+    except duckdb.InterruptException:
+        raise
     except (duckdb.IOException, duckdb.HTTPException) as error:
         raise QueryError(f"a table of the run cannot be read: {first_line(error)}") from error
     except duckdb.Error as error:

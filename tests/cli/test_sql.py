@@ -5,7 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+
+import pytest
 
 from tests.cli.conftest import Call
 from tests.ship.spools import Process, new_run, trajectory
@@ -87,3 +94,21 @@ def test_columns_of_one_name_are_all_there(call: Call, run: Path) -> None:
 
 def test_json_without_numbers_that_json_lacks(call: Call, run: Path) -> None:
     assert call("sql", "SELECT 'nan'::DOUBLE AS x", "--json").output == '{"x": "nan"}\n'
+
+
+@pytest.mark.parametrize("query", [
+    "SELECT * FROM range(1000000000)",
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n",
+])  # fmt: skip
+def test_a_question_without_end_takes_no_memory_and_can_be_interrupted(query: str, run: Path) -> None:
+    command = [sys.executable, "-m", "autotrace", "sql", query, str(run), "--json"]
+    asked = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    ticks = 0
+    while ticks < 4 * os.sysconf("SC_CLK_TCK"):  # of CPU: a second to start, then the question
+        assert asked.poll() is None, asked.communicate()
+        time.sleep(0.05)
+        ticks = sum(map(int, Path(f"/proc/{asked.pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    (most,) = (line for line in Path(f"/proc/{asked.pid}/status").read_text().splitlines() if "VmHWM" in line)
+    asked.send_signal(signal.SIGINT)
+    assert asked.communicate(timeout=60)[1].strip() == "Aborted!" and asked.returncode == 1
+    assert int(most.split()[1]) < 500_000, most

@@ -127,7 +127,8 @@ def test_fields_of_metrics_take_memory_in_proportion_to_their_bytes(tmp_path: Pa
     assert peaks[1] - peaks[0] < A_BYTE * 6_000_000, peaks
 
 
-def test_twice_the_calls_take_twice_the_time_to_show(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [["show", "ab"], ["grep", "text"]], ids=" ".join)
+def test_twice_the_calls_take_twice_the_time(words: list[str], tmp_path: Path) -> None:
     """Of failed calls in each other, the tree prints some, and the error once."""
     took = []
     for count in (20_000, 40_000):
@@ -138,10 +139,13 @@ def test_twice_the_calls_take_twice_the_time_to_show(tmp_path: Path) -> None:
                   "error": ["ValueError", "the cause", ""], "inputs": {}, "output": None, "attributes": {}, "host": "h",
                   "pid": 1}  # fmt: skip
         parents = (number - 1 if number % 100 else 0 for number in range(count))
-        spans = [{**failed, "span_id": f"{n:x}", "parent_id": f"{p:x}" if n else None} for n, p in enumerate(parents)]
+        role = {"role": "llm"} if words[0] == "grep" else {}
+        spans = [{**failed, **(role if n % 2 else {}), "span_id": f"{n:x}", "parent_id": f"{p:x}" if n else None}
+                 for n, p in enumerate(parents)]  # fmt: skip
         (here / "stored.jsonl").write_text(json.dumps({"trace_id": "ab" * 16, "run_id": "r", "spans": spans}) + "\n")
-        (shown,) = reading.run([["show", "ab", "stored.jsonl"]], here, mine)
+        (shown,) = reading.run([[*words, "stored.jsonl"]], here, mine)
         took.append(shown["seconds"])
         assert not reading.faults([shown]) and shown["peak"] < MOST, shown["peak"]
-        assert f"and {count - 2_000:,} more calls" in shown["out"] and shown["out"].count("the cause") < 5
+        if words[0] == "show":
+            assert f"and {count - 2_000:,} more calls" in shown["out"] and shown["out"].count("the cause") < 5
     assert took[1] < 2.5 * took[0], took
