@@ -27,7 +27,7 @@ from autotrace.record.iterators import IteratorStep, dropped
 from autotrace.record.object_fields import layouts, stored_name
 from autotrace.record.origin import unread
 from autotrace.record.probe import Probe
-from autotrace.record.snapshot import FIXED, SHORT, Limits
+from autotrace.record.snapshot import FIXED, SHORT
 from autotrace.record.stack import make_room
 from autotrace.record.swallowed import raised, returned
 from autotrace.record.token_copy import copy_tokens
@@ -155,7 +155,8 @@ def _open(
     call: OpenCall | None = None
     probe.counts.calls += 1
     try:
-        follower, arguments, attributes, prompt = probe.follower, None, None, None
+        paths, capture, follower = probe.paths, probe.capture, probe.follower
+        arguments = attributes = prompt = None
         if follower is not None and not follower.admits(args, kwargs):
             return None
         signature = probe.signatures.get(function) or probe.signature(function)
@@ -166,7 +167,8 @@ def _open(
             arguments = signature.bind(args, kwargs)
             if follower is not None:
                 follower.shows(arguments)
-            attributes = probe.capture.read(probe.paths.attributes, arguments)
+            if paths.attributes:
+                attributes = capture.read(paths.attributes, arguments)
         if signature.reads_name and args and (name := stored_name(args[0])) is not None:
             attributes = {**(attributes or {}), "object_name": name}
         span = ids.next_span_id()
@@ -184,11 +186,10 @@ def _open(
             attributes = {**(attributes or {}), OF: of}
         if backlog.watchful and not backlog.accepts():
             return None
-        if probe.paths.prompt and arguments is not None:
-            prompt = first(probe.paths.prompt, arguments)
+        if paths.prompt and arguments is not None:
+            prompt = first(paths.prompt, arguments)
             prompt = None if prompt is ABSENT else copy_tokens(prompt)
-        limits = probe.capture.limits
-        copies, keywords = probe.capture.arguments(signature, args, kwargs)
+        copies, keywords = capture.arguments(signature, args, kwargs)
         room = (ROOM if previous is None else previous.room) - 1
         frames = make_room(previous) if room < 0 else 0
         retains = probe.needs_arguments_later or probe.is_grouping or frames or follower is not None
@@ -197,15 +198,26 @@ def _open(
             id(args[0]) if probe.has_subclasses and args else 0, previous, room % ROOM, copies, keywords, attributes,
             prompt,
         )  # fmt: skip
-        if arguments is not None and probe.capture.members:
-            call.keywords = {**(keywords or {}), **probe.capture.picked(arguments)}
+        if arguments is not None and capture.members:
+            call.keywords = {**(keywords or {}), **capture.picked(arguments)}
         if type(call) is RetainingCall:
             call.frames = frames
             _retain(call, probe, arguments or {})
-        if limits.weight or prompt is not None:
-            _charge(call, limits)
+        weight = capture.limits.weight
+        if weight:
+            capture.limits.weight = 0  # as ``take_weight`` does
+            if weight > LARGE and backlog.watchful and backlog.crowded():
+                _drop_large(call)
+                weight = 0
+        if prompt is not None:
+            weight += NUMBER_BYTES * len(prompt) if type(prompt) is tuple else weigh_numbers(prompt)
+        if weight:
+            call.weight = weight
+            backlog.charged += weight
+            if backlog.charged > backlog.enough:
+                backlog.watchful = True
         _append(call)
-        if arguments is not None:
+        if arguments is not None and (paths.id or retains):
             _begin_inside(call, probe, arguments)
         current.set(call)
         return call
@@ -225,20 +237,11 @@ def _of_the_trajectory(
     return attributes
 
 
-def _charge(call: OpenCall, limits: Limits) -> None:
-    """Charge the backlog with the bytes that ``call`` holds. Large copies are left out while too much waits."""
-    weight, limits.weight = limits.weight, 0
-    if weight > LARGE and backlog.watchful and backlog.crowded():
-        call.args = without_large(call.args or ())
-        if call.keywords:
-            call.keywords = dict(zip(call.keywords, without_large([*call.keywords.values()]), strict=True))
-        weight = 0
-    prompt = call.prompt
-    if prompt is not None:
-        weight += NUMBER_BYTES * len(prompt) if type(prompt) is tuple else weigh_numbers(prompt)
-    if weight:
-        call.weight = weight
-        backlog.charge(weight)
+def _drop_large(call: OpenCall) -> None:
+    """Leave large copies out of ``call``."""
+    call.args = without_large(call.args or ())
+    if call.keywords:
+        call.keywords = dict(zip(call.keywords, without_large([*call.keywords.values()]), strict=True))
 
 
 def _given_up(probe: Probe, call: OpenCall | None, error: BaseException) -> None:

@@ -47,10 +47,10 @@ def close(call: OpenCall, result: Any, ended_at: int = 0) -> None:
             result = answered(result)
         if probe.needs_result:
             event = _with_result(call, probe, result, at)
-        elif probe.capture.has_result:
+        elif (capture := probe.capture).has_result:
             kind = type(result)
             small = len(result) <= SHORT if kind is str else kind is int or kind is float or result is None
-            event = Ended(call, at, result if small else probe.capture.output(result))
+            event = Ended(call, at, result if small else capture.output(result))
         else:
             event = Ended(call, at)
         limits = probe.capture.limits
