@@ -1,7 +1,8 @@
 """Read exported spans: OpenTelemetry's JSON with GenAI attributes, MLflow's traces, and Langfuse's observations.
 
 - OpenTelemetry: OTLP's JSON encoding, a batch a file or a line (the collector's file exporter), with the GenAI semantic
-  conventions 1.37 or later, or OpenInference's ``input.value`` and ``output.value``.
+  conventions 1.37 or later, OpenInference's ``input.value`` and ``output.value``, or OpenLLMetry's attribute for each
+  value of a message (``gen_ai.prompt.0.content``).
 - MLflow 2 and 3: ``Trace.to_json()``, ``mlflow traces search --output json``, and ``search_traces().to_json(orient=
   "records")``.
 - Langfuse (``langfuse/api/resources/commons/types`` of 3.15): traces with their observations, or observations alone.
@@ -12,6 +13,7 @@ A trace without a model's call yields nothing.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,16 +30,21 @@ from autotrace.trajectory.span_text import one_line
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "trace": ("traceId", "trace_id"), "id": ("spanId", "span_id", "id"),
     "parent": ("parentSpanId", "parent_span_id", "parentObservationId", "parent_id"),
-    "kind": ("gen_ai.operation.name", "openinference.span.kind", "mlflow.spanType", "type"),
+    "kind": ("gen_ai.operation.name", "openinference.span.kind", "mlflow.spanType", "llm.request.type",
+             "traceloop.span.kind", "type"),
     "start": ("startTimeUnixNano", "start_time_unix_nano", "startTime", "start_time"),
     "end": ("endTimeUnixNano", "end_time_unix_nano", "endTime", "end_time"),
-    "inputs": ("gen_ai.input.messages", "gen_ai.tool.call.arguments", "mlflow.spanInputs", "input.value", "input"),
-    "output": ("gen_ai.output.messages", "gen_ai.tool.call.result", "mlflow.spanOutputs", "output.value", "output"),
+    "inputs": ("gen_ai.input.messages", "gen_ai.tool.call.arguments", "mlflow.spanInputs", "input.value",
+               "traceloop.entity.input", "input"),
+    "output": ("gen_ai.output.messages", "gen_ai.tool.call.result", "mlflow.spanOutputs", "output.value",
+               "traceloop.entity.output", "output"),
     "model": ("gen_ai.response.model", "gen_ai.request.model", "mlflow.llm.model", "llm.model_name", "model"),
-    "name": ("name",), "tool": ("gen_ai.tool.name", "tool.name", "name"),
+    "name": ("name",), "tool": ("gen_ai.tool.name", "tool.name", "traceloop.entity.name", "name"),
     "call": ("gen_ai.tool.call.id", "tool_call.id"), "usage": ("mlflow.chat.tokenUsage", "usageDetails"),
-    "prompt": ("gen_ai.usage.input_tokens", "llm.token_count.prompt", "usage.input_tokens", "usage.input"),
-    "response": ("gen_ai.usage.output_tokens", "llm.token_count.completion", "usage.output_tokens", "usage.output"),
+    "prompt": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt",
+               "usage.input_tokens", "usage.input"),
+    "response": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion",
+                 "usage.output_tokens", "usage.output"),
     "session_id": ("gen_ai.conversation.id", "session.id", "sessionId", "mlflow.trace.session"),
     "score": ("gen_ai.evaluation.name", "assessment_name", "name"),
     "value": ("gen_ai.evaluation.score.value", "value"),
@@ -78,9 +85,31 @@ def _lists(row: Row) -> Iterator[tuple[Row, list[Row]]]:
     yield {}, objects(row.get("data")) or [row] * (SPREAD[1] <= row.keys())
 
 
+_INDEXED = re.compile(r"(?:gen_ai|llm)\.(prompt|completion|input_messages|output_messages)\.(\d{1,6})\.(?:message\.)?"
+                      r"(?:tool_calls\.(\d{1,6})\.(?:tool_call\.)?(?:function\.)?)?(\w+)\Z")  # fmt: skip
+"""Matches an attribute for each value of a message: OpenLLMetry's, and OpenInference's."""
+
+
+def _indexed(given: Row) -> Row:
+    """Return the messages that have an attribute for each value."""
+    sides: dict[str, dict[int, Row]] = {}
+    calls: dict[tuple[str, int], dict[int, Row]] = {}
+    for match, value in ((_INDEXED.match(name), value) for name, value in given.items()):
+        if match is not None:
+            side = f"gen_ai.{'output' if match[1].startswith(('completion', 'output')) else 'input'}.messages"
+            message = sides.setdefault(side, {}).setdefault(at := int(match[2]), {})
+            if match[3] is not None:
+                message = calls.setdefault((side, at), {}).setdefault(int(match[3]), {})
+            message[match[4]] = value
+    for (side, at), own in calls.items():
+        sides[side][at]["tool_calls"] = [*own.values()]
+    return {side: [messages[at] for at in sorted(messages)] for side, messages in sides.items()}
+
+
 def _attributes(given: Any) -> Row:
     if isinstance(given, list):
-        return {str(pair.get("key")): _value(mapped(pair, "value")) for pair in objects(given)}
+        found = {str(pair.get("key")): _value(mapped(pair, "value")) for pair in objects(given)}
+        return {**_indexed(found), **found}
     return {name: parsed(value) if name.startswith("mlflow.") else value for name, value in mapped(given).items()}
 
 

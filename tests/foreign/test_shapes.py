@@ -94,6 +94,31 @@ WRITTEN = {"begin_of_turn_query": [CHAT[0]], "step_0": [
 CALLED = {"begin_of_turn_query": [CHAT[0]], "step_0": [
     {"role": "assistant", "content": [{"add": '{"a": 1}'}]}, LOG, {"role": "tool", "content": "3"},
 ], "step_1": [CHAT[3]]}  # fmt: skip
+
+
+def flattened(number: int, said: list[dict[str, Any]], answer: dict[str, Any]) -> dict[str, Any]:
+    """A span of OpenLLMetry: an attribute for each value of the messages."""
+    values = {"llm.request.type": "chat", "gen_ai.response.model": "m"}
+    for name, messages in (("prompt", said), ("completion", [answer])):
+        for at, message in enumerate(messages):
+            values |= {f"gen_ai.{name}.{at}.{key}": message[key] for key in ("role", "content") if message.get(key)}
+            for place, call in enumerate(message.get("tool_calls", ())):
+                values |= {f"gen_ai.{name}.{at}.tool_calls.{place}.{key}": value
+                           for key, value in {**call["function"], "id": call["id"]}.items()}  # fmt: skip
+    return traced(number, "openai.chat", values)
+
+
+def traced(number: int, name: str, values: dict[str, str]) -> dict[str, Any]:
+    attributes = [{"key": key, "value": {"stringValue": value}} for key, value in values.items()]
+    start = str(number)
+    return {"traceId": "t", "spanId": start, "name": name, "startTimeUnixNano": start, "attributes": attributes}
+
+
+LOOKED = traced(2, "add.tool", {f"traceloop.{key}": value for key, value in {
+    "span.kind": "tool", "entity.name": "add", "entity.input": '{"a": 1}', "entity.output": '"3"'}.items()
+})  # fmt: skip
+TRACED = {"resourceSpans": [{"scopeSpans": [{"spans": [
+    flattened(1, CHAT[:1], CHAT[1]), LOOKED, flattened(3, CHAT[:3], CHAT[3])]}]}]}  # fmt: skip
 SHAPES: dict[str, tuple[str, Any, str, float | None]] = {
     "swe_agent": ("a.traj", {"trajectory": [], "history": BLOCKS, "info": INFO, "environment": "e"}, "bash", None),
     "mini_swe_agent": ("a.traj.json", {"messages": BLOCKS, "info": INFO}, "bash", None),
@@ -116,6 +141,7 @@ SHAPES: dict[str, tuple[str, Any, str, float | None]] = {
     "openhands_sdk": ("output.jsonl", {"instance_id": 4, "history": SDK}, "add", None),
     "anthropic": ("a.jsonl", {"messages": PARTS}, "add", None),
     "responses": ("a.jsonl", {"messages": ITEMS}, "add", None),
+    "openllmetry": ("a.json", TRACED, "add", None),
     "json_text": ("a.jsonl", {"messages": json.dumps(CHAT), "reward": 1}, "add", 1.0),
     "bare_list": ("a.json", CHAT, "add", None),
     "hosted": ("results.jsonl", {"example_id": 4, "prompt": json.dumps(CHAT[:1]), "completion": json.dumps(CHAT[1:]),
