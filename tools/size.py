@@ -18,7 +18,7 @@ CEILING = {"lines": 43_512, "files": 392}
 LONGEST = 350
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _NO_CODE = {*_LAYOUT, tokenize.COMMENT, tokenize.ENCODING}
-MOST_SCRIPT = 4_310
+MOST_SCRIPT = 4_351
 """Lines of the page's own JavaScript, as its formatter writes them."""
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -112,9 +112,17 @@ class Commands(click.Group):
                 raise
             if type(error).__name__ == "InterruptException" or str(error) == "Query interrupted":
                 raise KeyboardInterrupt from None  # DuckDB's two forms of Ctrl-C
+            if _has_no_reader(error):
+                raise BrokenPipeError(errno.EPIPE, "nobody reads the output") from None
             from autotrace.cli.terminal import fail
 
             raise fail(_sentence(error)) from None
+
+
+def _has_no_reader(error: BaseException) -> bool:
+    """Tell whether ``error`` says, alone or in a group, that nobody reads the output: the client of ``mcp`` ended."""
+    parts = getattr(error, "exceptions", ())
+    return isinstance(error, BrokenPipeError) or (bool(parts) and all(map(_has_no_reader, parts)))
 
 
 def _sentence(error: Exception) -> object:

@@ -50,6 +50,7 @@ def detail(trajectory: Trajectory, living: bool = False) -> dict[str, Any]:
     ``living``: the run goes on, so an open call lasts until now."""
     root, gap = trajectory.root, longest_gap(trajectory)
     inside = open_call(trajectory) if living else None
+    lasts = {} if inside is None else {"open_s": (time.time_ns() - inside.since_ns) / 1e9}
     return {
         "trace_id": trajectory.trace_id,
         "run_id": trajectory.run_id,
@@ -57,11 +58,11 @@ def detail(trajectory: Trajectory, living: bool = False) -> dict[str, Any]:
         "attributes": jsonable(trajectory.attributes),
         "facts": jsonable(trajectory.facts),
         "notes": jsonable(trajectory.notes),
-        "times": times(trajectory).measured(),
+        "times": times(trajectory).measured() | lasts,
         "gap": None if gap is None else {"seconds": gap.seconds, "where": gap.where},
         "start": root.start_ns / 1e9,
         "duration": None if root.duration_ns is None else root.duration_ns / 1e9,
-        "open": inside and {"in": inside.name, "seconds": (time.time_ns() - inside.since_ns) / 1e9},
+        "open": inside and {"in": inside.name, "seconds": lasts["open_s"]},
         "conversation": list(conversation(trajectory)),
         "chains": chains(trajectory),
         "findings": findings(trajectory),

@@ -86,6 +86,7 @@ def test_every_page_says_in_which_call_an_open_rollout_is(hung: Path, visit: Ope
     expect(header).to_contain_text(re.compile(r"open for .+ in Tools\.search"))
     before = header.inner_text()
     until(lambda: header.inner_text() != before)  # it counts on
+    expect(header.locator(".times")).to_have_attribute("title", re.compile("open call"))
     page.keyboard.press("3")
     box = page.locator(".timeline-canvas").bounding_box()
     assert box is not None
@@ -98,6 +99,8 @@ def test_every_page_says_in_which_call_an_open_rollout_is(hung: Path, visit: Ope
     reader = of_run(hung)
     assert next(row.status for row in reader.select() if row.trace_id.startswith(last)) == "OK"
     reader.close()
+    tab.go(f"{run}/table?sort=duration&desc=1", ROWS)  # which hang have lasted longest
+    expect(page.locator(f"{ROWS} .c-open_in").first).to_have_text("Tools.search")
     tab.go(f"{run}/overview", ".run-facts")
     expect(page.locator(".run-facts")).to_contain_text("20, 8 of them running")
 

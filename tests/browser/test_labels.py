@@ -60,7 +60,9 @@ def test_a_key_a_label(visit: Callable[..., Visit], tmp_path: Path) -> None:
     expect(page.locator(".heading code")).not_to_have_text(first[:12])
     expect(page.get_by_label("label of this trajectory")).to_be_focused()
     expect(page.locator(".recent")).to_contain_text("1 of 8 labelled")
+    page.keyboard.type("oops")
     page.keyboard.press("Escape")
+    expect(page.get_by_label("label of this trajectory")).to_have_value("")
     for _ in range(7):
         page.keyboard.press("4")
     until(lambda: len(labels.read(run)) == 8)
@@ -99,13 +101,14 @@ def test_twenty_labels_by_keyboard_in_under_a_minute(visit: Callable[..., Visit]
         expect(page.locator(".heading code")).not_to_have_text(before)
         expect(page.locator(".recent")).to_contain_text(f"{count} of 24 labelled")
         keys += len(word) + 1
-    page.keyboard.press("Escape")
-    for number in range(18):
+    for number in range(18):  # in the empty field, too, a key is a label, and stays that label's
+        before = page.locator(".heading code").inner_text()
         page.keyboard.press("45"[number % 2])
+        expect(page.locator(".heading code")).not_to_have_text(before)
         keys += 1
     expect(page.locator(".recent")).to_contain_text("20 of 24 labelled")
     seconds = time.monotonic() - begun
     given = [kept.label for kept in labels.read(folder).values()]
-    assert len(given) == 20 and set(given) == {"good", "bad"}
+    assert given.count("good") == 10 and given.count("bad") == 10
     measured("twenty labels by keyboard", f"{keys + 1} keys, {seconds:.1f} s", "60 s")
     assert seconds < 60

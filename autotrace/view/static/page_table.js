@@ -20,7 +20,7 @@ const SHOWN = [
   ["prompt", "prompt", "minmax(11em, 4fr)", asText],
   ["status", "status", "5em", asText],
   ["open_since", "open since", "6em", (value) => (value ? new Date(1000 * value).toLocaleTimeString("en-GB") : "")],
-  ["open_in", "in", "minmax(5em, 1fr)", asText],
+  ["open_in", "in", "minmax(9em, 1fr)", asText],
   ["reward", "reward", "4.5em", number],
   ["ties", "ties", "3.5em", asFigures],
   ["group_reward", "group mean", "6em", number],

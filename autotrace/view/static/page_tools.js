@@ -11,14 +11,19 @@ const CURVED = 12;
 
 /** @param {import("./main.js").Present} present @param {string} run @returns {Promise<import("./main.js").Page>} */
 export async function showTools(present, run) {
-  const element = h("section.steps-page");
-  let tools = await source.tools(run);
+  const table = h("div.contents"), curves = h("div.contents"), element = h("section.steps-page", [table, curves]);
+  let tools = await source.tools(run), found = /** @type {Finding[]} */ ([]);
   const draw = () => {
-    fill(element, toolTable(run, tools));
-    toolCurves(element, run, tools);
+    fill(table, toolTable(run, tools, found));
+    fill(curves, []);
+    toolCurves(curves, run, tools);
   };
   present(element);
   draw();
+  source.findings(run).then((findings) => {
+    found = findings.found;
+    fill(table, toolTable(run, tools, found));
+  });
   return {
     title: "tools",
     again: async () => {
@@ -29,8 +34,8 @@ export async function showTools(present, run) {
   };
 }
 
-/** @param {string} run @param {Tool[]} tools */
-function toolTable(run, tools) {
+/** @param {string} run @param {Tool[]} tools @param {Finding[]} found */
+function toolTable(run, tools, found) {
   const heading = h("div.bar", [
     h("h1", "Tools"),
     h("span.dim", [`${counted(tools.length, "tool")} in the training; ${FAILED}`]),
@@ -42,7 +47,11 @@ function toolTable(run, tools) {
       ? h("a", { href: link(["run", run, "trace", trace], { view: "timeline", call: span }) }, [words])
       : words;
   };
-  const heads = ["tool", "calls", "failed", "share", "still open", "p50", "p99"];
+  const about = (/** @type {string} */ name) =>
+    found.filter((each) => JSON.stringify([each.title, each.lines, each.places]).includes(name)).map((each) =>
+      h("a", { href: link(["run", run]), title: `${each.title} (${each.amount})` }, `▲ ${each.code.slice(3)} `)
+    );
+  const heads = ["tool", "calls", "failed", "share", "still open", "p50", "p99", "findings"];
   return [
     heading,
     h("div.wide.tools", [h("table.plain", [
@@ -56,6 +65,7 @@ function toolTable(run, tools) {
           h("td.n", [open ? number(open) : ""]),
           h("td.n", [seconds(p50)]),
           h("td.n", [call(slowest, seconds(p99))]),
+          h("td", about(name)),
         ])
       ),
     ])]),

@@ -47,7 +47,7 @@ export class Rows {
   /** Read those of `names` that are not there yet. @param {string[]} names */
   async need(names) {
     const known = new Set(this.known());
-    const missing = names.filter((name) =>
+    const missing = [...names, ...(names.includes("duration") ? ["open_since"] : [])].filter((name) =>
       known.has(name) && name !== "trace_id" && !this.numbers[name] && !this.texts[name]
     );
     if (missing.length) this.add(await source.columns(this.run, missing));
@@ -131,8 +131,11 @@ export class Rows {
     return order;
   }
 
-  /** Numbers that order as the column does. @param {string} column @returns {Float64Array} */
+  /** Numbers that order as the column does: an open trajectory has lasted longest, the oldest most.
+   * @param {string} column @returns {Float64Array} */
   keys(column) {
+    const { duration, open_since: since } = this.numbers;
+    if (column === "duration" && since) return duration.map((value, row) => (since[row] ? 1e12 - since[row] : value));
     let keys = this.numbers[column] ?? this.ranks.get(column);
     if (!keys) {
       keys = this.ranked(this.texts[column]);

@@ -8,6 +8,7 @@ const IDENTITY = ["data_source", "validate"];
 const FILES = [["export", "export this", "html"], ["perfetto", "Perfetto", "perfetto.json"]];
 /** Where time went: name, colour of the style, words. */
 const TIMES = [
+  ["open_s", "--role-trajectory", "open call"],
   ["queue_s", "--phase-queue", "queue"],
   ["prefill_s", "--phase-prefill", "prefill"],
   ["decode_s", "--phase-decode", "decode"],
@@ -55,16 +56,23 @@ export function heading({ run, detail, neighbour }, took) {
     h("button.quiet.copy", { onclick: (/** @type {any} */ { target }) => copyLink(target) }, "copy link"),
     !source.exported &&
     FILES.map(([what, words, kind]) =>
-      h("button.quiet", { "data-file": what, onclick: () => download(run, detail.trace_id, what, kind) }, words)
+      h("button.quiet", {
+        "data-file": what,
+        onclick: async (/** @type {any} */ { target }) => {
+          target.textContent = `saved ${await download(run, detail.trace_id, what, kind)}`;
+        },
+      }, words)
     ),
   ]);
 }
 
-/** Save what the server makes of a trajectory. @param {string} run @param {string} id @param {string} what
- * @param {string} kind */
+/** Save what the server makes of a trajectory, and return the name of the file. @param {string} run
+ * @param {string} id @param {string} what @param {string} kind */
 async function download(run, id, what, kind) {
+  const name = `${id.slice(0, 12)}.${kind}`;
   const body = await (await source.ask(source.path(run, "traces", id, what))).blob();
-  h("a", { href: URL.createObjectURL(body), download: `${id.slice(0, 12)}.${kind}` }).click();
+  h("a", { href: URL.createObjectURL(body), download: name }).click();
+  return name;
 }
 
 /** On what most of the time went. @param {Detail} detail */
