@@ -1,4 +1,4 @@
-"""Record the public set of faults anew, into ``examples/faults``: ``python -m tests.findings.faults``.
+"""Record the public set of faults anew, into ``examples/faults``: ``python -m tests.findings.faults [FINDING ...]``.
 
 Most faults are scenarios of the corpus, recorded in veRL's own agent loop; ``saved`` writes the others. The clean twin
 of a fault is the same agent with the same settings, in which no rollout has the fault; faults of one agent share a twin
@@ -17,21 +17,25 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from autotrace.insight.diagnose import Diagnosis
 from autotrace.ship.readers import opened, places
 from autotrace.tables.commits import FILE, FOLDER, Added, Commit
 from autotrace.tables.steps import steps
-from tests.findings.judge import WAITED
+from tests.findings.replies import either, single
 from tests.findings.saved import CLEAN, FOLDERS, ROLLOUTS, folder_of, save
-from tests.findings.scenarios import Scenario
+from tests.findings.scenarios import Scenario, Training, answer
+from tests.findings.trained import BF16, both
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -58,13 +62,34 @@ NAMES = {
     ),
 }  # fmt: skip
 """Trainer of veRL -> scenarios of the corpus; each folder has the name of the scenario's finding."""
-SHARE, GROUPS, FIRST = 0.5, 4, 5
+SHARE, GROUPS, FIRST, LATER = 0.5, 4, 5, 500
 MANY = frozenset({"AT-REWARD-CONSTANT"})
 """Findings that need all groups of the scenario."""
 FOLLOWS = frozenset({"AT-NO-SIGNAL", "AT-TOOL-ONE-ANSWER"})
 """Findings that follow from other faults in so few groups."""
 MOST = 8
 """Faults that share a twin: the rollouts of each are at the twin's step, in a process of its own."""
+
+
+def _slow(seconds: int) -> Any:
+    """Answers in one turn; those that have the fault come late."""
+    return either(lambda rollout, turn: {**answer(rollout), "slow": seconds}, single)
+
+
+ALONE: dict[str, Any] = {"agent": "single_turn_agent", "reply": single}
+MORE: tuple[tuple[str, str, str, dict[str, Any], str | dict[str, Any]], ...] = (
+    ("v0", "cut at the response all", "AT-TRUNCATED-RESPONSE", {}, "repetition/clean"),
+    ("v0", "top_p in training", "AT-SAMPLING-BIASED", ALONE, "duplicate-rollouts/clean"),
+    ("v0", "weights that stay", "AT-WEIGHTS-STUCK", {**ALONE, "groups": 2}, {"weights": Scenario("").weights}),
+    ("v0", "slow engine", "AT-STRAGGLER", {**ALONE, "reply": _slow(2)}, "duplicate-rollouts/clean"),
+    ("v0", "one slow call", "AT-TOOL-SLOW", {"also": {"AT-STRAGGLER"}}, "tool-raises/clean"),
+    ("v0", "a step that waits for many", "AT-STEP-IDLE",
+     {**ALONE, "reply": _slow(21), "share": 0.25}, "duplicate-rollouts/clean"),
+    ("v0", "two BOS tokens", "AT-PROMPT-HEADER", {"steps": 1, "since": 0, "groups": 2}, {}),
+    ("v1", "rows that fill the batch", "AT-METRICS-PADDED", {"groups": 2}, {"training": Training(both(BF16))}),
+)  # fmt: skip
+"""Trainer, scenario of the corpus, finding, what differs from the scenario, and the twin: a folder, or what differs
+from the fault."""
 
 
 class Played(NamedTuple):
@@ -81,6 +106,31 @@ class Played(NamedTuple):
 
 def played() -> Iterator[Played]:
     """Each fault, and each twin once."""
+    of_corpus = [*_of_corpus()]
+    yield from of_corpus
+    yield from _more({each.folder: each.step for each in of_corpus})
+
+
+def _more(steps: dict[str, int]) -> Iterator[Played]:
+    from tests.findings.corpus import corpus
+
+    taken = Counter[int]()
+    for place, (mode, name, code, changed, twin) in enumerate(MORE):
+        own = next(scenario for scenario in corpus(mode) if scenario.name == name)
+        share = min(own.share, SHARE) if own.share > 0.1 else 0.06
+        own = replace(own, **{"code": code, "share": share, "groups": GROUPS, **changed})
+        folder, step = folder_of(code), LATER + 10 * place
+        if isinstance(twin, str):
+            step = steps[twin]
+        else:
+            clean = replace(own, code="", **twin)
+            twin = f"{folder}/clean"
+            yield Played(twin, twin, mode, 0, step, clean)
+        taken[step] += 1
+        yield Played(f"{folder}/fault", twin, mode, MOST + taken[step], step, own)
+
+
+def _of_corpus() -> Iterator[Played]:
     from tests.findings.corpus import corpus
 
     step = FIRST
@@ -105,8 +155,8 @@ def played() -> Iterator[Played]:
             step += max(fault.steps for fault in faults)
 
 
-async def play(mode: str, process: int) -> None:
-    """Play the runs of a process, each at its step."""
+async def play(mode: str, process: int, folders: Sequence[str]) -> None:
+    """Play the runs of a process that are among ``folders``, each at its step."""
     from tests.findings import program
 
     store = program.played_trainer.Store()
@@ -115,18 +165,18 @@ async def play(mode: str, process: int) -> None:
     with tempfile.TemporaryDirectory() as made:
         tokenizer, model = program.model_of(Path(made), "")
         for each in played():
-            if (each.mode, each.process) == (mode, process):
+            if (each.mode, each.process) == (mode, process) and each.folder in folders:
                 done = await program.play(each.scenario, mode, each.step, tokenizer, model, store)
                 assert each.scenario.breaks or not done["problem"], (each.folder, done["problem"])
 
 
 def found(folder: Path) -> set[str]:
-    """The codes of the findings of a run, without those of a busy machine."""
+    """The codes of the findings of a run."""
     diagnosis = Diagnosis()
     with contextlib.closing(opened(places(folder)[-1])) as reader:
         for each in steps(reader):
             diagnosis.add(each)
-    return {finding.code for finding in diagnosis.findings()} - WAITED
+    return {finding.code for finding in diagnosis.findings()}
 
 
 def is_right(folder: str, code: str, also: frozenset[str] = frozenset()) -> bool:
@@ -136,48 +186,71 @@ def is_right(folder: str, code: str, also: frozenset[str] = frozenset()) -> bool
 
 
 def compact(run: Path) -> None:
-    """Leave out columns without a value, statistics and the copy of the schema, which are most of a small file."""
+    """Leave out columns without a value, statistics and the copy of the schema, which are most of a small file, and the
+    last digits of times and of probabilities, which no compression shortens."""
     added = {}
     for path in sorted((run / FOLDER).glob("*/*.parquet")):
         table = pq.read_table(path)
         table = table.select([name for name in table.column_names if table[name].null_count < table.num_rows])
+        table = pa.table({name: rounded(name, table[name].combine_chunks()) for name in table.column_names})
         pq.write_table(
-            table, path, compression="zstd", compression_level=19, write_statistics=False, store_schema=False,
-            use_dictionary=False,
+            table, path, compression="brotli", compression_level=11, write_statistics=False, store_schema=False,
+            use_dictionary=False, column_encoding=dict(map(encoding, table.schema)),
         )  # fmt: skip
         added[path.parent.name] = Added(path.name, table.num_rows, path.stat().st_size)
     commit = Commit(1, 1, added, supersedes={}, trajectories=added["trajectories"].rows)
     (run / FOLDER / FILE).write_bytes(commit.line())
 
 
-def recorded(mode: str, process: int, made: str) -> None:
-    """Record the runs of a process."""
+def encoding(field: pa.Field) -> tuple[str, str]:
+    """The name of a column's values in the file, and the encoding that takes the fewest bytes."""
+    is_list = pa.types.is_list(field.type)
+    kind = field.type.value_type if is_list else field.type
+    whole = "DELTA_BINARY_PACKED" if pa.types.is_integer(kind) and not is_list else "PLAIN"
+    return field.name + ".list.element" * is_list, "BYTE_STREAM_SPLIT" if pa.types.is_floating(kind) else whole
+
+
+def rounded(name: str, values: Any) -> Any:
+    """Times with seven digits; log-probabilities and entropies with three."""
+    if values.type == pa.float64() and name.endswith("_s"):
+        return values.cast(pa.float32(), safe=False).cast(pa.float64())
+    if values.type == pa.list_(pa.float32()) and not values.values.null_count:
+        kept = (values.values.to_numpy().view(np.uint32) & 0xFFFFF000).view(np.float32)
+        return pa.ListArray.from_buffers(values.type, len(values), values.buffers()[:2], children=[pa.array(kept)])
+    return values
+
+
+def recorded(mode: str, process: int, made: str, folders: Sequence[str]) -> None:
+    """Record the runs of a process that are among ``folders``."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
     launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", f"{made}/{mode}-{process}", "--backend"]
     options = ["jsonl", "--quiet", "--logprobs", "1", "--token-facts", "all", "--drain-timeout", "600", "--"]
-    words = [*launch, *options, sys.executable, __file__, "play", mode, str(process)]
+    words = [*launch, *options, sys.executable, __file__, "play", mode, str(process), *folders]
     subprocess.run(words, env={**environ, "PYTHONPATH": str(ROOT)}, cwd=made, check=True)
 
 
-def main() -> None:
-    """Record, and write a folder of tables for each run."""
+def main(codes: Sequence[str]) -> None:
+    """Record the faults, or those of some findings, and write a folder of tables for each run."""
     given = importlib.util.spec_from_file_location("make", ROOT / "examples" / "recorded_run" / "make.py")
     assert given is not None and given.loader is not None
     given.loader.exec_module(make := importlib.util.module_from_spec(given))
     every, wrong = [*played()], []
+    if not codes:
+        shutil.rmtree(PLACE, ignore_errors=True)
+    twins = {folder_of(each.scenario.code): each.twin for each in every if each.scenario.code}
+    named = {twins[folder_of(code)] for code in codes} | {f"{folder_of(code)}/fault" for code in codes}
+    new = [each for each in every if not codes or (each.folder in named and not (PLACE / each.folder).exists())]
     with tempfile.TemporaryDirectory() as made:
         with ThreadPoolExecutor(2) as pool:
-            processes = sorted({(each.mode, each.process) for each in every})
-            list(pool.map(lambda one: recorded(*one, made), processes))
-        shutil.rmtree(PLACE, ignore_errors=True)
+            processes = sorted({(each.mode, each.process) for each in new})
+            list(pool.map(lambda one: recorded(*one, made, [each.folder for each in new]), processes))
         names = {made: "/home/you", str(ROOT): "/home/you/project"}
-        for each in every:
+        for each in new:
             (run,) = (path.parent for path in Path(made, f"{each.mode}-{each.process}").glob("*/run.json"))
             make.tables(run, PLACE / each.folder, names, range(each.step, each.step + each.scenario.steps))
             compact(PLACE / each.folder)
             if not is_right(each.folder, each.scenario.code, each.scenario.also):
                 wrong.append((each.folder, each.scenario.name, found(PLACE / each.folder)))
-    twins = {each.folder.partition("/")[0]: each.twin for each in every if each.scenario.code}
     save(PLACE)
     wrong += [(folder, code, found(PLACE / folder)) for folder, code in FOLDERS.items() if not is_right(folder, code)]
     twins |= {folder_of(code): CLEAN[code in ROLLOUTS] for code in FOLDERS.values() if code}
@@ -189,6 +262,6 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["play"]:
         logging.disable(logging.CRITICAL)
-        asyncio.run(play(sys.argv[2], int(sys.argv[3])))
+        asyncio.run(play(sys.argv[2], int(sys.argv[3]), sys.argv[4:]))
     else:
-        main()
+        main(sys.argv[1:])

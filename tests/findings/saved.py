@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 CITIES = ("Jena", "Gera", "Bonn", "Kiel")
 ATTEMPTS = 4
 Messages = list[dict[str, Any]]
@@ -63,12 +66,14 @@ ROLLOUTS: dict[str, Callable[[Asked], dict[str, Any]]] = {
     "AT-ENDS-ON-TOOL": some(lambda asked: {"messages": called(asked)}),
     "AT-GROUP-MIXED": lambda asked: {**clean(asked), "uid": f"{asked.step}-{asked.prompt // 2}"},
     "AT-ONE-PROMPT": one_prompt,
+    "AT-REWARD-DROPPED": lambda asked: {**clean(asked), "reward": float((asked.attempt == 3) is (asked.step > 2))},
+    "AT-REWARD-JUMPED": lambda asked: {**clean(asked), "reward": float((asked.attempt == 3) is (asked.step < 3))},
     "AT-REWARD-NO-TURN": some(lambda asked: {"messages": called(asked)[:1]}),
     "AT-ROLE-PLAYED": some(lambda asked: {"messages": [
         *called(asked), answer(asked, "\nUser: Are you sure?\nAssistant: Yes.")]}),
 }  # fmt: skip
 """Finding -> a rollout of the run with the fault."""
-STEPS = range(1, 3)
+STEPS = range(1, 5)
 HEALTHY: dict[str, Callable[[int], float]] = {
     "actor/entropy": lambda step: 0.6 - 0.01 * step, "actor/kl_loss": lambda step: 0.01 + 0.001 * step,
     "actor/pg_clipfrac": lambda step: 0.05, "actor/grad_norm": lambda step: 0.3 + 0.01 * (step % 3),
@@ -104,7 +109,7 @@ FOLDERS = {folder: "" for folder in CLEAN} | {f"{folder_of(code)}/fault": code f
 def save(top: Path) -> None:
     """Write the runs below ``top``."""
     for folder, code in FOLDERS.items():
-        (top / folder).mkdir(parents=True)
+        (top / folder).mkdir(parents=True, exist_ok=True)
         if code in CURVES or folder == CLEAN[0]:
             own = {**HEALTHY, **(dict([CURVES[code]]) if code else {})}
             lines = [["step", *own], *([str(at), *(f"{of(at):.5g}" for of in own.values())] for at in LOGGED)]
@@ -114,7 +119,8 @@ def save(top: Path) -> None:
             rows = [{"step": asked.step, "uid": f"{asked.step}-{asked.prompt}", "sample_index": asked.prompt,
                      "rollout_n": asked.attempt, "reward": float(asked.is_right), **ROLLOUTS.get(code, clean)(asked)}
                     for asked in each]  # fmt: skip
-            (top / folder / "rollouts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            pq.write_table(pa.Table.from_pylist(rows), top / folder / "rollouts.parquet", compression="brotli",
+                           compression_level=11, write_statistics=False, store_schema=False)  # fmt: skip
 
 
 def _every() -> Iterator[tuple[int, int, int]]:
