@@ -3,6 +3,7 @@ here), and write their files: all files appear together once every file is compl
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -94,11 +95,14 @@ class Staging:
     def path(self, name: str) -> Path:
         """Return the path to write the file ``name`` for now. Raises ``OSError``."""
         if name not in self._parts:
-            part = final = Path(os.path.realpath(files.inside(self._folder, name)))  # a user's link stays a link
+            named = files.inside(self._folder, name)
+            if reason := files.planted(named):
+                raise PermissionError(errno.EPERM, reason, named)
+            part = final = Path(os.path.realpath(named))  # a user's link stays a link
             if not final.exists() or final.is_file() or final.is_dir():
                 files.folder(final.parent)
-                part = final.with_name(f"{final.name}.{os.getpid()}.part")
-                os.close(files.overwrite(part))
+                part = final.with_name(f"{final.name}.{os.urandom(6).hex()}.part")
+                os.close(files.new(part))
             self._parts[name] = part, final
         return self._parts[name][0]
 

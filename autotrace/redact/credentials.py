@@ -36,6 +36,10 @@ _RUNS = bytes(97 if byte in _ALPHABET else 32 for byte in range(256))
 _RUN = b"a" * SHORTEST
 _TOKEN = re.compile(f"(?<![A-Za-z0-9])(?:{any_of(TOKENS)})")
 _REST = re.compile(r"[\w.+/=-]*")
+_ESCAPES = re.compile(
+    r"(?:\x1b|\\u001b|\\x1b|\\033|\\e)\[[0-9;]{0,16}m|\\(?:u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[nrtbf])|%[0-9A-Fa-f]{2}"
+)
+"""Match a colour and the escapes of JSON, Python and URLs, which end in letters: a token may follow at once."""
 """Matches the rest of a token behind the first run."""
 _KEY_BEGINS = re.compile(PRIVATE_KEY_BEGINS)
 _KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
@@ -255,6 +259,10 @@ def _without_private_keys(text: str, mask: str) -> str:
 def _without_tokens(text: str, runs: bytes, mask: str) -> str:
     """Mask tokens; the search covers only words that hold a long enough run."""
     pieces: list[str] = []
+    searched = text
+    if "\\" in text or "%" in text or "\x1b" in text:
+        searched = _ESCAPES.sub(lambda escape: " " * len(escape[0]), text)
+        runs = _plain(searched).encode().translate(_RUNS)
     written = 0
     rest_ends = -1
     at = runs.find(_RUN)
@@ -263,9 +271,9 @@ def _without_tokens(text: str, runs: bytes, mask: str) -> str:
         start = max(written, begins + 1 - APART.get(text[begins], 0)) if begins >= 0 else written
         if at > rest_ends:
             end = runs.find(b" ", at)
-            rest_ends = len(text) if end < 0 else _REST.match(text, end).end()  # type: ignore[union-attr] # matches nothing, too
+            rest_ends = len(text) if end < 0 else _REST.match(searched, end).end()  # type: ignore[union-attr] # matches nothing, too
         end = rest_ends
-        match = _TOKEN.search(text, start, end)
+        match = _TOKEN.search(searched, start, end)
         if match is not None:
             pieces += (text[written : max(match.start(), match.end("head"))], mask)
             written = end = match.end()

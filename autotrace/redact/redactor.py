@@ -29,6 +29,15 @@ _MEMBER_NAMES = frozenset(MEMBER_NAMES)
 MEMBER_VALUES = ("value", "val", "content", "default", "Value", "text")
 """Keys of a list of environment variables or headers: ``{"name": "api_key", "value": "..."}``."""
 
+_OF_SCHEMA = frozenset(
+    {
+        "type", "title", "description", "format", "pattern", "enum", "default", "const", "examples", "anyOf", "oneOf",
+        "allOf", "$ref", "items", "properties", "required", "additionalProperties", "nullable", "minLength",
+        "maxLength", "minimum", "maximum", "minItems", "maxItems", "writeOnly", "readOnly",
+    }
+)  # fmt: skip
+_SCHEMA_VALUES = ("default", "const", "examples", "enum")
+"""Keys of a JSON schema, and the keys that hold values: ``{"password": {"type": "string"}}`` declares an argument."""
 _KEY_BEGINS = re.compile(r"\s*-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----\s*\Z")
 _KEY_LINE = re.compile(r"\s*(?:[A-Za-z0-9+/=]{1,200}|[A-Za-z-]{1,40}: [^\n]{1,200})?\s*")
 """Matches a line of a private key: base64, or a header before the base64."""
@@ -164,6 +173,10 @@ class Redactor:
             if name in cleaned:  # two keys that are credentials
                 name = _numbered(name, cleaned)
             is_hidden = secret and _hidden(secret, item, value) and not secret_names.is_word(name, item)
+            if is_hidden and type(item) is dict and "type" in item and _OF_SCHEMA.issuperset(item):
+                values = {each: REDACTED for each in _SCHEMA_VALUES if item.get(each) is not None}
+                cleaned[name] = {**self._mapping(item), **values}
+                continue
             cleaned[name] = REDACTED if is_hidden else self.without_secrets(item)
             if (
                 name == "params"

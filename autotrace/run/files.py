@@ -237,6 +237,32 @@ def read(top: AnyPath, *names: str, most: int | None = None) -> bytes:
     return data
 
 
+def of_this_user(path: AnyPath) -> str:
+    """Read a regular file that belongs to this user, or to root; an empty text for a missing file, and for anything
+    that somebody else may have put there. Raises ``OSError``, ``UnicodeDecodeError``."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return ""
+    with os.fdopen(fd, "rb") as file:
+        info = os.fstat(fd)
+        is_trusted = stat.S_ISREG(info.st_mode) and info.st_uid in (0, os.getuid()) and not info.st_mode & 0o002
+        return file.read(MOST).decode() if is_trusted else ""
+
+
+def planted(path: AnyPath) -> str | None:
+    """Explain why the file ``path``, which is to be written, may be a trap: another user made it in a folder in which
+    everybody may write. None if the file is missing or no trap."""
+    try:
+        info, above = os.lstat(path), os.stat(os.path.dirname(os.path.abspath(path)))
+    except FileNotFoundError:
+        return None
+    owners = (0, os.getuid())
+    if info.st_uid not in owners and above.st_mode & stat.S_IWOTH:
+        return "another user made it, in a folder in which everybody may write"
+    return None
+
+
 def changed(path: AnyPath) -> tuple[int, int] | None:
     """Return time and size of the file, which differ after each new write; None if the file does not exist."""
     try:

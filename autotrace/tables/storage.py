@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autotrace.config.installation import installer
+from autotrace.redact.masking import masked_uri
 from autotrace.run import files
 from autotrace.tables.commits import FILE, FOLDER, asked_again, snapshot
 from autotrace.tables.errors import missing
@@ -50,6 +51,8 @@ def check(root: str, find: Callable[[str], Any]) -> None:
             raise ValueError(f"{root} is a file; name a folder or a URL such as s3://bucket/folder")
         return
     scheme = root.partition("://")[0]
+    if "@" in root.partition("://")[2].partition("/")[0]:
+        raise ValueError(f"{masked_uri(root)} has credentials; leave them out and set the variables of {scheme}://")
     if scheme not in _LIBRARIES:
         raise ValueError(f"{root}: unknown scheme {scheme}://; choose from {', '.join(_LIBRARIES)}")
     if not root.partition("://")[2].strip("/"):
@@ -127,10 +130,12 @@ class LocalStorage:
     def put(self, path: str, source: Path) -> None:
         """See ``Storage``. The part is in the same folder: a rename cannot cross file systems."""
         final = self._at(path)
-        part = final.with_name(f".{final.name}{PART}")
+        part = final.with_name(f".{final.name}.{os.urandom(6).hex()}{PART}")
         try:
             files.folder(final.parent)
-            with source.open("rb") as whole, os.fdopen(files.overwrite(part), "wb") as copy:
+            if reason := files.exposed(final.parent):
+                raise StorageError(f"cannot write to {self.root}: {reason}", refused=True)
+            with source.open("rb") as whole, os.fdopen(files.new(part), "wb") as copy:
                 shutil.copyfileobj(whole, copy, 1 << 20)
                 copy.flush()
                 os.fsync(copy.fileno())

@@ -161,3 +161,15 @@ def test_few_strings_of_ordinary_code_are_touched() -> None:
     touched = [text for text in texts if without_credentials(text) != text]
     assert sum(map(len, texts)) > 5_000_000
     assert len(touched) < len(texts) / 1000
+
+
+ESCAPES = [r"\n", r"\t", r"\r", r"\u0027", r"\x27", "%20", "%3D", "\x1b[31m", "\x1b[0m", r"\u001b[1;31m", r"\033[32m"]
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+@pytest.mark.parametrize("token", ["ghp_" + "a1B2" * 9, "sk-ant-api03-" + "a1B2" * 10, "AKIAIOSFODNN7EXAMPLE"])
+def test_a_token_behind_an_escape_is_found(escape: str, token: str) -> None:
+    for text in (f"{escape}{token}", f'{{"code": "a = 1{escape}{token}{escape} b"}}', f"x{escape}{token} y"):
+        assert token not in without_credentials(text) and without_credentials(text).startswith(
+            text[: text.index(token)]
+        )

@@ -38,3 +38,15 @@ def test_a_private_key_line_by_line() -> None:
     lines = ["-----BEGIN RSA PRIVATE KEY-----\n", "MIIEpAIBAAKC\n", "AQEA7bq+/w==\n", "-----END RSA PRIVATE KEY-----\n"]
     cleaned = Redactor(Settings()).clean("value", [*lines, "word"])
     assert "MIIE" not in str(cleaned) and "AQEA" not in str(cleaned) and cleaned[-1] == "word"
+
+
+def test_the_schema_of_an_argument_is_no_secret() -> None:
+    declared = {"type": "string", "description": "the user's password", "minLength": 8}
+    tool = {"parameters": {"type": "object", "properties": {"password": declared, "api_key": {"type": "string"}}}}
+    assert Redactor(Settings()).clean("tools", [tool]) == [tool]
+    cleaned = Redactor(Settings()).clean(
+        "tools", {"password": {**declared, "default": "hunter2", "examples": ["hunter2"]}}
+    )
+    assert "hunter2" not in str(cleaned) and cleaned["password"]["type"] == "string"
+    kept = {"password": {"type": "string", "value": "hunter2"}}
+    assert Redactor(Settings()).clean("tools", kept) == {"password": REDACTED}

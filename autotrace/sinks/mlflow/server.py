@@ -17,6 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from autotrace.redact.masking import without_password
+from autotrace.sinks.answers import BOUNDED
 from autotrace.sinks.http import retry_after
 from autotrace.sinks.mlflow.info import SOURCE, Issue, TraceDescription
 from autotrace.sinks.mlflow.sending import MAX_LINKED, MlflowTrace, StoreError, deleted, put_text
@@ -42,7 +43,9 @@ class ServerStore:
 
     def __init__(self, uri: str, client: httpx.Client | None = None) -> None:
         self.url = without_password(uri).partition("?")[0].rstrip("/")
-        self._client = client or httpx.Client(timeout=TIMEOUT, verify=_verify(), auth=_auth(uri), headers=_headers())
+        self._client = client or httpx.Client(
+            timeout=TIMEOUT, verify=_verify(), auth=_auth(uri), headers=_headers(), event_hooks=BOUNDED
+        )
         self._here = urlsplit(self.url).hostname in _HERE
         self._experiments: dict[str, str] = {}
         self._version: tuple[int, ...] | None = None

@@ -103,6 +103,8 @@ class MlflowSink(Sink):
         by_hand = env.is_by_hand(self._run_folder)
         if told == default and by_hand and (why := files.strange_database(beside)):  # the file came with the run folder
             raise Refused(f"{why}; to deliver elsewhere: autotrace ship RUN --tracking-uri URI")
+        if told == default and (why := files.planted(beside)):
+            raise Refused(f"{beside}: {why}; to deliver elsewhere: autotrace ship RUN --tracking-uri URI")
         try:
             return _with_password(registry.trusted(told, not by_hand, default, *_named()))
         except registry.BackendError as error:

@@ -7,6 +7,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from autotrace.config import environment as env
+from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health
 from autotrace.sinks.protocol import Sink
@@ -29,7 +30,7 @@ class ParquetBackend(Backend):
 
     def health(self, destination: Destination) -> Health:
         """See ``Backend``. Asks nothing: a look at an object store may take minutes."""
-        return Health(True, os.environ.get(env.TABLES) or f"the folder {DEFAULT} in --run-dir")
+        return Health(True, masked_uri(os.environ.get(env.TABLES, "")) or f"the folder {DEFAULT} in --run-dir")
 
 
 BACKEND = ParquetBackend()

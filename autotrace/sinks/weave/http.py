@@ -19,6 +19,8 @@ import httpx
 import msgspec
 
 from autotrace import __version__
+from autotrace.run import files
+from autotrace.sinks.answers import BOUNDED
 from autotrace.sinks.http import retry_after
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.sinks.weave.calls import object_name
@@ -69,7 +71,8 @@ def _setting(name: str) -> str | None:
     folder = os.environ.get("WANDB_CONFIG_DIR") or Path.home() / ".config" / "wandb"
     parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read([Path(folder, "settings"), Path("wandb", "settings")])
+        for path in (Path(folder, "settings"), Path("wandb", "settings")):
+            parser.read_string(files.of_this_user(path))
         return parser.get("default", name, fallback=None)
     except (configparser.Error, OSError, UnicodeDecodeError):
         return None
@@ -139,7 +142,7 @@ class WeaveConnection:
                     f"(looked for {host_of(self.login.base_url)} in the environment and in netrc)"
                 )
             try:
-                self._client = httpx.Client(auth=("api", self.login.api_key), timeout=TIMEOUT, follow_redirects=False)
+                self._client = httpx.Client(auth=("api", self.login.api_key), timeout=TIMEOUT, event_hooks=BOUNDED)
             except (ValueError, httpx.InvalidURL, UnicodeError):
                 raise Refused(f"cannot talk to {host_of(url)}: a proxy or key setting is malformed") from None
             self._client.headers["user-agent"] = f"autotrace/{__version__}"
