@@ -19,6 +19,8 @@ MOST = 10_000
 """Maximum calls of a rollout; further calls are left out, with a note."""
 REPEATED = 1_000_000
 """Maximum messages of whole prompts over all turns; later prompts contain only the new messages."""
+NAMES = 2_000
+"""Limits the characters of an attribute, which may stand beside each of many rollouts."""
 GAP = 4
 """Tokens in a row without the mask that separate two turns: a chat template writes more between two turns."""
 
@@ -170,7 +172,8 @@ class SpanCollector:
 
     def trajectory(self, attributes: Mapping[str, Any], facts: Mapping[str, Any]) -> Trajectory:
         """Return the rollout so far. None means unknown and is left out; the reader sets the ids."""
-        return Trajectory("", "", self.spans, known(attributes), known(facts), self.notes)
+        named = {name: value[:NAMES] if isinstance(value, str) else value for name, value in known(attributes).items()}
+        return Trajectory("", "", self.spans, named, known(facts), self.notes)
 
 
 def _parts(mask: list[int]) -> list[tuple[int, int]]:

@@ -6,6 +6,8 @@ bytes: the sizes that an archive claims are checked before unpacking.
 
 from __future__ import annotations
 
+import io
+import math
 import os
 import re
 import zipfile
@@ -200,9 +202,16 @@ class _Plain(Conversion):
 
     def other(self, value: Any) -> Any:
         if callable(getattr(value, "numel", None)):
-            self._take(int(value.numel()))
-            return value.tolist()
+            self._take(math.prod(max(1, int(size)) for size in value.shape))  # rows without numbers are lists, too
+            try:
+                return value.tolist()
+            except RuntimeError as error:
+                raise ValueError(f"a tensor cannot be read: {error}") from None
         return super().other(value)
+
+
+_MAKES_ROOM = re.compile(rb"c(?:builtins|__builtin__)\n(?:bytearray|bytes|set)\n")
+"""Match the opcode by which a pickle calls a type that takes a size. PyTorch allows ``bytearray``."""
 
 
 def _torch(opened: Opened, start: int) -> Rows:
@@ -216,12 +225,18 @@ def _torch(opened: Opened, start: int) -> Rows:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST or not zipfile.is_zipfile(file):
             raise opened.wrong(f"torch.save did not write it, or it has more than {LARGEST >> 30} GB")
-        with _archive(opened, file) as archive:
-            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
-                raise opened.wrong("it is packed, which torch.save does not do")
-        file.seek(0)
+        checked = io.BytesIO()  # torch reads what was checked, whatever else the file has
+        with _archive(opened, file) as archive, zipfile.ZipFile(checked, "w", zipfile.ZIP_STORED) as copy:
+            for member in archive.infolist():
+                if member.compress_type != zipfile.ZIP_STORED:
+                    raise opened.wrong("it is packed, which torch.save does not do")
+                data = archive.read(member)
+                if member.filename.endswith(".pkl") and _MAKES_ROOM.search(data):
+                    raise opened.wrong("it asks for memory; only plain values are read")
+                copy.writestr(zipfile.ZipInfo(member.filename), data)
+        checked.seek(0)
         try:
-            loaded = torch.load(file, map_location="cpu", weights_only=True)
+            loaded = torch.load(checked, map_location="cpu", weights_only=True)
         except (pickle.UnpicklingError, RuntimeError) as error:
             what = re.search(r"GLOBAL \S+|Unsupported \w+ \S+", str(error))
             named = f" ({what[0]})" if what else ""

@@ -17,6 +17,8 @@ from autotrace.trajectory.model import ERROR, Trajectory
 
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _ATTACHED = "attachment://"
+_NAMED = 4
+"""Limits how often the texts of a sample are named, on average."""
 
 
 def read(row: Row, path: str) -> Iterator[Trajectory]:
@@ -29,7 +31,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
 def _read(sample: dict[str, Any], attributes: dict[str, Any]) -> Trajectory:
     calls = SpanCollector("inspect", moment(sample.get("started_at")), moment(sample.get("completed_at")))
     attached, output = mapped(sample, "attachments"), mapped(sample, "output")
-    messages = (_with_attachments(given, attached) for given in listed(sample.get("messages")))
+    messages = _with_attachments(listed(sample.get("messages")), attached)
     for given, call in calls.spoken(messages):
         if call is not None and call.role == "tool" and (wrong := mapped(given, "error")):
             call.status, call.error = ERROR, (str(wrong.get("type")), str(wrong.get("message")), "")
@@ -50,11 +52,17 @@ def _read(sample: dict[str, Any], attributes: dict[str, Any]) -> Trajectory:
     return calls.trajectory(attributes, facts)
 
 
-def _with_attachments(message: Any, attached: Mapping[str, Any]) -> Any:
-    content = mapped(message).get("content")
-    if isinstance(content, str) and content.startswith(_ATTACHED):
-        return {**message, "content": attached.get(content.removeprefix(_ATTACHED), content)}
-    return message
+def _with_attachments(messages: list[Any], attached: Mapping[str, Any]) -> Iterator[Any]:
+    """Put texts in the place of their names; a text that is named again and again stays a name at last."""
+    left = _NAMED * sum(len(text) for text in attached.values() if isinstance(text, str)) + (1 << 20)
+    for message in messages:
+        content = mapped(message).get("content")
+        if isinstance(content, str) and content.startswith(_ATTACHED):
+            text = attached.get(content.removeprefix(_ATTACHED), content)
+            left -= len(text) if isinstance(text, str) else 0
+            yield {**message, "content": text if left >= 0 else content}
+        else:
+            yield message
 
 
 def _score(value: Any) -> Any:

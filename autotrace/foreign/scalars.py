@@ -230,12 +230,19 @@ def _events(opened: Opened) -> Iterator[Scalar]:
 # -- databases ---------------------------------------------------------------------------------------------------------
 
 _QUERIES = (
-    ("metrics", "run_name", "SELECT run_name, step, metrics FROM metrics ORDER BY id"),
+    ("metrics", "run_name", "SELECT run_name, step, metrics FROM metrics NOT INDEXED ORDER BY +id"),
     ("configs", "run_name", f"SELECT run_name, '{SETTING}', config FROM configs"),
-    ("metrics", "run_uuid", "SELECT run_uuid, step, key, value FROM metrics WHERE NOT is_nan ORDER BY timestamp"),
+    (
+        "metrics",
+        "run_uuid",
+        "SELECT run_uuid, step, key, value FROM metrics NOT INDEXED WHERE NOT is_nan ORDER BY +timestamp",
+    ),
     ("params", "run_uuid", f"SELECT run_uuid, '{SETTING}', key, value FROM params"),
-)
-"""Tables of trackio and MLflow: name, a column by which the table is recognised, query."""
+)  # fmt: skip
+"""Tables of trackio and MLflow: name, a column by which the table is recognised, query. An index is not read: an index
+that somebody made may name one row many times."""
+TEXTS = 4
+"""Limits the characters of a database's texts, times the bytes of the file."""
 
 
 def _database(opened: Opened) -> Iterator[Scalar]:
@@ -246,7 +253,7 @@ def _database(opened: Opened) -> Iterator[Scalar]:
             raise ValueError("values are in its -wal file only; open it once with the program that wrote it")
         size = os.fstat(file.fileno()).st_size
         db = sqlite3.connect(f"file:/dev/fd/{file.fileno()}?mode=ro&immutable=1", uri=True)
-        budget = iter(range(1000 + size // 1000))
+        budget, left = iter(range(1000 + size // 1000)), TEXTS * size + (1 << 20)
         try:
             db.execute("PRAGMA trusted_schema=OFF")
             db.set_progress_handler(lambda: next(budget, None) is None, 10_000)
@@ -262,6 +269,8 @@ def _database(opened: Opened) -> Iterator[Scalar]:
                         yield str(row[0]), *row[1:]
                     else:
                         text = row[2].decode("utf-8", "replace") if isinstance(row[2], bytes) else str(row[2])
+                        if (left := left - len(text)) < 0:
+                            raise ValueError("its rows have far more text than the file has bytes")
                         yield from of_row(str(row[0]), mapped(loaded(text)), row[1])
         except sqlite3.Error as error:
             raise ValueError(str(error)) from None

@@ -216,8 +216,8 @@ class Diagnosis:
         """Find rollouts on the wrong side of a change of the mean reward."""
         known = self._why.changes_up_to(step.number)
         for number, found in self._steps.items():  # with more steps a change may turn out to be later, or none
-            for name in CHANGED if not any(one.is_at(number) for one in known) else ():
-                found.tallies.pop(name, None)
+            if not found.tallies.keys().isdisjoint(CHANGED) and not any(one.is_at(number) for one in known):
+                found.tallies = {name: tally for name, tally in found.tallies.items() if name not in CHANGED}
         change = next((one for one in known if one.is_at(step.number)), None)
         if change is None:
             return

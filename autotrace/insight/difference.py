@@ -32,8 +32,10 @@ LOADED = 32
 """Load the rollouts of so many prompts of a step that differ."""
 NOISE, TOKENS = 0.02, 16
 """Call weights different if the log-probabilities of so many equal tokens differ by more than ``NOISE`` on average."""
-LONGEST = 200
-"""Limit the characters of a value."""
+PAIRED = 32
+"""Compare so many rollouts of a prompt on each side: all pairs are compared."""
+LONGEST, DEEPEST = 200, 20
+"""Limit the characters of a value, and the levels of a configuration with names of their own."""
 LASTING = 4
 """Call a difference of a metric lasting from so many steps."""
 
@@ -64,7 +66,7 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
     if name and not isinstance(value, dict):
         yield name[:-1], str(value)[:LONGEST]
     for key, part in value.items() if isinstance(value, dict) else ():
-        yield from _flat(part, f"{name}{key}.")
+        yield from _flat(part if name.count(".") < DEEPEST else str(part), f"{name}{str(key)[:LONGEST]}.")
 
 
 def settings_differ(one: Mapping[str, str], other: Mapping[str, str]) -> list[Difference]:
@@ -93,9 +95,14 @@ class Parted(msgspec.Struct):
 def metrics_part(one: Metrics, other: Metrics) -> list[Parted]:
     """Return the metrics that differ in common steps, lasting differences first. Times do not count."""
     found = []
-    common = [(step, one[step], other[step]) for step in sorted({*one} & {*other})]
-    for name in dict.fromkeys(name for _, metrics, _ in common for name in metrics if not OF_TIME.search(name)):
-        both = [(step, own[name], rest[name]) for step, own, rest in common if name in own and name in rest]
+    by_name: dict[str, list[tuple[int, float, float]]] = {}
+    for step in sorted({*one} & {*other}):
+        for name, value in one[step].items():
+            if name in other[step]:
+                by_name.setdefault(name, []).append((step, value, other[step][name]))
+    for name, both in by_name.items():
+        if OF_TIME.search(name):
+            continue
         signs = [0 if math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-8) else 1 if b > a else -1 for _, a, b in both]
         if any(signs):
             lasts = next((n for n, sign in enumerate(signs[::-1]) if sign != signs[-1]), len(signs))
@@ -225,7 +232,7 @@ def _noise(one: Trajectory, other: Trajectory, place: Place) -> Iterator[float]:
 
 def _matched(group: Group, load: Load) -> Iterator[tuple[Place, Difference, Trajectory, Trajectory]]:
     """Yield pairs that differ: the rollouts that agree for longest pair first."""
-    own, others = ([one for kept in side if (one := load(number, kept.trace_id)) is not None]
+    own, others = ([one for kept in side[:PAIRED] if (one := load(number, kept.trace_id)) is not None]
                    for number, side in enumerate(group))  # fmt: skip
     left = [(parting(a, b), i, j) for i, a in enumerate(own) for j, b in enumerate(others)]
     left.sort(key=lambda each: (each[0] is None, each[0] and each[0][0], -abs(each[1] - each[2])))

@@ -411,7 +411,15 @@ class Evil:
         return os.system, (f"touch {os.environ.get('EVIL')}",)
 
 
+class Asks:
+    """PyTorch's own reader calls this."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bytearray, (1_800_000_000,)
+
+
 def pickles(place: Path) -> None:
+    torch.save({"rollout_id": 1, "samples": [Asks()]}, place / "3.pt")
     os.environ["EVIL"] = str(place.parent / "mine" / "was_run")
     torch.save({"rollout_id": 1, "samples": [Evil()]}, place / "1.pt")
     (place / "2.pt").write_bytes(pickle.dumps({"rollout_id": 1, "samples": [Evil()]}))
@@ -421,6 +429,7 @@ def tensors(place: Path) -> None:
     torch.save(
         {"rollout_id": 1, "samples": [{"tokens": torch.zeros(1).expand(10**12), "response_length": 1}]}, place / "1.pt"
     )
+    torch.save({"rollout_id": 1, "samples": [{"tokens": torch.zeros(20_000_000, 0)}]}, place / "2.pt")
 
 
 def shared(place: Path) -> None:

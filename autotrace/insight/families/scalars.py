@@ -97,9 +97,10 @@ def _found(known: dict[str, Curve], beside: list[float]) -> Iterator[tuple[str, 
     if (clip := long.get("clip")) and clip.last >= 0.3:
         yield "AT-CLIP-SATURATED", f"clipped share {clip.words}"
     if gradient := long.get("gradient"):
-        spikes = sum(value > 10 * median(gradient.values) > 0 for value in gradient.values)
+        middle = median(gradient.values)
+        spikes = sum(value > 10 * middle > 0 for value in gradient.values)
         if spikes >= 3:
-            yield "AT-GRADIENT-SPIKES", f"norm {spikes} times above 10 x its median of {median(gradient.values):.3g}"
+            yield "AT-GRADIENT-SPIKES", f"norm {spikes} times above 10 x its median of {middle:.3g}"
     length, held = long.get("length"), known.get("held out")
     if held is not None and len(held.values) >= EVALUATED and len(held.values) == len(beside):
         gain, better = (fmean(values[-2:]) - fmean(values[:2]) for values in (beside, held.values))

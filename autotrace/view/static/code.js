@@ -83,8 +83,13 @@ const MATH_ATTRIBUTES = new Set(`mathvariant stretchy fence separator lspace rsp
   columnalign rowspacing columnspacing linethickness displaystyle scriptlevel width height depth mathcolor notation
   movablelimits display symmetric largeop`.split(/\s+/));
 
+/** What makes more of a formula than its length: definitions, whose expansion KaTeX does not bound by size. */
+const DEFINES = /\\(?:[gex]?def|(?:future)?let|(?:re)?newcommand|providecommand|global|long|csname)(?![a-zA-Z])/;
+const LONGEST_FORMULA = 4000;
+
 /** A formula: its source until it can be seen, then MathML. @param {string} tex @param {boolean} block */
 export function formula(tex, block) {
+  if (tex.length > LONGEST_FORMULA || DEFINES.test(tex)) return h("span.formula.source", tex);
   const box = h("span", { class: `formula ${block ? "block" : ""}`, title: tex.slice(0, 500) }, tex);
   whenNear(box, async () => {
     const katex = await library("katex").catch(() => null);
