@@ -20,7 +20,7 @@ MOST = 10_000
 REPEATED = 1_000_000
 """Maximum messages of whole prompts over all turns; later prompts contain only the new messages."""
 NAMES = 2_000
-"""Limits the characters of an attribute, which may stand beside each of many rollouts."""
+"""Limits the characters of an attribute, which many rollouts may share."""
 GAP = 4
 """Tokens in a row without the mask that separate two turns: a chat template writes more between two turns."""
 

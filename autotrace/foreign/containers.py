@@ -225,7 +225,7 @@ def _torch(opened: Opened, start: int) -> Rows:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST or not zipfile.is_zipfile(file):
             raise opened.wrong(f"torch.save did not write it, or it has more than {LARGEST >> 30} GB")
-        checked = io.BytesIO()  # torch reads what was checked, whatever else the file has
+        checked = io.BytesIO()  # torch reads the checked members alone
         with _archive(opened, file) as archive, zipfile.ZipFile(checked, "w", zipfile.ZIP_STORED) as copy:
             for member in archive.infolist():
                 if member.compress_type != zipfile.ZIP_STORED:

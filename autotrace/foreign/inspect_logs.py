@@ -53,7 +53,7 @@ def _read(sample: dict[str, Any], attributes: dict[str, Any]) -> Trajectory:
 
 
 def _with_attachments(messages: list[Any], attached: Mapping[str, Any]) -> Iterator[Any]:
-    """Put texts in the place of their names; a text that is named again and again stays a name at last."""
+    """Replace the names of attachments by their texts, as long as the texts are not far longer than the sample."""
     left = _NAMED * sum(len(text) for text in attached.values() if isinstance(text, str)) + (1 << 20)
     for message in messages:
         content = mapped(message).get("content")

@@ -130,11 +130,12 @@ class LocalStorage:
     def put(self, path: str, source: Path) -> None:
         """See ``Storage``. The part is in the same folder: a rename cannot cross file systems."""
         final = self._at(path)
-        part = final.with_name(f".{final.name}.{os.urandom(6).hex()}{PART}")
+        part = final.with_name(f".{final.name}{PART}")
         try:
             files.folder(final.parent)
             if reason := files.exposed(final.parent):
                 raise StorageError(f"cannot write to {self.root}: {reason}", refused=True)
+            part.unlink(missing_ok=True)  # of a killed process, or of somebody who waits for the rows
             with source.open("rb") as whole, os.fdopen(files.new(part), "wb") as copy:
                 shutil.copyfileobj(whole, copy, 1 << 20)
                 copy.flush()
