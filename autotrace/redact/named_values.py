@@ -45,6 +45,10 @@ _PAIR = re.compile(
     r"\\{0,7}[\"']\s{0,9},\s{0,9}(?:(?P<member>\\{0,7}[\"'](?:[vV]alue|val|v|default|content)\\{0,7}[\"']\s{0,9}:\s{0,9}))?"
     r"[bru]{0,2}(?P<quote>\\{0,7}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
 )
+_BEHIND_SCHEME = re.compile(
+    r"[ \t]{1,9}(?:[\w-]{1,30}[=:])?(?P<value>[^\s\"'`<>&;]{8,4000})[ \t]*(?=[\r\n\"'`\\,}]|\Z)"
+)
+"""Match the credential of a header, behind a scheme of any name: ``Authorization: GenieKey ...``."""
 _COLOUR = r"(?:\x1b\[[\d;]{0,9}m)?"
 _AFTER_NAME = re.compile(
     rf"{_COLOUR}\s{{0,9}}(?P<separator>:=|:(?![:=])|=>?(?!=))\s{{0,9}}{_COLOUR}\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})"
@@ -266,6 +270,10 @@ def _assigned(name: _Name, match: re.Match[str]) -> Span:
         if name.any_value:
             return match.span("value") if match["value"] else None
         return None if _closes(name, match) else _literal(name, match)
+    if match["separator"] == ":" and name.word.lower().endswith("authorization"):
+        second = _BEHIND_SCHEME.match(name.text, match.end("bare"))
+        if second is not None and is_strong(second["value"]) and not is_placeholder(second["value"], name.word):
+            return match.start("bare"), second.end("value")
     in_url = name.text[name.start - 1 : name.start] in ("?", "&") and match["separator"] == "="
     if name.any_value or in_url or match["scheme"] or _is_bare_value(name, match):
         in_line = match["separator"] == ":" and name.word.lower().endswith(("cookie", "authorization"))

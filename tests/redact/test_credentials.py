@@ -173,3 +173,11 @@ def test_a_token_behind_an_escape_is_found(escape: str, token: str) -> None:
         assert token not in without_credentials(text) and without_credentials(text).startswith(
             text[: text.index(token)]
         )
+
+
+@pytest.mark.parametrize("scheme", ["GenieKey", "SSWS", "OAuth", "Splunk", "sso-key"])
+def test_a_header_of_any_scheme_hides_its_credential(scheme: str) -> None:
+    for text in (f"Authorization: {scheme} a1B2c3D4e5F6", f'{{"h": "authorization: {scheme} a1B2c3D4e5F6"}}'):
+        assert "a1B2c3D4e5F6" not in without_credentials(text)
+    for text in (f"Authorization: {scheme} ${{API_KEY_2}}", "Authorization: see docs/authentication.md"):
+        assert without_credentials(text) == text
