@@ -14,11 +14,11 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
-CEILING = {"lines": 43_517, "files": 392}
+CEILING = {"lines": 43_649, "files": 393}
 LONGEST = 350
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _NO_CODE = {*_LAYOUT, tokenize.COMMENT, tokenize.ENCODING}
-MOST_SCRIPT = 4_351
+MOST_SCRIPT = 4_354
 """Lines of the page's own JavaScript, as its formatter writes them."""
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -11,17 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from autotrace.redact.secret_names import (
-    NOT,
-    PARAMETER,
-    SECRET,
-    TEXT,
-    is_mixed,
-    is_placeholder,
-    is_strong,
-    is_word,
-    name_starts,
-    secret_kind,
-)
+    NOT, PARAMETER, SECRET, TEXT, is_mixed, is_placeholder, is_strong, is_word, name_starts, secret_kind,
+)  # fmt: skip
 
 _WINDOW = 200
 """Characters behind a name that decide whether a value without quotes is a secret. The search repeats at each name
