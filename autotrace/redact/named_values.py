@@ -11,15 +11,22 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from autotrace.redact.secret_names import (
-    NOT, PARAMETER, SECRET, TEXT, is_mixed, is_placeholder, is_strong, is_word, name_starts, secret_kind,
-)  # fmt: skip
+    NOT,
+    PARAMETER,
+    SECRET,
+    TEXT,
+    is_mixed,
+    is_placeholder,
+    is_strong,
+    is_word,
+    name_starts,
+    secret_kind,
+)
 
 _WINDOW = 200
-"""Characters behind a name that decide whether a value without quotes is a secret. The search repeats at each name
-inside an ordinary value, so the number of repeats must be limited."""
+"""Limits the characters behind a name that decide on a value without quotes: the search repeats at each name."""
 _CONTEXT = 280
-"""Characters around a fragment that decide, without quotes, that no secret's name is there. The text of a looping model
-is checked once."""
+"""Limits the characters around a fragment without quotes that decide that no secret's name is there."""
 _CONTEXTS, _MANY = 1_000, 200
 _WORD = re.compile(r"[\w.\-]{0,64}")
 _ASSIGNED = re.compile(r"\s{1,9}(?:[:=]|\|\||\?\?|\*?string\s{0,9}=|\[\]byte\s{0,9}=)")
@@ -39,7 +46,7 @@ _PAIR = re.compile(
 _BEHIND_SCHEME = re.compile(
     r"[ \t]{1,9}(?:[\w-]{1,30}[=:])?(?P<value>[^\s\"'`<>&;]{8,4000})[ \t]*(?=[\r\n\"'`\\,}]|\Z)"
 )
-"""Match the credential of a header, behind a scheme of any name: ``Authorization: GenieKey ...``."""
+"""Match a credential of a header, behind any scheme."""
 _COLOUR = r"(?:\x1b\[[\d;]{0,9}m)?"
 _AFTER_NAME = re.compile(
     rf"{_COLOUR}\s{{0,9}}(?P<separator>:=|:(?![:=])|=>?(?!=))\s{{0,9}}{_COLOUR}\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})"
@@ -49,8 +56,7 @@ _AFTER_TYPED_NAME = re.compile(
     rf"(?:\s{{0,9}}:\s{{0,9}}{_TYPE}\s{{0,9}}=|\s{{1,9}}(?:\*?string|\[\]byte)\s{{0,9}}="
     rf"|\s{{0,9}}(?:\|\||\?\?)|\s{{0,9}}:?=(?=\s{{1,9}}`))\s{{0,9}}(?:{_QUOTED.replace('(?!`)', '')})"
 )
-"""Matches ``password: str = "..."`` in Python, TypeScript and Rust, ``password string = "..."`` in Go, ``env.PASSWORD
-|| "..."``, and strings between backticks."""
+"""Matches ``password: str = "..."``, ``password string = "..."`` of Go, ``env.PASSWORD || "..."``, and backticks."""
 _AFTER_SUBSCRIPT = re.compile(
     rf"\\{{0,7}}[\"'](?:[\])]{{1,2}}\s{{0,9}}(?:=(?!=)|or\b|\|\||\?\?)|\s{{0,9}},\s{{0,9}}default\s{{0,9}}=)\s{{0,9}}{_QUOTED}"
 )
@@ -261,10 +267,9 @@ def _assigned(name: _Name, match: re.Match[str]) -> Span:
         if name.any_value:
             return match.span("value") if match["value"] else None
         return None if _closes(name, match) else _literal(name, match)
-    if match["separator"] == ":" and name.word.lower().endswith("authorization"):
-        second = _BEHIND_SCHEME.match(name.text, match.end("bare"))
-        if second is not None and is_strong(second["value"]) and not is_placeholder(second["value"], name.word):
-            return match.start("bare"), second.end("value")
+    second = _BEHIND_SCHEME.match(name.text, match.end("bare")) if name.word.lower().endswith("authorization") else None
+    if second is not None and is_strong(second["value"]) and not is_placeholder(second["value"], name.word):
+        return match.start("bare"), second.end("value")
     in_url = name.text[name.start - 1 : name.start] in ("?", "&") and match["separator"] == "="
     if name.any_value or in_url or match["scheme"] or _is_bare_value(name, match):
         in_line = match["separator"] == ":" and name.word.lower().endswith(("cookie", "authorization"))
@@ -311,8 +316,7 @@ def _is_prose(match: re.Match[str]) -> bool:
 
 
 def _is_alone(value: str, name: _Name) -> bool:
-    """Tell whether a text alone under a name is a secret, rather than a word for a secret or a sentence about
-    secrets."""
+    """Tell whether a text alone under a name is a secret, rather than a word or a sentence about secrets."""
     if name.kind != SECRET:
         return is_strong(value)
     if any(map(str.isspace, value)) and not any(map(str.isdigit, value)):
