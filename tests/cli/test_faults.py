@@ -9,11 +9,13 @@ import pytest
 
 from autotrace.cli.open import TWINS as FILE
 from tests.cli.conftest import Call
+from tests.findings import traced
 from tests.findings.faults import PLACE, found, is_right, played
 from tests.findings.saved import CLEAN, FOLDERS
 
 RUNS = {each.folder: (each.scenario.code, each.scenario.also) for each in played()}
 RUNS |= {folder: (code, frozenset()) for folder, code in FOLDERS.items()}
+RUNS |= {folder: (code, traced.ALSO.get(code, frozenset())) for folder, code in traced.FOLDERS.items()}
 TWINS: dict[str, str] = json.loads((PLACE / FILE).read_text())
 
 

@@ -44,6 +44,10 @@ class Act(Play):
     """The agent asks the model once more after a tool's answer."""
     refused: str = ""
     """The model server's error; the agent swallows it."""
+    foreign: str = ""
+    """Another rollout's answer, which the agent appends after the tool's."""
+    kills: bool = False
+    """The tool kills the process."""
     made_up: str = ""
     """A text of the harness that stands as the last answer."""
     judged: str | None = None
@@ -213,6 +217,8 @@ CHAT = [
     Fault("one prompt for all", one_prompt, "AT-ONE-PROMPT.*earlier steps have several"),
     Fault("validation mixed in", attempts(*ALL, source="test", right=0.1), "data source is test"),
     Fault("question dropped", attempts(*ALL, keeps_question=False), "AT-MESSAGES-DROPPED", since=0, turn=2),
+    Fault("another's answer in the history", attempts(1, foreign="Attempt of another: #### 17"), "AT-ANSWER-FOREIGN",
+          since=0, turn=2),
     Fault("the same call again", sometimes(0.6, again=3), "AT-CALL-REPEATED", turn=2),
     Fault("refuses", sometimes(0.85, said="I cannot help with that."), "tools called are none|begins with .I cannot"),
     Fault("engine down", sometimes(0.8, refused="CUDA out of memory"), "InternalServerError|out of memory"),

@@ -7,10 +7,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -86,6 +89,8 @@ class Agent:
             if len(calls) < len(reply.tool_calls):
                 kept["tool_calls"] = kept["tool_calls"][: act.ran]
             messages += self.results(act, calls)
+            if act.foreign:
+                messages.append({"role": "assistant", "content": act.foreign})
             if not act.ends:
                 break
             if not act.keeps_question:
@@ -120,6 +125,9 @@ class Agent:
 def use(name: str, arguments: dict[str, Any]) -> str:
     """The tool."""
     act = ACTS[PLAYED.get()]
+    if act.kills:
+        time.sleep(5)  # what the others did is kept by now
+        os.kill(os.getpid(), signal.SIGKILL)
     if act.error is not None:
         raise {"KeyError": KeyError, "TimeoutError": TimeoutError}[act.error[0]](act.error[1])
     if act.answer is not None:

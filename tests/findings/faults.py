@@ -32,6 +32,7 @@ from autotrace.insight.diagnose import Diagnosis
 from autotrace.ship.readers import opened, places
 from autotrace.tables.commits import FILE, FOLDER, Added, Commit
 from autotrace.tables.steps import steps
+from tests.findings import traced
 from tests.findings.replies import either, single
 from tests.findings.saved import CLEAN, FOLDERS, ROLLOUTS, folder_of, save
 from tests.findings.scenarios import Scenario, Training, answer
@@ -65,6 +66,10 @@ NAMES = {
 SHARE, GROUPS, FIRST, LATER = 0.5, 4, 5, 500
 MANY = frozenset({"AT-REWARD-CONSTANT"})
 """Findings that need all groups of the scenario."""
+LONG = frozenset({"AT-ADVANTAGE-NAN", "AT-ADVANTAGE-NOISE", "AT-GROUP-OF-ONE"})
+"""Findings whose rollouts are long: two groups take enough room."""
+ALIKE = dict.fromkeys(("masks_all", "masks_none", "masks_shifted", "swaps", "cools"), "talks") | {"gives_up": "raises"}
+"""Agent -> the one that it is like without its fault."""
 FOLLOWS = frozenset({"AT-NO-SIGNAL", "AT-TOOL-ONE-ANSWER"})
 """Findings that follow from other faults in so few groups."""
 MOST = 8
@@ -87,9 +92,15 @@ MORE: tuple[tuple[str, str, str, dict[str, Any], str | dict[str, Any]], ...] = (
      {**ALONE, "reply": _slow(21), "share": 0.25}, "duplicate-rollouts/clean"),
     ("v0", "two BOS tokens", "AT-PROMPT-HEADER", {"steps": 1, "since": 0, "groups": 2}, {}),
     ("v1", "rows that fill the batch", "AT-METRICS-PADDED", {"groups": 2}, {"training": Training(both(BF16))}),
+    ("v0", "one answer 9033", "AT-TOOL-ONE-ANSWER", {}, "tool-raises/clean"),
 )  # fmt: skip
 """Trainer, scenario of the corpus, finding, what differs from the scenario, and the twin: a folder, or what differs
 from the fault."""
+OF_TOKENS = "--logprobs", "1", "--token-facts", "all"
+OF_CALLS = "--spec", str(HERE / "agents.yaml")
+"""Options of the launcher for a run in veRL's loop, and for another agent."""
+KILLED = frozenset({"interrupted/fault"})
+"""Runs whose program is killed."""
 
 
 class Played(NamedTuple):
@@ -141,8 +152,10 @@ def _of_corpus() -> Iterator[Played]:
             fault = by_name[name]
             if fault.code not in MANY:
                 share = min(fault.share, SHARE) if fault.share > 0.1 else 0.2
-                fault = replace(fault, share=share, groups=min(fault.groups, GROUPS), also=fault.also | FOLLOWS)
-            same = (*fault.overrides, fault.agent, fault.client, fault.question, fault.steps, fault.n, fault.groups)
+                groups = min(fault.groups, GROUPS) if fault.code not in LONG else 2
+                fault = replace(fault, share=share, groups=groups, also=fault.also | FOLLOWS)
+            agent = ALIKE.get(fault.agent, fault.agent)
+            same = (*fault.overrides, agent, fault.client, fault.question, fault.steps, fault.n, fault.groups)
             of_agent = twins.setdefault((same, fault.training is None, 0), [])
             number = next(n for n in range(99) if len(twins.get((same, fault.training is None, n), ())) < MOST)
             (twins.setdefault((same, fault.training is None, number), []) if number else of_agent).append(fault)
@@ -215,18 +228,17 @@ def rounded(name: str, values: Any) -> Any:
     if values.type == pa.float64() and name.endswith("_s"):
         return values.cast(pa.float32(), safe=False).cast(pa.float64())
     if values.type == pa.list_(pa.float32()) and not values.values.null_count:
-        kept = (values.values.to_numpy().view(np.uint32) & 0xFFFFF000).view(np.float32)
+        kept = (values.values.to_numpy().view(np.uint32) & 0xFFFFC000).view(np.float32)
         return pa.ListArray.from_buffers(values.type, len(values), values.buffers()[:2], children=[pa.array(kept)])
     return values
 
 
-def recorded(mode: str, process: int, made: str, folders: Sequence[str]) -> None:
-    """Record the runs of a process that are among ``folders``."""
+def recorded(made: str, name: str, options: Sequence[str], program: Sequence[str]) -> None:
+    """Record a program into the folder of runs ``name``. A tool may kill the program."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "MLFLOW"))}
-    launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", f"{made}/{mode}-{process}", "--backend"]
-    options = ["jsonl", "--quiet", "--logprobs", "1", "--token-facts", "all", "--drain-timeout", "600", "--"]
-    words = [*launch, *options, sys.executable, __file__, "play", mode, str(process), *folders]
-    subprocess.run(words, env={**environ, "PYTHONPATH": str(ROOT)}, cwd=made, check=True)
+    launch = [sys.executable, "-m", "autotrace.launch.main", "--run-dir", f"{made}/{name}", "--backend", "jsonl"]
+    words = [*launch, "--quiet", "--drain-timeout", "600", *options, "--", sys.executable, *program]
+    subprocess.run(words, env={**environ, "PYTHONPATH": str(ROOT)}, cwd=made, check=name not in KILLED)
 
 
 def main(codes: Sequence[str]) -> None:
@@ -238,19 +250,28 @@ def main(codes: Sequence[str]) -> None:
     if not codes:
         shutil.rmtree(PLACE, ignore_errors=True)
     twins = {folder_of(each.scenario.code): each.twin for each in every if each.scenario.code}
+    twins |= {folder_of(code): twin for code, twin in traced.TWINS.items()}
     named = {twins[folder_of(code)] for code in codes} | {f"{folder_of(code)}/fault" for code in codes}
     new = [each for each in every if not codes or (each.folder in named and not (PLACE / each.folder).exists())]
+    by_hand = [folder for folder in traced.FOLDERS if not codes or (folder in named and not (PLACE / folder).exists())]
     with tempfile.TemporaryDirectory() as made:
+        programs = {
+            f"{mode}-{process}": (OF_TOKENS, [__file__, "play", mode, str(process), *(each.folder for each in new)])
+            for mode, process in sorted({(each.mode, each.process) for each in new})
+        } | {folder: (OF_CALLS, [traced.__file__, folder]) for folder in by_hand}
         with ThreadPoolExecutor(2) as pool:
-            processes = sorted({(each.mode, each.process) for each in new})
-            list(pool.map(lambda one: recorded(*one, made, [each.folder for each in new]), processes))
+            list(pool.map(lambda one: recorded(made, one[0], *one[1]), programs.items()))
         names = {made: "/home/you", str(ROOT): "/home/you/project"}
-        for each in new:
-            (run,) = (path.parent for path in Path(made, f"{each.mode}-{each.process}").glob("*/run.json"))
-            make.tables(run, PLACE / each.folder, names, range(each.step, each.step + each.scenario.steps))
-            compact(PLACE / each.folder)
-            if not is_right(each.folder, each.scenario.code, each.scenario.also):
-                wrong.append((each.folder, each.scenario.name, found(PLACE / each.folder)))
+        runs = [(each.folder, f"{each.mode}-{each.process}", range(each.step, each.step + each.scenario.steps),
+                 each.scenario.code, frozenset(each.scenario.also)) for each in new]  # fmt: skip
+        runs += [(folder, folder, range(traced.STEP, traced.STEP + 1), code, traced.ALSO.get(code, frozenset()))
+                 for folder, code in traced.FOLDERS.items() if folder in by_hand]  # fmt: skip
+        for folder, name, steps_of, code, also in runs:
+            (run,) = (path.parent for path in Path(made, name).glob("*/run.json"))
+            make.tables(run, PLACE / folder, names, steps_of)
+            compact(PLACE / folder)
+            if not is_right(folder, code, also):
+                wrong.append((folder, code, found(PLACE / folder)))
     save(PLACE)
     wrong += [(folder, code, found(PLACE / folder)) for folder, code in FOLDERS.items() if not is_right(folder, code)]
     twins |= {folder_of(code): CLEAN[code in ROLLOUTS] for code in FOLDERS.values() if code}
