@@ -251,6 +251,7 @@ def main(codes: Sequence[str]) -> None:
         shutil.rmtree(PLACE, ignore_errors=True)
     twins = {folder_of(each.scenario.code): each.twin for each in every if each.scenario.code}
     twins |= {folder_of(code): twin for code, twin in traced.TWINS.items()}
+    twins |= {folder_of(code): CLEAN[code in ROLLOUTS] for code in FOLDERS.values() if code}
     named = {twins[folder_of(code)] for code in codes} | {f"{folder_of(code)}/fault" for code in codes}
     new = [each for each in every if not codes or (each.folder in named and not (PLACE / each.folder).exists())]
     by_hand = [folder for folder in traced.FOLDERS if not codes or (folder in named and not (PLACE / folder).exists())]
@@ -274,7 +275,6 @@ def main(codes: Sequence[str]) -> None:
                 wrong.append((folder, code, found(PLACE / folder)))
     save(PLACE)
     wrong += [(folder, code, found(PLACE / folder)) for folder, code in FOLDERS.items() if not is_right(folder, code)]
-    twins |= {folder_of(code): CLEAN[code in ROLLOUTS] for code in FOLDERS.values() if code}
     (PLACE / TWINS).write_text(json.dumps(twins, indent=1, sort_keys=True) + "\n")
     print(f"{PLACE}: {sum(path.stat().st_size for path in PLACE.rglob('*') if path.is_file()):,} bytes")
     assert not wrong, "\n".join(map(str, wrong))
