@@ -115,7 +115,7 @@ def _of(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _item(given)
         return
     if role not in _KNOWN or given.get("requestor") == "user" or (role == "user" and given.get("tool_calls")):
-        return  # the user of tau2 has tools, too, of which the model sees nothing
+        return  # tools of tau2's user, which the model does not see
     content = first(given, _TEXT)
     message = {**given, "role": _ROLES.get(role, role), "content": content}
     calls = spoken(given.get("tool_calls")) or objects([given.get("function_call")])

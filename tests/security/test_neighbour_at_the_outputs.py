@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from autotrace.export.format import Staging
-from autotrace.run import files
+from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Destination
+from autotrace.sinks.mlflow.sink import MlflowSink
 from autotrace.sinks.parquet.backend import BACKEND as PARQUET
+from autotrace.sinks.protocol import Refused
 from autotrace.sinks.weave.http import _setting
 from autotrace.tables.storage import LocalStorage, StorageError, check
 
@@ -74,12 +76,15 @@ def test_tables_are_not_written_into_a_folder_of_a_neighbours(
 
 
 def test_a_database_of_a_neighbours_is_not_the_default(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = shared / "mlflow.db"
-    assert files.planted(database) is None
+    (folder := shared / "run").mkdir()
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    database, sink = shared / "mlflow.db", MlflowSink(RunInfo("r", "", [], "", 1, ["mlflow"]), folder, {})
+    assert sink._chosen_uri() == f"sqlite:///{database}"
     database.touch()
-    assert files.planted(database) is None
+    assert sink._chosen_uri() == f"sqlite:///{database}"
     give(database, monkeypatch)
-    assert files.planted(database) is not None
+    with pytest.raises(Refused, match="another user made it"):
+        sink._chosen_uri()
 
 
 @pytest.mark.parametrize("kind", ["pipe", "his", "mine"])
