@@ -10,13 +10,11 @@ from typing import Any
 
 import msgspec
 
-from autotrace.config.plan import HOWS, ROLES
 from autotrace.spec import document, names
 from autotrace.spec.document import Complain, Node, Position
-from autotrace.spec.model import MODES, Capture, Entry, Key, Tokens, form, types
+from autotrace.spec.model import CHOICES, Capture, Entry, Key, Tokens, texts, types
 
 _STRUCTS: dict[str, type[msgspec.Struct]] = {"capture": Capture, "tokens": Tokens, "of": Key}
-_CHOICES = {"role": ROLES, "mode": MODES, "how": HOWS}
 _ARGUMENT = re.compile(r"[^\W\d]\w*(\.\w+)?\Z")
 
 
@@ -69,18 +67,18 @@ def _fields(struct: type[msgspec.Struct], node: Node, where: str, complain: Comp
             complain(node.keys[key], _unknown(key, where, keys))
         elif value.value is None:
             instead = "" if key == "target" else ", or remove the line"
-            complain(node.keys[key], f"nothing after `{where}{key}:`; write {form(struct, key)}{instead}")
+            complain(node.keys[key], f"nothing after `{where}{key}:`; write {texts()[where + key].form}{instead}")
         elif key in _STRUCTS and isinstance(value.value, dict):
             values[key] = _STRUCTS[key](**_fields(_STRUCTS[key], value, f"{key}.", complain))
-        elif key in _CHOICES and value.value not in _CHOICES[key]:
-            perhaps = _perhaps(value.text, _CHOICES[key])
-            complain(value.position, f"`{where}{key}: {value.text}`: write {form(struct, key)}{perhaps}")
+        elif key in CHOICES and value.value not in CHOICES[key]:
+            perhaps = _perhaps(value.text, CHOICES[key])
+            complain(value.position, f"`{where}{key}: {value.text}`: write {texts()[where + key].form}{perhaps}")
         else:
             try:
                 values[key] = msgspec.convert(value.plain(), keys[key])
             except msgspec.ValidationError as error:
                 part = _part(value, str(error))
-                takes = form(struct, key)
+                takes = texts()[where + key].form
                 is_other_number = "number" in takes and isinstance(part.value, (int, float))
                 wrong = part.text if is_other_number else f"{_kind(part.value)}{_quoting(part)}"
                 complain(part.position, f"`{where}{key}:` takes {takes}, not {wrong}")
@@ -89,7 +87,7 @@ def _fields(struct: type[msgspec.Struct], node: Node, where: str, complain: Comp
 
 def _target(node: Node, complain: Complain) -> None:
     if node.value == ():
-        complain(node.position, f"the list after `target:` is empty; write {form(Entry, 'target')}")
+        complain(node.position, f"the list after `target:` is empty; write {texts()['target'].form}")
     seen: set[str] = set()
     for item in _texts(node):
         _say(item, names.wrong_name(item.value), complain)

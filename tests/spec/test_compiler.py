@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.config.plan import Plan, Settings, Target
-from autotrace.spec import compiler
+from autotrace.spec import compiler, model
 from autotrace.spec.compiler import compile_plan, shipped_specs
 from autotrace.spec.document import SpecError
 from tools import spec_reference
@@ -230,17 +230,19 @@ def test_shipped_targets_say_where_they_stand() -> None:
 
 
 def test_the_reference_names_every_key() -> None:
-    text = spec_reference.markdown()
     entry = json.loads(spec_reference.json_schema())["$defs"]["Entry"]
-    assert [line[4:-1] for line in text.splitlines() if line.startswith("## `")] == list(entry["properties"])
+    inside = {"capture": model.Capture, "tokens": model.Tokens, "batch": model.Batch, "of": model.Key}
+    keys = []
+    for key in entry["properties"]:
+        keys += [key, *(f"{key}.{inner}" for inner in model.types(inside[key]))] if key in inside else [key]
+    assert list(model.texts()) == keys
+    assert all(all(text) for text in model.texts().values())
     assert entry["required"] == ["target"]
     assert entry["additionalProperties"] is False
 
 
 def test_the_examples_of_the_reference_are_valid() -> None:
-    from autotrace.spec import model
-
     for key in model.types(model.Entry):
         target = "" if key == "target" else f"  target: my.agents.{'*' if key == 'exclude' else 'run'}\n"
         earlier = ["- my.agents.run\n"] if key == "enabled" else []
-        compiled(*earlier, f"- {key}: {model.example(model.Entry, key)}\n{target}")
+        compiled(*earlier, f"- {key}: {model.texts()[key].example}\n{target}")
