@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from autotrace.cli.diagnose import diagnose
 from autotrace.insight import registry
-from autotrace.insight.needs import needs
 from autotrace.tables import schema
 from autotrace.tables.words import NAMES
 from tools import libraries, peers, spec_reference
@@ -68,12 +67,6 @@ def made(page: str, text: str) -> str:
         return text
     if page == "docs/data.md":
         return re.sub(r"(?s)(?<=\n)### `trajectories`\n.*", lambda _: schema.markdown(), text)
-    if page.startswith("docs/findings/"):
-        if "## Data needed" not in text and not needs(Path(page).stem):
-            return text
-        read = "; ".join(needs(Path(page).stem)) or "any trajectory"
-        said = f"## Data needed\n\n{read[0].upper()}{read[1:]}.\n\n"
-        return re.sub(r"(?s)(## Data needed\n.*?)?(?=## Where to look)", lambda _: said, text, count=1)
     if page == "docs/findings.md":
         for name in peers.HEADS:
             before, mark, after = text.partition(f"<!-- peers: {name} -->\n\n")
@@ -97,8 +90,7 @@ def made(page: str, text: str) -> str:
 
 
 PAGES = ("README.md", "docs/commands.md", "docs/data.md", "docs/findings.md", "docs/libraries.md",
-         "docs/running.md", "docs/spec-reference.md", "patch_specs/schema.json",
-         *(f"docs/findings/{code}.md" for code in registry.codes()))  # fmt: skip
+         "docs/running.md", "docs/spec-reference.md", "patch_specs/schema.json")  # fmt: skip
 
 
 def outdated() -> dict[str, str]:

@@ -44,6 +44,8 @@ class Code:
     """Name the counted unit: ``TRAJECTORIES`` or ``GROUPS``."""
     family: str = ""
     """Name the file of the family; empty: a code of another package."""
+    needs: tuple[str, ...] = ()
+    """Name the data that the check reads, as ``needs.NEEDS`` names the data, in lower case; empty: any trajectory."""
 
     @classmethod
     def each(cls, weights: Mapping[str, float], **given: Any) -> tuple[Code, ...]:
@@ -59,7 +61,8 @@ class Code:
         title = title.strip("*").removesuffix(".")
         title = title if title[1:2].isupper() else title[:1].lower() + title[1:]
         why, remedy, normal = (words[name] for name in ("Why", "What to try", "What looks similar but is fine"))
-        return cls(code, title, what, why, remedy, normal, weight, share, count, unit)
+        needs = tuple(words.get("Data needed", "").lower().rstrip(".").split("; "))
+        return cls(code, title, what, why, remedy, normal, weight, share, count, unit, needs=needs)
 
 
 def _page(code: str) -> str:

@@ -261,7 +261,7 @@ def test_make_pages_writes_what_pages_say_of_them(copy: Copy) -> None:
     page = copy.read("docs/findings/AT-REPETITION.md")
     copy.write("docs/findings/AT-SHORT.md", page.replace("AT-REPETITION", "AT-SHORT"))
     before = {name: copy.read(name) for name in ("README.md", "docs/commands.md", "docs/data.md", "docs/findings.md")}
-    assert copy.python("-m", "tools.pages").split() == [*before, "docs/findings/AT-SHORT.md"]
+    assert copy.python("-m", "tools.pages").split() == list(before)
     assert "| `longest_call` | int64 | ns of its longest call |\n" in copy.read("docs/data.md")
     assert "`longest_call`" in copy.read("docs/commands.md")
     assert "[AT-SHORT](findings/AT-SHORT.md)" in copy.read("docs/findings.md")

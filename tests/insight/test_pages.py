@@ -12,6 +12,7 @@ import pytest
 from autotrace.insight import registry
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Code
+from autotrace.insight.needs import NEEDS, needs
 from autotrace.insight.profile import VERSION, Mark, decode, encode
 from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.model import Trajectory
@@ -39,6 +40,13 @@ def test_codes_are_told_apart_and_their_words_are_sentences() -> None:
         assert all(words.endswith(".") for words in (code.what, code.why, code.remedy, code.normal)), code.code
         assert not code.title.endswith(".")
         assert 0 < code.weight <= 1
+
+
+def test_the_data_that_a_page_names_is_known() -> None:
+    known = {name.lower() for name in NEEDS}
+    for code in registry.codes().values():
+        assert known.issuperset(code.needs) or code.needs in (("any trajectory",), ("",)), code.code
+    assert needs(registry.codes()["AT-MASK-EMPTY"]) == ["token ids", "the response and the mask"]
 
 
 def test_a_profile_is_the_same_after_it_was_stored() -> None:
