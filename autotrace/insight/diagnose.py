@@ -27,6 +27,8 @@ MAX_KINDS = 20
 SAMPLE, KEPT, BESIDE = 256, 64, 4
 """Limit the rollouts of a step that are compared with other steps, the steps kept for the comparison, and the steps
 compared on each side of a change."""
+EARLY = 8
+"""Keep a change that has fewer steps before it in memory: its steps no longer tell whether the change is real."""
 CHANGED = ("AT-REWARD-DROPPED", "AT-REWARD-JUMPED")
 EXPLAINED = ("AT-NO-SIGNAL", "AT-REWARD-CONSTANT", "AT-DUPLICATE-ROLLOUTS")
 """List findings whose groups are compared with other groups, to explain what is equal in them."""
@@ -215,9 +217,14 @@ class Diagnosis:
     def _changed(self, step: Step) -> Iterator[Hit]:
         """Find rollouts on the wrong side of a change of the mean reward."""
         known = self._why.changes_up_to(step.number)
-        for number, found in self._steps.items():  # with more steps a change may turn out to be later, or none
-            if not found.tallies.keys().isdisjoint(CHANGED) and not any(one.is_at(number) for one in known):
-                found.tallies = {name: tally for name, tally in found.tallies.items() if name not in CHANGED}
+        numbers = sorted(self._why.by_step)
+        settled = numbers[EARLY] if len(numbers) == KEPT else 0
+        near = [(number, self._steps[number]) for number in numbers if number in self._steps]
+        for number, found in near:  # with more steps a change may turn out to be later, or none
+            for name in CHANGED if not any(one.is_at(number) for one in known) else ():
+                answer = found.tallies[name].answer if name in found.tallies else None
+                if answer is not None and (answer.step or 0) >= settled:
+                    del found.tallies[name]
         change = next((one for one in known if one.is_at(step.number)), None)
         if change is None:
             return
@@ -227,8 +234,8 @@ class Diagnosis:
             score = finite(record.score)
             if score is not None and change.is_beyond(score):
                 yield Hit(name, record, note=f"reward {score:.4g}")
-        for number, found in self._steps.items():  # a change may become certain some steps later
-            if number is not None and change.step <= number < (step.number or 0) and name not in found.tallies:
+        for number, found in near:  # a change may become certain some steps later
+            if change.step <= number < (step.number or 0) and name not in found.tallies:
                 beyond = [row for row in self._why.by_step.get(number, ()) if change.is_beyond(row.reward)]
                 if not (rows := self.counted(beyond)):
                     continue

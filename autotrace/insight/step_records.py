@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from statistics import median
 from typing import Any, TypeVar
 
 from autotrace.insight.profile import Profile, has_tool_error, is_truncated
@@ -224,6 +226,36 @@ class Hit:
     seconds: float | None = None
 
 
+ENDS = 3
+"""Take the median of so many steps at each end of a curve."""
+
+
+@dataclass
+class Curve:
+    """Hold a metric over the steps so far, in the order of the steps."""
+
+    steps: list[int] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+    def put(self, step: int, value: float) -> None:
+        """Keep the value of a step, and replace an earlier value of the same step."""
+        at = bisect_left(self.steps, step)
+        known = self.steps[at : at + 1] == [step]
+        self.steps[at : at + known], self.values[at : at + known] = [step], [value]
+
+    @property
+    def first(self) -> float:
+        return median(self.values[:ENDS])
+
+    @property
+    def last(self) -> float:
+        return median(self.values[-ENDS:])
+
+    @property
+    def words(self) -> str:
+        return f"{self.first:.3g} at first, {self.last:.3g} now"
+
+
 KEPT_STEPS = 64
 """Limit the steps that ``History`` keeps."""
 Kept = TypeVar("Kept")
@@ -234,8 +266,12 @@ class History:
 
     def __init__(self) -> None:
         self.steps: dict[int, dict[Hashable, Any]] = {}
-        self.curves: dict[str, dict[int, float]] = {}
-        """Map metric -> step -> value, for all steps."""
+        self.curves: dict[str, Curve] = {}
+        """Map metric -> curve over all steps."""
+        self.looked = 0
+        """Count the steps of the curves."""
+        self.of_curves: list[tuple[str, str]] = []
+        """List the last faults of whole curves: code and note."""
 
     def up_to(self, step: int, what: Hashable, value: Kept) -> list[tuple[int, Kept]]:
         """Keep the ``value`` of ``what`` in ``step``. Returns the steps up to this step, which comes last, each with

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from autotrace.insight.families.scalars import curves
+from autotrace.insight.diagnose import Diagnosis
+from autotrace.insight.families.scalars import NAMES, curves
 from autotrace.insight.settings import TrainerSettings
 from autotrace.insight.step_records import History, Step
 from tests.insight.made import record
@@ -54,3 +57,43 @@ def test_a_scenario_of_rldoctor(name: str, scenarios: dict[str, list[list[dict[s
             for hit in curves(step, history):
                 onsets.setdefault(hit.code, number)
         assert onsets.keys() >= EXPECTED[name] and (EXPECTED[name] or not onsets), onsets
+
+
+LOGGED: dict[str, Callable[[int], dict[str, float]]] = {
+    "the metrics of a trainer": lambda step: {
+        "actor/entropy": 1.0, "actor/kl_loss": 0.1, "actor/grad_norm": step % 7, "response_length/mean": step % 5,
+        "reward": step % 11, "val/acc": 0.5, "rewards/style/mean": step % 3, "rewards/answer/mean": step % 13,
+    },
+    "a metric of its own name in each step": lambda step: {f"m{step}": 1.0},
+    "a part of the reward in each step": lambda step: {f"rewards/{step}/mean": 1.0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", LOGGED)
+def test_twice_the_logged_steps_take_twice_the_time(kind: str) -> None:
+    def taken(steps: int) -> float:
+        diagnosis, begin = Diagnosis(), time.process_time()
+        for number in range(steps):
+            diagnosis.add(Step(number, [], TrainerSettings(), metrics=LOGGED[kind](number)))
+        return time.process_time() - begin
+
+    assert min(taken(5_000) for _ in range(2)) < 3 * min(taken(2_500) for _ in range(2))
+
+
+def test_few_steps_are_looked_at_each_and_many_now_and_then() -> None:
+    history, found = History(), list[int]()
+    for number in range(1_000):
+        logged = {"actor/grad_norm": 100.0 if number in (11, 12, 13, 900) else 1.0}
+        hits = list(curves(Step(number, [], TrainerSettings(), metrics=logged), history))
+        assert not hits or hits[0].note.startswith("norm 4" if number > 920 else "norm 3") or number >= 900
+        found += [number] * len(hits)
+    assert found == [*range(13, 1_000)]
+
+
+def test_every_curve_is_read_beside_many_parts_of_the_reward() -> None:
+    history = History()
+    for number in range(10):
+        logged = {f"rewards/{part}/mean": 1.0 for part in range(100)} | {"actor/entropy": 1.0 if number < 5 else 0.0}
+        hits = list(curves(Step(number, [], TrainerSettings(), metrics=logged), history))
+    assert [hit.code for hit in hits] == ["AT-ENTROPY-COLLAPSED"]
+    assert len(history.curves) < len(NAMES) + 40

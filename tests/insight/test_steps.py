@@ -190,6 +190,19 @@ def test_a_drop_that_moves_to_a_later_step_has_no_finding_at_the_earlier_step() 
     assert (first.since_step, last.since_step, last.steps) == (1, 3, 4)
 
 
+def test_a_drop_stays_a_finding_however_many_steps_follow() -> None:
+    def drop(count: int) -> list[str]:
+        steps = []
+        for number in range(count):
+            reward = 0.2 if number >= 30 else 0.8
+            rewards = [reward + 0.01 * ((n * 7 + number) % 5) for n in range(16)]
+            steps.append(step([record(number * 16 + n, f"{number}/{n // 2}", step=number, reward=one)
+                               for n, one in enumerate(rewards)], number))  # fmt: skip
+        return [each.title for each in diagnose(steps) if each.code == "AT-REWARD-DROPPED"]
+
+    assert drop(60) and drop(130) == drop(60)
+
+
 def test_a_straggler_has_a_cause_and_what_it_cost() -> None:
     usual = [record(n, reward=n % 2, times={"tool_s": 0.1, "decode_s": 0.9}) for n in range(30)]
     late = record(99, end_ns=9 * SECOND, times={"tool_s": 8.1, "decode_s": 0.9})

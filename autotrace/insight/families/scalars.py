@@ -6,19 +6,20 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from statistics import correlation, fmean, linear_regression, median, pstdev
-from typing import NamedTuple
 
 from autotrace.insight.families.rewards import FORM
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Profile
-from autotrace.insight.step_records import History, Hit, Record, Step
+from autotrace.insight.step_records import Curve, History, Hit, Record, Step
 from autotrace.trajectory.jsonable import finite
 from autotrace.trajectory.model import OK
 
 FEW, MANY, EVALUATED = 8, 100, 6
 """Require so many steps of a curve, so many steps of a flat curve, and so many known evaluations."""
-ENDS = 3
-"""Take the median of so many steps at each end of a curve."""
+OFTEN = 64
+"""Look at whole curves so often while the number of steps doubles: all looks take time in proportion to the steps."""
+PARTS = 32
+"""Read the curves of so many parts of the reward."""
 NAMES = {
     "entropy": r"(?:^|/|_)entropy(?:_loss)?$",
     "kl": r"(?:^|/)(?:kl|kl_loss|ppo_kl|approxkl|objective_kl)(?:/mean)?$",
@@ -40,24 +41,6 @@ CODES = Code.each({
 })  # fmt: skip
 
 
-class Curve(NamedTuple):
-    """Hold a metric over the steps so far."""
-
-    values: list[float]
-
-    @property
-    def first(self) -> float:
-        return median(self.values[:ENDS])
-
-    @property
-    def last(self) -> float:
-        return median(self.values[-ENDS:])
-
-    @property
-    def words(self) -> str:
-        return f"{self.first:.3g} at first, {self.last:.3g} now"
-
-
 def curves(step: Step, history: History) -> Iterator[Hit]:
     """Find faults in the curves of the run at this step, reported at the step's first rollout. A run without rollouts
     has curves, too: such a hit has a record without an id."""
@@ -65,16 +48,15 @@ def curves(step: Step, history: History) -> Iterator[Hit]:
         return
     at = step.training[0] if step.training else Record("", "", step.number, OK, Profile())
     known = _read(step, history)
-    reward = history.curves.get("reward", {})
-    near = (
-        [reward[at] for at in range(number - 2, number + 3) if at in reward]
-        for number in history.curves.get("held out", ())
-    )
-    for code, note in _found(known, [fmean(values) for values in near if values]):
+    history.looked += 1
+    if not history.looked % (1 + history.looked // OFTEN):
+        history.of_curves = list(_of_whole(known))
+    for code, note in (*_of_ends(known), *history.of_curves):
         yield Hit(code, at, note=note, kind=note.partition(" ")[0])
 
 
 def _read(step: Step, history: History) -> dict[str, Curve]:
+    """Return the curves of ``FEW`` and more steps, and the curve of the evaluations."""
     logged = {name: value for name, value in step.metrics.items() if finite(value) is not None}
     now = {name: next((v for key, v in logged.items() if own.search(key)), None) for name, own in _NAMED.items()}
     for name, records in (("reward", step.training), ("held out", step.validation)):
@@ -82,27 +64,38 @@ def _read(step: Step, history: History) -> dict[str, Curve]:
         now[name] = now[name] if now[name] is not None or not scores else fmean(scores)
     now |= {f"part {part[1]}": value for key, value in logged.items() if (part := _PART.match(key))}
     for name, value in now.items():
-        if value is not None:
-            history.curves.setdefault(name, {})[step.number or 0] = value
-    return {name: Curve([own[number] for number in sorted(own)]) for name, own in history.curves.items()}
+        is_read = name in _NAMED or name in history.curves or len(history.curves) < PARTS
+        if value is not None and is_read:
+            history.curves.setdefault(name, Curve()).put(step.number or 0, value)
+    return {name: own for name, own in history.curves.items() if len(own.values) >= FEW or name == "held out"}
 
 
-def _found(known: dict[str, Curve], beside: list[float]) -> Iterator[tuple[str, str]]:
-    """Find faults in ``known`` curves. ``beside``: the training reward around each step with an evaluation."""
-    long = {name: curve for name, curve in known.items() if len(curve.values) >= FEW}
-    if (entropy := long.get("entropy")) and 0 <= entropy.last <= 0.1 * entropy.first:
+def _of_ends(known: dict[str, Curve]) -> Iterator[tuple[str, str]]:
+    """Find faults that the two ends of a curve show."""
+    if (entropy := known.get("entropy")) and 0 <= entropy.last <= 0.1 * entropy.first:
         yield "AT-ENTROPY-COLLAPSED", f"entropy {entropy.words}"
-    if (kl := long.get("kl")) and kl.last >= 1.0 and kl.last >= 10 * kl.first:
+    if (kl := known.get("kl")) and kl.last >= 1.0 and kl.last >= 10 * kl.first:
         yield "AT-KL-DRIFT", f"KL {kl.words}"
-    if (clip := long.get("clip")) and clip.last >= 0.3:
+    if (clip := known.get("clip")) and clip.last >= 0.3:
         yield "AT-CLIP-SATURATED", f"clipped share {clip.words}"
-    if gradient := long.get("gradient"):
+    if (cut := known.get("cut")) and cut.last >= 0.2:
+        yield "AT-LENGTH-GREW", f"cut {cut.words} (share of the answers)"
+    if (flat := known.get("flat")) and flat.last >= 0.6:
+        yield "AT-REWARD-FLAT", f"groups without variance: {flat.words} (share)"
+
+
+def _of_whole(known: dict[str, Curve]) -> Iterator[tuple[str, str]]:
+    """Find faults that only whole curves show."""
+    if gradient := known.get("gradient"):
         middle = median(gradient.values)
         spikes = sum(value > 10 * middle > 0 for value in gradient.values)
         if spikes >= 3:
             yield "AT-GRADIENT-SPIKES", f"norm {spikes} times above 10 x its median of {middle:.3g}"
-    length, held = long.get("length"), known.get("held out")
-    if held is not None and len(held.values) >= EVALUATED and len(held.values) == len(beside):
+    train, length, held = known.get("reward", Curve()), known.get("length"), known.get("held out", Curve())
+    reward = dict(zip(train.steps, train.values, strict=True))
+    near = ([reward[at] for at in range(number - 2, number + 3) if at in reward] for number in held.steps)
+    beside = [fmean(values) for values in near if values]
+    if EVALUATED <= len(held.values) == len(beside):
         gain, better = (fmean(values[-2:]) - fmean(values[:2]) for values in (beside, held.values))
         fell = max(held.values) - fmean(held.values[-2:]) > max(0.08, 0.4 * gain)
         if gain > 0.15 and (better < 0.25 * gain or fell):
@@ -110,23 +103,18 @@ def _found(known: dict[str, Curve], beside: list[float]) -> Iterator[tuple[str, 
             yield "AT-REWARD-GAMED", note
             if length is not None and length.last >= 1.5 * length.first:
                 yield "AT-LENGTH-GREW", f"length {length.words}, while the held-out reward does not follow"
-    if (cut := long.get("cut")) and cut.last >= 0.2:
-        yield "AT-LENGTH-GREW", f"cut {cut.words} (share of the answers)"
-    yield from _flat(long, long.get("reward"))
+    if len(train.values) >= MANY:
+        yield from _flat(known, train)
 
 
-def _flat(long: dict[str, Curve], train: Curve | None) -> Iterator[tuple[str, str]]:
-    if (flat := long.get("flat")) and flat.last >= 0.6:
-        yield "AT-REWARD-FLAT", f"groups without variance: {flat.words} (share)"
-    if train is None or len(train.values) < MANY:
-        return
+def _flat(known: dict[str, Curve], train: Curve) -> Iterator[tuple[str, str]]:
     late = train.values[-2 * len(train.values) // 5 :]
     slope, _ = linear_regression(range(len(late)), late)
     error = pstdev(late) * math.sqrt(12 / len(late) ** 3)
     if slope < 0.5 * error:
         yield "AT-REWARD-FLAT", f"reward {fmean(late):.3g} over the last {len(late)} steps"
     half = train.values[len(train.values) // 2 :]
-    follows = {name: _alike(half, curve.values) for name, curve in long.items() if name.startswith("part ")}
+    follows = {name: _alike(half, curve.values) for name, curve in known.items() if name.startswith("part ")}
     form = max((value for name, value in follows.items() if FORM.search(name)), default=0.0)
     rest = max((value for name, value in follows.items() if not FORM.search(name)), default=1.0)
     if form > 0.7 > 0.5 > rest:
@@ -135,7 +123,7 @@ def _flat(long: dict[str, Curve], train: Curve | None) -> Iterator[tuple[str, st
 
 def _alike(half: Sequence[float], values: Sequence[float]) -> float:
     own = values[-len(half) :]
-    return correlation(half, own) if len(own) == len(half) and pstdev(own) and pstdev(half) else 0.0
+    return correlation(half, own) if len(own) == len(half) and len({*own}) > 1 < len({*half}) else 0.0
 
 
 OF_STEP = (curves,)
