@@ -63,6 +63,31 @@ def test_a_line_of_a_small_file_is_replaced_at_once(tmp_path: Path) -> None:
     assert [line["facts"]["reward"] for line in lines(tmp_path)] == [0.0] * 4 + [1.0]
 
 
+def test_a_late_fact_replaces_the_line_without_the_calls_and_keeps_every_other_field(tmp_path: Path) -> None:
+    sink = JsonlSink(tmp_path, {})
+    whole = [rewarded(number, 0.0) for number in range(5)]
+    sink.deliver(whole[:4])
+    known = rewarded(2, 1.0)
+    known.spans, known.notes = known.spans[:1], []
+    following = JsonlSink(tmp_path, {})
+    following.facts([known])
+    assert [line["trace_id"] for line in lines(tmp_path)] == [whole[number].trace_id for number in (0, 1, 3, 2)]
+    assert lines(tmp_path)[-1] == {**json.loads(encoded(whole[2])), "facts": json.loads(encoded(known))["facts"]}
+    gone = rewarded(4, 1.0)
+    gone.spans = gone.spans[:1]
+    following.facts([gone])
+    assert len(lines(tmp_path)) == 4, "a line that is not in the file stays away"
+
+
+def test_a_line_that_somebody_broke_stays_as_it_is(tmp_path: Path) -> None:
+    sink = JsonlSink(tmp_path, {})
+    sink.deliver([rewarded(number, 0.0) for number in range(2)])
+    broken = (tmp_path / FILE).read_bytes().replace(b'"status":', b'"status" ', 1)
+    (tmp_path / FILE).write_bytes(broken)
+    JsonlSink(tmp_path, {}).facts([rewarded(0, 1.0)])
+    assert (tmp_path / FILE).read_bytes() == broken
+
+
 def test_what_is_written_for_late_rewards_grows_with_them_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,11 +53,16 @@ def line_of(trajectory: Trajectory) -> dict[str, Any]:
         "run_id": trajectory.run_id,
         "status": trajectory.status,
         "attributes": jsonable(trajectory.attributes),
-        "facts": jsonable(trajectory.facts),
         "notes": trajectory.notes,
-        **({"findings": found} if (found := codes(decode(trajectory.profile))) else {}),
+        **_late(trajectory),
         "spans": [_span(span) for span in trajectory.spans],
     }
+
+
+def _late(trajectory: Trajectory) -> dict[str, Any]:
+    """Return the fields that may become known after the trajectory."""
+    found = codes(decode(trajectory.profile))
+    return {"facts": jsonable(trajectory.facts), **({"findings": found} if found else {})}
 
 
 _SOMETIMES = (
@@ -121,12 +126,13 @@ class JsonlSink(Sink):
     """Writes the lines; see the module. Lines appear in the order of delivery."""
 
     name = "jsonl"
+    needs_calls = False
 
     def __init__(self, run_folder: Path, memory: MutableMapping[str, str]) -> None:
         self.sent = 0
         self._path = run_folder / FILE
-        self._lengths: dict[bytes, int] = {}
-        """Maps a trace id to the length of the last line about the trace."""
+        self._lines: dict[bytes, tuple[int, int]] = {}
+        """Maps a trace id to the place of the last line about the trace: start and length, in bytes."""
         self._size = -1
         """Bytes of the file that this sink knows. A file of another size must be read first."""
         self._replaced = 0
@@ -135,18 +141,39 @@ class JsonlSink(Sink):
 
     def deliver(self, trajectories: Sequence[Trajectory]) -> None:
         """Append the lines of ``trajectories``; remove earlier lines when due (atomically)."""
-        lines = {trajectory.trace_id.encode(): encoded(trajectory) for trajectory in trajectories}
+        self._write(lambda: {trajectory.trace_id.encode(): encoded(trajectory) for trajectory in trajectories})
+
+    def facts(self, trajectories: Sequence[Trajectory]) -> None:
+        """Append the lines of ``trajectories`` with new facts and findings. A line that somebody removed from the file
+        stays removed."""
+        self._write(lambda: self._told(trajectories))
+
+    def _told(self, trajectories: Sequence[Trajectory]) -> dict[bytes, bytes]:
+        lines: dict[bytes, bytes] = {}
+        with self._path.open("rb") as file:
+            for trajectory in trajectories:
+                trace_id = trajectory.trace_id.encode()
+                start, length = self._lines.get(trace_id, (0, 0))
+                file.seek(start)
+                with contextlib.suppress(msgspec.DecodeError):  # removed, or changed by somebody
+                    fields = msgspec.json.decode(file.read(length), type=dict[str, msgspec.Raw])
+                    fields.pop("findings", None)
+                    lines[trace_id] = _encode(fields | _late(trajectory)) + b"\n"
+        return lines
+
+    def _write(self, lines_of: Callable[[], dict[bytes, bytes]]) -> None:
+        """Append lines (trace id -> line), made once the file is known."""
         try:
-            if not self._path.exists() or self._path.stat().st_size != self._size:
-                self._read()
+            self._look()
+            lines = lines_of()
             with os.fdopen(files.append(self._path), "wb") as file:
                 file.writelines(lines.values())
                 file.flush()
                 os.fsync(file.fileno())
-                self._size = file.tell()
             for trace_id, line in lines.items():
-                self._replaced += self._lengths.get(trace_id, 0)
-                self._lengths[trace_id] = len(line)
+                self._replaced += self._lines.get(trace_id, (0, 0))[1]
+                self._lines[trace_id] = self._size, len(line)
+                self._size += len(line)
             if self._size <= SMALL or 2 * self._replaced > self._size:
                 self._rewrite()
         except OSError as error:
@@ -154,28 +181,33 @@ class JsonlSink(Sink):
             raise Unavailable(f"cannot write {self._path}: {error.strerror}") from error
         self.sent += sum(map(len, lines.values()))
 
-    def _read(self) -> None:
-        """Find the last line of each trace; cut an incomplete last line off the file."""
+    def _look(self) -> None:
+        """Find the last line of each trace, unless the file is known; cut an incomplete last line off the file."""
+        if self._path.exists() and self._path.stat().st_size == self._size:
+            return
         files.ensure(self._path)
+        self._size, self._lines = 0, {}
         with self._path.open("rb") as file:
-            lines = [*_ids(file)]
-        size, self._lengths = sum(length for _, length in lines), dict(lines)
-        os.truncate(self._path, size)
-        self._replaced = size - sum(self._lengths.values())
+            for trace_id, length in _ids(file):
+                self._lines[trace_id] = self._size, length
+                self._size += length
+        os.truncate(self._path, self._size)
+        self._replaced = self._size - sum(length for _, length in self._lines.values())
 
     def _rewrite(self) -> None:
         """Write the file anew without the lines that a later line replaces."""
-        if self._replaced:
-            part = self._path.with_suffix(".part")
-            with self._path.open("rb") as old, os.fdopen(files.overwrite(part), "wb") as new:
-                last = {trace_id: number for number, (trace_id, _) in enumerate(_ids(old))}
-                kept = set(last.values())
-                old.seek(0)
-                new.writelines(line for number, line in enumerate(old) if number in kept)
-                new.flush()
-                os.fsync(new.fileno())
-            os.replace(part, self._path)
-            self._replaced, self._size = 0, self._path.stat().st_size
+        if not self._replaced:
+            return
+        self._look()
+        part = self._path.with_suffix(".part")
+        with self._path.open("rb") as old, os.fdopen(files.overwrite(part), "wb") as new:
+            for trace_id, (start, length) in sorted(self._lines.items(), key=lambda each: each[1]):
+                old.seek(start)
+                self._lines[trace_id] = new.tell(), new.write(old.read(length))
+            new.flush()
+            os.fsync(new.fileno())
+            self._size, self._replaced = new.tell(), 0
+        os.replace(part, self._path)
 
     def size(self, trajectory: Trajectory) -> int:
         """Return the length of the trajectory's line."""

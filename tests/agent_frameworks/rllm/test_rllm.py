@@ -68,8 +68,10 @@ def test_findings_are_those_of_the_flows_that_went_wrong(told: Told) -> None:
     """A program that crashed or hung is an episode like others to the engine, which says so nowhere."""
     for (uid, _), one in told[1].items():
         marks = {mark.code: mark.note for mark in examine(one, TrainerSettings()).marks}
-        raised = {"AT-ROLLOUT-FAILED": "RuntimeError: the sandbox could not be started"}
-        if uid == "t-long":
-            assert list(marks) == ["AT-TRUNCATED"]
-        else:
-            assert marks == (raised if uid == "t-raises" else {}), uid
+        expected = {
+            "t-long": ["AT-TRUNCATED"], "t-raises": ["AT-ROLLOUT-FAILED"],
+            "t-rewrite": ["AT-ANSWER-FOREIGN"],  # the harness writes an answer itself
+        }  # fmt: skip
+        assert list(marks) == expected.get(uid, []), uid
+        if uid == "t-raises":
+            assert marks["AT-ROLLOUT-FAILED"] == "RuntimeError: the sandbox could not be started"

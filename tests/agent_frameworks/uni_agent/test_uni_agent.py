@@ -87,7 +87,7 @@ def test_the_receipt_says_what_no_row_has(told: Told) -> None:
 
 def test_findings_are_those_of_the_flows_that_went_wrong(told: Told) -> None:
     wrong = {"crash": ["AT-SESSION-DIED"], "hang": ["AT-SESSION-DIED"], "raises": ["AT-ROLLOUT-FAILED"],
-             "long": ["AT-TRUNCATED"]}  # fmt: skip
+             "long": ["AT-TRUNCATED"], "rewrite": ["AT-ANSWER-FOREIGN"]}  # fmt: skip
     for (uid, _), one in told[1].items():
         marks = [mark.code for mark in examine(one, TrainerSettings()).marks]
         assert marks == wrong.get(uid.removeprefix("uid-"), []), uid
