@@ -33,18 +33,31 @@ if __name__ == "__main__":
     if "fail" in sys.argv:
         tool(None)
 '''
-NAMES = {"by its file's name": "prog", "as __main__": "__main__"}
 RUNNERS = {
-    "cProfile": ["python", "-m", "cProfile", "-o", "{out}", "prog.py"],
-    "profile": ["python", "-m", "profile", "-o", "{out}", "prog.py"],
-    "trace": ["python", "-m", "trace", "--count", "-C", "{out}", "prog.py"],
+    "cProfile": ["python", "-m", "cProfile", "-o", "out", "prog.py"],
+    "profile": ["python", "-m", "profile", "-o", "out", "prog.py"],
+    "trace": ["python", "-m", "trace", "--count", "-C", "counted", "prog.py"],
     "coverage": ["python", "-m", "coverage", "run", "--branch", "prog.py"],
     "pdb": ["python", "-m", "pdb", "-c", "continue", "-c", "quit", "prog.py"],
     "ipython": ["python", "-m", "IPython", "--no-banner", "--colors=nocolor", "--simple-prompt", "prog.py"],
     "runpy": ["python", "-c", "import runpy, sys; sys.argv[:1] = []; runpy.run_path('prog.py', None, '__main__')",
               "prog.py"],
     "own": ["python", "runner.py", "prog.py"],
+    "python -m": ["python", "-m", "pack.prog"],
+    "cProfile -m": ["python", "-m", "cProfile", "-o", "out", "-m", "pack.prog"],
+    "trace -m": ["python", "-m", "trace", "--count", "-C", "counted", "--module", "pack.prog"],
+    "coverage -m": ["python", "-m", "coverage", "run", "-m", "pack.prog"],
+    "pdb -m": ["python", "-m", "pdb", "-c", "continue", "-c", "quit", "-m", "pack.prog"],
+    "ipython -m": ["python", "-m", "IPython", "--no-banner", "--colors=nocolor", "--simple-prompt", "-m", "pack.prog"],
 }  # fmt: skip
+EVERY = """
+import json, subprocess, sys
+said = {}
+for name, command in json.loads(sys.argv[1]).items():
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    said[name] = [done.returncode, done.stdout, done.stderr]
+print(json.dumps(said))
+"""
 OWN = """
 import sys
 sys.argv[:] = sys.argv[1:]
@@ -56,13 +69,16 @@ with open(sys.argv[0]) as file:
 @pytest.fixture
 def project(place: Place) -> Place:
     place.write("prog.py", PROGRAM)
+    place.write("pack/__init__.py", "")
+    place.write("pack/prog.py", PROGRAM)
     place.write("runner.py", OWN)
     return place
 
 
-def listed(place: Place, name: str) -> list[str]:
-    """The options for a list that calls the program ``name``."""
-    place.write("own.yaml", f"- {{target: '{name}:Agent.run', role: trajectory}}\n- {name}:tool\n")
+def listed(place: Place, *names: str) -> list[str]:
+    """The options for a list that calls the program by each of ``names``."""
+    entries = (f"- {{target: '{name}:Agent.run', role: trajectory}}\n- {name}:tool\n" for name in names)
+    place.write("own.yaml", "".join(entries))
     return ["--spec", "own.yaml", "--quiet"]
 
 
@@ -72,58 +88,24 @@ def spans(place: Place) -> list[list[str]]:
     return [[span["name"] for span in json.loads(line)["spans"]] for line in lines]
 
 
-WAYS = [(runner, names) for runner in RUNNERS for names in NAMES]
-
-
-@pytest.mark.parametrize(
-    ("runner", "names"),
-    [
-        pytest.param(*way, marks=[] if way[1] == "by its file's name" or way[0] in ("pdb", "own") else pytest.mark.long)
-        for way in WAYS
-    ],
-)
+@pytest.mark.parametrize("names", [("prog", "pack.prog"), ("__main__",)], ids=["by its file's name", "as __main__"])
 def test_functions_and_classes_are_recorded_and_the_program_says_the_same(
-    project: Place, runner: str, names: str
+    project: Place, names: tuple[str, ...]
 ) -> None:
-    command = [word.format(out=project.cwd / "out") for word in RUNNERS[runner]]
-    bare = project.run(command)
-    traced = project.launch(command, listed(project, NAMES[names]))
+    """One program starts all of ``RUNNERS``; the other tests start some of the runners alone."""
+    command = ["python", "-c", EVERY, json.dumps(RUNNERS)]
+    bare, traced = project.run(command), project.launch(command, listed(project, *names))
     assert bare.returncode == traced.returncode == 0, traced.stderr
-    assert traced.stdout == bare.stdout and "HELLO {'q': 'Unknown'} __main__ " in bare.stdout
-    assert traced.stderr == bare.stderr
-    assert spans(project) == [["Agent.run", "tool"]]
-
-
-MODULES = {
-    "python": ["python", "-m", "pack.prog"],
-    "cProfile": ["python", "-m", "cProfile", "-o", "out", "-m", "pack.prog"],
-    "trace": ["python", "-m", "trace", "--count", "-C", "out", "--module", "pack.prog"],
-    "coverage": ["python", "-m", "coverage", "run", "-m", "pack.prog"],
-    "pdb": ["python", "-m", "pdb", "-c", "continue", "-c", "quit", "-m", "pack.prog"],
-    "ipython": ["python", "-m", "IPython", "--no-banner", "--colors=nocolor", "--simple-prompt", "-m", "pack.prog"],
-}
-
-
-@pytest.mark.parametrize(
-    ("runner", "names"),
-    [
-        pytest.param(runner, names, marks=[] if (names == "__main__") == (runner == "pdb") else pytest.mark.long)
-        for runner in MODULES
-        for names in ("pack.prog", "__main__")
-    ],
-)
-def test_modules_too(project: Place, runner: str, names: str) -> None:
-    project.write("pack/__init__.py", "")
-    project.write("pack/prog.py", PROGRAM)
-    bare = project.run(MODULES[runner])
-    traced = project.launch(MODULES[runner], listed(project, names))
-    assert traced.stdout == bare.stdout and traced.returncode == bare.returncode == 0, traced.stderr
-    assert spans(project) == [["Agent.run", "tool"]]
+    expected, said = json.loads(bare.stdout), json.loads(traced.stdout)
+    for runner, (code, stdout, _) in expected.items():
+        assert said[runner] == expected[runner], runner
+        assert code == 0 and "HELLO {'q': 'Unknown'} __main__ " in stdout, runner
+    assert spans(project) == [["Agent.run", "tool"]] * len(RUNNERS)
 
 
 @pytest.mark.parametrize("runner", ["cProfile", pytest.param("coverage", marks=pytest.mark.long), "own"])
 def test_a_traceback_has_no_line_of_ours(project: Place, runner: str) -> None:
-    command = [*(word.format(out=project.cwd / "out") for word in RUNNERS[runner]), "fail"]
+    command = [*RUNNERS[runner], "fail"]
     bare = project.run(command)
     traced = project.launch(command, listed(project, "prog"))
     assert bare.returncode == traced.returncode == 1
