@@ -11,7 +11,7 @@ import site
 import subprocess
 import sys
 import venv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +20,9 @@ import pytest
 
 from autotrace.config import stderr
 from autotrace.launch import main as launcher
+from autotrace.launch.command import Command
+from autotrace.run import layout, shipper_process
+from autotrace.ship.shipper import ship
 from tests.waiting import DEADLINE
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,23 +90,64 @@ class Place:
         def started(*_: Any) -> NoReturn:
             raise AssertionError("the command was started")
 
+        with self._launcher_here(self.environ(**(env or {}))) as (patch, said):
+            patch.setattr(launcher, "_become", started)
+            patch.setattr("autotrace.launch.supervise.supervise", started)
+            with pytest.raises(SystemExit) as ended:
+                launcher.main(self.command(argv, options, backend)[1:])
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.getvalue()
+
+    def record(
+        self,
+        argv: Sequence[str],
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        is_delivered: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``argv`` as ``launch`` does, with the launcher and the delivery in this process, for half of the CPU.
+
+        For tests of what is recorded: the command is not the launcher's process, and waits for no delivery."""
+
+        class Begun(Exception):
+            pass
+
+        def execute(command: Command, environ: Mapping[str, str]) -> NoReturn:
+            raise Begun(command.path, list(command.argv), dict(environ))
+
+        with self._launcher_here(self.environ(**(env or {}))) as (patch, said):
+            patch.setattr(Command, "execute", execute)
+            patch.setattr(shipper_process, "start", lambda *_: None)
+            with pytest.raises(Begun) as begun:
+                launcher.main(self.command(argv, options)[1:])
+        path, words, environ = begun.value.args
+        with subprocess.Popen(
+            words, executable=path, cwd=self.cwd, env=environ, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            out, err = process.communicate(timeout=DEADLINE)
+        if is_delivered:
+            run = Path(environ["AUTOTRACE_RUN_FOLDER"])
+            info = json.loads((run / layout.RUN_JSON).read_text())
+            (run / layout.RUN_JSON).write_text(json.dumps({**info, "main_pid": process.pid}))
+            assert ship(run, once=True).state == "done"
+        return subprocess.CompletedProcess(words, process.returncode, out, said.getvalue() + err)
+
+    @contextlib.contextmanager
+    def _launcher_here(self, environ: Mapping[str, str]) -> Iterator[tuple[pytest.MonkeyPatch, io.StringIO]]:
+        """The launcher can be called in this process as if it were in one of its own with ``environ``."""
         said, interrupt = io.StringIO(), signal.getsignal(signal.SIGINT)
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said):
             patch.chdir(self.cwd)
             patch.setattr(stderr, "put", lambda data: said.write(data.decode()))
-            patch.setattr(launcher, "_become", started)
-            patch.setattr("autotrace.launch.supervise.supervise", started)
-            for name in set(os.environ) - set(given := self.environ(**(env or {}))):
+            for name in set(os.environ) - set(environ):
                 patch.delenv(name)
-            for name, value in given.items():
+            for name, value in environ.items():
                 patch.setenv(name, value)
             try:
-                with pytest.raises(SystemExit) as ended:
-                    launcher.main(self.command(argv, options, backend)[1:])
+                yield patch, said
             finally:
                 signal.signal(signal.SIGINT, interrupt)
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, said.getvalue()
 
     def write(self, name: str, text: str, mode: int = 0o644) -> Path:
         path = self.cwd / name

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from autotrace.cli.main import main
 from tests.places import Place
 
 PROGRAM = Path(__file__).parent / "little.py"
@@ -57,12 +59,12 @@ def test_what_is_not_known_is_not_claimed(name: str, place: Place) -> None:
     entries, options, kind = LISTS[name]
     place.write("little.py", PROGRAM.read_text())
     place.write("list.yaml", "".join(f"- {entry}\n" for entry in entries))
-    ran = place.launch(["python", "little.py", kind], ["--spec", "list.yaml", *options])
+    ran = place.record(["python", "little.py", kind], ["--spec", "list.yaml", *options])
     assert ran.returncode == 0, ran.stderr
     (run,) = place.runs()
     lines = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
     assert len(lines) >= 5 * 12, "it was recorded"
-    found = place.run([str(place.bin / "autotrace"), "diagnose", str(run), "--json"])
+    found = CliRunner().invoke(main, ["diagnose", str(run), "--json"], catch_exceptions=False)
     codes = {line["code"]: line["notes"] for line in map(json.loads, found.stdout.splitlines()) if line["code"]}
-    assert codes == {} and found.returncode == 0, found.stderr
+    assert codes == {} and found.exit_code == 0, found.stderr
     assert {code for line in lines for code in line.get("findings", [])} == set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from autotrace.run import layout
 from autotrace.run.info import find_runs
 from autotrace.spool.records import Define, Header, Open, Record, Report
 from autotrace.spool.segment import read_frames
-from tests.waiting import DEADLINE
+from tests.places import Place
 
 PROGRAM = Path(__file__).parent / "program"
 ROOT = Path(__file__).parents[2]
@@ -49,16 +48,10 @@ def run(
 ) -> Ran:
     """``command`` (arguments of Python) under the launcher with the list ``spec``; it has to end with ``code``."""
     (folder / "spec.yaml").write_text(spec)
-    launcher = [sys.executable, "-m", "autotrace.launch.main", "--backend", "jsonl", "--drain-timeout", "0"]
-    options = ["--quiet", "--keep-spool", "1", "--run-dir", str(folder), "--spec", str(folder / "spec.yaml")]
-    environ = {**os.environ, "PYTHONPATH": f"{PROGRAM}:{ROOT}", "RAY_USAGE_STATS_ENABLED": "0"}
-    environ.pop("AUTOTRACE", None)
-    if not python_path:
-        environ.pop("PYTHONPATH")
-    done = subprocess.run(
-        [*launcher, *options, "--", python, *command],
-        env=environ, capture_output=True, text=True, timeout=DEADLINE, check=False, cwd=folder,
-    )  # fmt: skip
+    options = ["--quiet", "--run-dir", str(folder), "--spec", str(folder / "spec.yaml")]
+    environ = {"RAY_USAGE_STATS_ENABLED": "0", **({"PYTHONPATH": f"{PROGRAM}:{ROOT}"} if python_path else {})}
+    place = Place(Path(sys.executable).parent, folder)
+    done = place.record([python, *command], options, environ, is_delivered=False)
     assert done.returncode == code, done.stderr[-4000:]
     ran = Ran(done.stdout, done.stderr)
     for segment in sorted((find_runs(folder)[0][-1] / layout.SPOOL).glob(f"*{layout.SEGMENT_SUFFIX}")):

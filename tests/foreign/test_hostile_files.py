@@ -550,7 +550,7 @@ PLACES: tuple[Callable[[Path], None], ...] = (
 
 
 @pytest.mark.parametrize(("make", "part"), reading.parts(PLACES))
-def test_reading_does_nothing_else(make: Callable[[Path], None], part: int, tmp_path: Path) -> None:
+def test_reading_does_nothing_else(make: Callable[[Path], None], part: tuple[int, bool], tmp_path: Path) -> None:
     theirs, mine, here = (tmp_path / name for name in ("theirs", "mine", "here"))
     for folder in (theirs, mine, here):
         folder.mkdir()

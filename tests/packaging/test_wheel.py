@@ -13,6 +13,7 @@ import pytest
 
 from autotrace.spec.compiler import COMPILED
 from hatch_build import index_page
+from tests.cases import some
 from tests.waiting import DEADLINE, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@pytest.fixture(scope="module", params=["wheel", "editable"])
+@pytest.fixture(scope="module", params=some(["wheel", "editable"], "wheel"))
 def environment(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``bin`` of an environment that holds autotrace and its core dependencies, nothing else."""
     folder = tmp_path_factory.mktemp(request.param)

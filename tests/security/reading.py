@@ -61,7 +61,7 @@ OPTIONS = [
 ]  # fmt: skip
 """Commands that read, with options that lead to another output."""
 _TREE = str(Path(__file__).parents[2])
-PARTS = 3
+SHARE = 8
 WRITES, STARTS = ("ship", "label"), ("doctor",)
 """Commands that may write into the run folder that was named, and one that starts the interpreter."""
 
@@ -77,19 +77,27 @@ def commands(place: Path | str, *, ships: bool = True, others: bool = False) -> 
 
 
 def parts(places: Iterable[Any]) -> list[Any]:
-    """Parameters (place, part): each place meets each part of the commands, see ``part_of``. ``make test`` tries one
-    part a place, in turns, so that each command meets a third of the places, and ``make test-all`` the others, too."""
+    """Parameters (place, part): each place meets each part of the commands, see ``part_of``. ``make test`` tries an
+    eighth of the commands on each place, in turns, so that each command meets an eighth of the places, and
+    ``make test-all`` the other commands, too."""
     return [
-        pytest.param(place, part, id=f"{getattr(place, '__name__', place)}-{part}",
-                     marks=[] if part == number % PARTS else [pytest.mark.long])
+        pytest.param(place, (number, is_rest), id=f"{getattr(place, '__name__', place)}-{word}",
+                     marks=[pytest.mark.long] if is_rest else [])
         for number, place in enumerate(places)
-        for part in range(PARTS)
+        for word, is_rest in (("some", False), ("rest", True))
     ]  # fmt: skip
 
 
-def part_of(every: list[list[str]], part: int) -> list[list[str]]:
-    """Every third of the commands."""
-    return every[part::PARTS]
+def part_of(every: list[list[str]], part: tuple[int, bool]) -> list[list[str]]:
+    """Every eighth of the commands, or the rest of the commands."""
+    (number, is_rest), share = part, min(SHARE, len(every))
+    return [words for at, words in enumerate(every) if (at % share != number % share) is is_rest]
+
+
+def writing(every: list[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
+    """The commands of ``every`` that may not write into the run folder, and those that may."""
+    may = [words for words in every if words[0] in WRITES]
+    return [words for words in every if words not in may], may
 
 
 def run(every: list[list[str]], here: Path, mine: Path, memory: int = MEMORY, bucket: Path | None = None,

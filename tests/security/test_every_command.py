@@ -16,7 +16,7 @@ NAME = re.compile(r"[\w.-]+")
 
 
 @pytest.mark.parametrize(("name", "part"), reading.parts(strangers.PLACES))
-def test_no_id_leads_out_of_a_folder_or_into_the_page(name: str, part: int, tmp_path: Path) -> None:
+def test_no_id_leads_out_of_a_folder_or_into_the_page(name: str, part: tuple[int, bool], tmp_path: Path) -> None:
     theirs, mine, here = (tmp_path / folder for folder in ("theirs", "mine", "here"))
     for folder in (theirs, mine, here):
         folder.mkdir()
@@ -27,7 +27,8 @@ def test_no_id_leads_out_of_a_folder_or_into_the_page(name: str, part: int, tmp_
     every = reading.commands(place, ships=False, others="_trace_id_" in name or "foreign" in name or "numbers" in name)
     if name != next(iter(strangers.PLACES)):  # it is all the same to these where they are called
         every = [words for words in every if words[0] not in ("demo", "help", "skill")]
-    every = reading.part_of(every, part)
+    every += reading.writing(reading.commands(place, others=True))[1]
+    every, writes = reading.writing(reading.part_of(every, part))
     answers = reading.run(every, here, mine, bucket=bucket, AUTOTRACE_RUN_DIR=str(place))
     assert answers and not reading.faults(answers)
     assert (reading.files_of(mine), reading.files_of(theirs)) == was
@@ -36,9 +37,8 @@ def test_no_id_leads_out_of_a_folder_or_into_the_page(name: str, part: int, tmp_
     if (here / "page.html").exists():
         assert "<img src=x" not in (here / "page.html").read_text()
     changes = place.is_dir() and (place / layout.RUN_JSON).exists() if isinstance(place, Path) else False
-    written = [words for words in reading.commands(place, others=True) if words[0] in reading.WRITES]
-    answers += reading.run(written, here, mine, bucket=bucket)
-    assert {one["words"][0] for one in answers} >= {*reading.WRITES} and not reading.faults(answers)
+    answers += reading.run(writes, here, mine, bucket=bucket)
+    assert not reading.faults(answers)
     assert reading.files_of(mine) == was[0] and (changes or reading.files_of(theirs) == was[1])
     if ("foreign" in name or "numbers" in name) and any("atif" in words for words in every):
         (exported,) = (one for one in answers if one["words"][:1] == ["export"] and "atif" in one["words"])

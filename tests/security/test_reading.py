@@ -52,16 +52,17 @@ def theirs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("name", "part"), reading.parts(hostile.PLACES))
-def test_reading_does_nothing_else(name: str, part: int, theirs: Path, mine: Path, here: Path) -> None:
+def test_reading_does_nothing_else(name: str, part: tuple[int, bool], theirs: Path, mine: Path, here: Path) -> None:
     place = hostile.PLACES[name](theirs, mine)
     before = None if "hole" in name or "no_end" in name else reading.files_of(theirs)
-    answers = reading.run(reading.part_of(reading.commands(place, ships=False), part), here, mine)
+    reads, ships = reading.writing(reading.part_of(reading.commands(place), part))
+    answers = reading.run(reads, here, mine)
     assert answers and not reading.faults(answers)
     if before is not None:
         assert reading.files_of(theirs) == before
     was = reading.files_of(mine)
     if (place / layout.RUN_JSON).exists():  # last: it may write into the run folder
-        assert not reading.faults(reading.run([["ship", str(place), "--backend", "jsonl"]], here, mine))
+        assert not reading.faults(reading.run(ships, here, mine))
         assert reading.files_of(mine) == was
 
 
