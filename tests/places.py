@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from click.testing import CliRunner, Result
 
+from autotrace.cli.main import main as autotrace
 from autotrace.config import stderr
 from autotrace.launch import main as launcher
 from autotrace.launch.command import Command
@@ -132,6 +134,16 @@ class Place:
             (run / layout.RUN_JSON).write_text(json.dumps({**info, "main_pid": process.pid}))
             assert ship(run, once=True).state == "done"
         return subprocess.CompletedProcess(words, process.returncode, out, said.getvalue() + err)
+
+    def cli(self, *words: str | Path, **env: str) -> Result:
+        """What ``autotrace WORDS`` says here, in this process."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.cwd)
+            for name in [name for name in os.environ if name.startswith("AUTOTRACE")]:
+                patch.delenv(name)
+            for name, value in env.items():
+                patch.setenv(name, value)
+            return CliRunner().invoke(autotrace, [*map(str, words)], catch_exceptions=False)
 
     @contextlib.contextmanager
     def _launcher_here(self, environ: Mapping[str, str]) -> Iterator[tuple[pytest.MonkeyPatch, io.StringIO]]:

@@ -17,6 +17,7 @@ from autotrace.run import layout
 from autotrace.run.info import find_runs
 from autotrace.spool.records import Define, Open, Record, Report
 from autotrace.spool.segment import read_frames
+from tests.cases import some
 from tests.waiting import DEADLINE
 
 PROGRAM = Path(__file__).parent / "ray_program"
@@ -55,7 +56,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["plain", "otel"])
+@pytest.fixture(scope="module", params=some(["plain", "otel"], "plain"))
 def calls(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str, Open]]:
     """Spans of the program, once as it is and once with Ray's own OpenTelemetry tracing on."""
     folder = tmp_path_factory.mktemp("ray")

@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from autotrace.cli.main import main
 from tests.places import Place
 
 PROGRAM = Path(__file__).parent / "little.py"
@@ -64,7 +62,7 @@ def test_what_is_not_known_is_not_claimed(name: str, place: Place) -> None:
     (run,) = place.runs()
     lines = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
     assert len(lines) >= 5 * 12, "it was recorded"
-    found = CliRunner().invoke(main, ["diagnose", str(run), "--json"], catch_exceptions=False)
+    found = place.cli("diagnose", run, "--json")
     codes = {line["code"]: line["notes"] for line in map(json.loads, found.stdout.splitlines()) if line["code"]}
     assert codes == {} and found.exit_code == 0, found.stderr
     assert {code for line in lines for code in line.get("findings", [])} == set()

@@ -32,7 +32,7 @@ def run(installation: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = Place(installation, tmp_path_factory.mktemp("talking"))
     for name in ("talking.py", "talking.yaml"):
         place.write(name, (HERE / name).read_text())
-    ran = place.launch(["python", "talking.py"], ["--backend", "parquet", "--spec", "talking.yaml"])
+    ran = place.record(["python", "talking.py"], ["--backend", "parquet", "--spec", "talking.yaml"])
     assert ran.returncode == 0, ran.stderr
     (folder,) = place.runs()
     return folder

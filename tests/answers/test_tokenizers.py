@@ -49,7 +49,7 @@ def traced(place: Place, spec: str, *options: str) -> Path:
     """The run folder of the program."""
     place.write("talking.py", PROGRAM)
     place.write("lists/list.yaml", spec)
-    ran = place.launch(["python", "talking.py"], ["--spec", "lists/list.yaml", *options])
+    ran = place.record(["python", "talking.py"], ["--spec", "lists/list.yaml", *options])
     assert ran.returncode == 0, ran.stderr
     (run,) = place.runs()
     return run
@@ -111,12 +111,12 @@ def test_each_list_entry_has_its_own(place: Place) -> None:
 def test_what_cannot_be_is_an_error_with_its_place(place: Place, call: Callable[..., Result]) -> None:
     (place.cwd / "empty").mkdir()
     place.write("list.yaml", f"{SPEC.rstrip()}\n  tokenizer: ./modle\n")
-    checked = place.run([str(place.bin / "autotrace"), "check", "list.yaml"])
+    checked = place.cli("check", "list.yaml")
     words = f"list.yaml:9:14: `tokenizer: ./modle`: there is no folder {place.cwd / 'modle'}; name a folder, or a"
     assert words in checked.stdout + checked.stderr
     for name, problem in (("./empty", "holds no tokenizer"), ("list.yaml", "is a file"), ("a b", "there is no folder")):
-        ran = place.launch(["true"], ["--tokenizer", name])
-        assert ran.returncode == 2 and problem in ran.stderr and "option --tokenizer: " in ran.stderr
+        code, said = place.refusal(["true"], ["--tokenizer", name])
+        assert code == 2 and problem in said and "option --tokenizer: " in said
     assert place.runs() == []
 
 

@@ -143,7 +143,7 @@ class TestPth:
     def test_running_it_again_changes_nothing(self, place: Place) -> None:
         again = f"for _ in range(3): exec({self.LINE!r})"
         code = f"from importlib import _bootstrap as b; before = b._find_spec\n{again}\nprint(before == b._find_spec)"
-        assert place.launch(["python", "-c", code]).stdout == "True\n"
+        assert place.record(["python", "-c", code], is_delivered=False).stdout == "True\n"
 
     @pytest.mark.parametrize("package", ["missing", "broken"])
     def test_without_a_working_package_it_says_nothing(self, tmp_path: Path, package: str) -> None:
@@ -253,7 +253,7 @@ class TestCost:
         assert {"openai", "langchain_core", "pydantic_ai", "trl", "verl", "sglang"} <= libraries
         code = f"import asyncio, sys; print([name for name in {(*self.MODULES, *libraries)} if name in sys.modules])"
         bare = place.run([place.python, "-c", code])
-        traced = place.launch([place.python, "-c", code])
+        traced = place.record([place.python, "-c", code], is_delivered=False)
         assert traced.stdout == bare.stdout != ""
 
     @pytest.mark.parametrize("path", sorted((ROOT / "patch_specs").glob("*.yaml")), ids=lambda path: path.stem)
@@ -270,7 +270,8 @@ class TestCost:
             "import sys, httpx, mcp\n"
             "print([name for name in sys.modules if name.startswith(('autotrace.patch', 'autotrace.record', 'wrapt'))])"
         )
-        assert place.launch([place.python, "-c", code]).stdout == place.run([place.python, "-c", code]).stdout == "[]\n"
+        traced = place.record([place.python, "-c", code], is_delivered=False)
+        assert traced.stdout == place.run([place.python, "-c", code]).stdout == "[]\n"
 
     def test_clients_that_were_imported_before_are_bound_with_the_first_watched_module(self, place: Place) -> None:
         place.write("agents.py", "def solve(ask, post): return ask() + post()\n")
@@ -287,7 +288,7 @@ class TestCost:
             "print(solve(ask, post))\n"
         )
         with serving() as url:
-            done = place.launch(["python", "-c", code, url], ["--spec", "own.yaml"])
+            done = place.record(["python", "-c", code, url], ["--spec", "own.yaml"])
         assert done.stdout == "It is 4.It is 4.\n", done.stderr
         (run,) = place.runs()
         (trajectory,) = [json.loads(line) for line in (run / "trajectories.jsonl").read_text().splitlines()]
@@ -370,7 +371,7 @@ def test_a_target_in_a_library_that_the_agent_needs_itself_does_not_disturb_its_
     """The agent must not start while such a library is half imported, nor import it a second time."""
     place.write("spec.yaml", f"- {target}\n")
     command = ["python", "-c", f"import sys{COPIES}", target.partition(".")[0]]
-    found = place.launch(command, ["--quiet", "--spec", "spec.yaml", "--drain-timeout", "0"])
+    found = place.record(command, ["--quiet", "--spec", "spec.yaml"], is_delivered=False)
     bare = place.run(command)
     assert (found.returncode, found.stdout) == (0, bare.stdout) and bare.stdout.count("'") == 2
     assert "Traceback" not in found.stderr and "could not start" not in found.stderr

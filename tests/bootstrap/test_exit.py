@@ -291,7 +291,7 @@ def test_what_was_not_recorded_is_said_first_even_by_quiet_runs(place: Place, op
     assert done.stderr.startswith("autotrace: 5 trajectories not recorded: the spool has reached --spool-limit; ")
     (run,) = place.runs()
     for command in (["status"], ["ls"]):
-        shown = place.run([str(place.bin / "autotrace"), *command, str(run)])
+        shown = place.cli(*command, run)
         assert shown.stdout.startswith("! 5 trajectories not recorded: the spool has reached --spool-limit")
 
 
@@ -431,7 +431,7 @@ def test_a_path_that_is_absent_in_every_call_is_said_in_the_last_line(place: Pla
     said = "path absent in 30 of 30 calls: facts.reward: result.reward (mine.yaml:4) and 1 more (autotrace status "
     assert said in wrong.stderr.splitlines()[-1]
     assert "30 trajectories to jsonl" in right.stderr and "path absent" not in right.stderr
-    status = place.run(["autotrace", "status", str(first)]).stdout
+    status = place.cli("status", first).stdout
     assert "! path absent in 30 of 30 calls: facts.reward: result.reward (mine.yaml:4)" in status
     assert "! path absent in 30 of 30 calls: facts.seconds: result.seconds (mine.yaml:5)" in status
-    assert "path absent" not in place.run(["autotrace", "status", str(second)]).stdout
+    assert "path absent" not in place.cli("status", second).stdout

@@ -76,8 +76,8 @@ def agent(place: Place) -> Place:
 def status(place: Place) -> tuple[str, str]:
     """What ``autotrace status`` prints and, in one text, what it advises."""
     (run,) = place.runs()
-    shown = place.run(["autotrace", "status", str(run)], {"COLUMNS": "400"}).stdout
-    return shown, "\n".join(json.loads(place.run(["autotrace", "status", str(run), "--json"]).stdout)["advice"])
+    shown = place.cli("status", run, COLUMNS="400").stdout
+    return shown, "\n".join(json.loads(place.cli("status", run, "--json").stdout)["advice"])
 
 
 def test_with_a_list_that_names_another_function(agent: Place) -> None:
@@ -106,9 +106,9 @@ def test_a_worker_that_was_started_elsewhere(agent: Place) -> None:
     assert ending.startswith("autotrace: " + "; ".join(map(dropped.format, ("httpx", "openai"))))
     (run,) = agent.runs()
     for command in ("ls", "diagnose", "status"):
-        first = agent.run(["autotrace", command, str(run)], {"COLUMNS": "400"}).stdout.splitlines()[:2]
+        first = agent.cli(command, run, COLUMNS="400").stdout.splitlines()[:2]
         assert first == [f"! {dropped.format(library)}" for library in ("httpx", "openai")], command
-    listed = agent.run(["autotrace", "ls", "--json", str(run)]).stdout.splitlines()
+    listed = agent.cli("ls", "--json", run).stdout.splitlines()
     assert [json.loads(line)["turns"] for line in listed] == [0, 2]
     advice = status(agent)[1]
     assert "by prog.work > agent.solve > agent.Agent.ask, which is not recorded: no call of prog.rollout was" in advice
@@ -131,7 +131,7 @@ def test_without_a_root_in_a_list(agent: Place, options: tuple[str, ...]) -> Non
     shown, advice = status(agent)
     assert "called outside" not in shown and "outside" not in advice
     (run,) = agent.runs()
-    listed = agent.run(["autotrace", "show", "--where", "turns = 1", str(run)], {"COLUMNS": "400"}).stdout
+    listed = agent.cli("show", "--where", "turns = 1", run, COLUMNS="400").stdout
     assert "made from its conversation: no spec names the function that is one rollout" in listed
 
 
@@ -142,9 +142,9 @@ def test_a_conversation_that_was_over_when_its_process_was_killed_is_whole(place
         done = place.launch(["python", "agent.py", url])
     assert done.returncode == -9
     (run,) = place.runs()
-    shipped = place.run(["autotrace", "ship", str(run)])
-    assert shipped.returncode == 0, shipped.stderr
-    listed = place.run(["autotrace", "ls", "--json", str(run)]).stdout
+    shipped = place.cli("ship", run)
+    assert shipped.exit_code == 0, shipped.stderr
+    listed = place.cli("ls", "--json", run).stdout
     assert [json.loads(line)["status"] for line in listed.splitlines()] == ["OK", "OK"]
 
 

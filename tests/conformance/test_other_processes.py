@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import some
+
 from .processes import run
 
 REWARDS = """
@@ -53,7 +55,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", some(POOLS, "spawn", "loky"))
 def test_the_workers_of_a_pool(tmp_path: Path, pool: str) -> None:
     (tmp_path / "rewards.py").write_text(REWARDS)
     (tmp_path / "pooled.py").write_text(PROGRAM.replace("POOL as", f"{POOLS[pool]} as"))

@@ -136,6 +136,7 @@ def test_a_field_of_a_trajectory_is_one_column(copy: Copy, folder: Path) -> None
     assert int(tags["longest_call"]) == listed[0]["longest_call"] and "longest_call" in numbers
 
 
+@pytest.mark.long
 def test_ls_of_a_run_that_is_in_no_table_yet_assembles_nothing_for_it(copy: Copy, folder: Path) -> None:
     without, _ = counted(copy, "ls", folder)
     copy.insert(TRAJECTORIES, '    _fact("num_turns"', LONGEST + PASSES)
@@ -254,6 +255,7 @@ def test_a_finding_is_a_function_and_its_page(copy: Copy, folder: Path) -> None:
     assert copy.rows("ls", folder) == rows and "AT-SHORT" in copy.autotrace("diagnose", folder), "it stays in its run"
 
 
+@pytest.mark.long
 def test_make_pages_writes_what_pages_say_of_them(copy: Copy) -> None:
     copy.insert(TRAJECTORIES, '    _fact("num_turns"', LONGEST)
     family = "autotrace/insight/families/responses.py"

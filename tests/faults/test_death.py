@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import some
 from tests.faults.conftest import ROOT, Start
 from tests.faults.outcome import Outcome, in_spool, ledger, ledgers, outcome, slowness
 from tests.ship.spools import new_run
@@ -33,7 +34,7 @@ def _together(outcomes: list[Outcome]) -> Outcome:
     return total
 
 
-@pytest.mark.parametrize("kind", ["SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("kind", some(["SIGKILL", "SIGTERM"], "SIGKILL"))
 def test_killed_at_a_random_moment(tmp_path: Path, start: Start, note: Callable[..., None], kind: str) -> None:
     chance = random.Random(kind)
     found, oldest, waited = [], 0.0, 0.0

@@ -42,6 +42,7 @@ from autotrace.spool.records import (
     Seal,
 )
 from autotrace.spool.segment import frame
+from tests.cases import some
 from tests.faults.conftest import ROOT, Start
 from tests.faults.outcome import Outcome, outcome
 from tests.ship.spools import ANSWER, FINAL, TOOL, Process, new_run, trajectory
@@ -114,10 +115,10 @@ def test_clock_set_back_an_hour(run: Path, start: Start, note: Callable[..., Non
     note("clock set back an hour", found, "durations unharmed")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"\x00\xff" * 100, b'{"version": 99}', b'{"version": 1, "targets": [7], "settings": {}}', b"[]"],
-)
+NO_PLANS = (b"", b"{", b"\x00\xff" * 100, b'{"version": 99}', b'{"version": 1, "targets": [7], "settings": {}}', b"[]")
+
+
+@pytest.mark.parametrize("content", some(NO_PLANS, b"{", b'{"version": 99}'))
 def test_corrupted_plan(run: Path, start: Start, note: Callable[..., None], content: bytes) -> None:
     plan = run / layout.PLAN_JSON
     plan.write_bytes(content)

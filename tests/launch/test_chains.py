@@ -60,7 +60,7 @@ def call() -> Callable[..., Result]:
 def test_each_row_is_its_chain_with_its_own_reward(place: Place, call: Callable[..., Result]) -> None:
     place.write("branching.py", PROGRAM)
     place.write("list.yaml", LIST)
-    ran = place.launch(["python", "branching.py"], ["--spec", "list.yaml"])
+    ran = place.record(["python", "branching.py"], ["--spec", "list.yaml"])
     assert ran.returncode == 0, ran.stderr
     (run,) = place.runs()
     of_chain = ", ".join(f"c.{name}" for name in ("chain", "kind", "turns", "tokens", "row", "in_rows", "reward"))

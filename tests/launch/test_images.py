@@ -32,7 +32,7 @@ def test_a_data_url_longer_than_a_text_may_be_is_kept_on_request(place: Place) -
     (place.cwd / "image.png").write_bytes(image)
     seen = []
     for options in ([], ["--images", "1"]):
-        done = place.launch(
+        done = place.record(
             ["python", "agent.py", "image.png"], ["--backend", "jsonl", "--spec", "spec.yaml", *options]
         )
         assert done.returncode == 0, done.stderr

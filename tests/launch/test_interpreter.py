@@ -26,7 +26,7 @@ def test_an_interpreter_without_autotrace_is_said_at_the_start(place: Place) -> 
         assert (done.returncode, done.stdout) == (0, "1\n")
         assert f"autotrace: warning: {bare}/bin/python has no autotrace, so this command is not traced" in done.stderr
         assert again(f"{bare}/bin/python") in done.stderr
-        (advice,) = json.loads(place.run(["autotrace", "status", "--json"]).stdout)["advice"]
+        (advice,) = json.loads(place.cli("status", "--json").stdout)["advice"]
         assert advice in done.stderr and "so this command is not traced" in advice
         code, said = place.refusal(words, ["--strict"])
         assert code == 2 and said.endswith("--strict: not started\n") and advice in said

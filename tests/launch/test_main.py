@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from autotrace.ship.readers import of_run
+from tests.cases import in_turns, some
 from tests.folders import modes
 from tests.places import SHOW, Place
 from tests.waiting import DEADLINE, until
@@ -52,9 +53,10 @@ WAYS = (
     "python file", "python -m", "python -c", "console script", "env script", "long path script",
     "shell script", "bash -c", "no shebang", "torchrun",
 )  # fmt: skip
+FIRST_WAYS = ("python file", "python -m", "python -c", "console script", "shell script", "torchrun")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", some(WAYS, *FIRST_WAYS))
 def test_every_way_of_starting_python_is_traced_and_otherwise_the_same(place: Place, way: str) -> None:
     argv = [*make_ways(place)[way], "a b", "--", "--backend", "*"]
     bare = place.run(argv) if way != "no shebang" else place.run(["sh", *argv])
@@ -121,14 +123,7 @@ def test_an_interrupt_before_the_command_runs_ends_it_like_the_command(place: Pl
 
 @pytest.mark.parametrize(
     ("number", "options"),
-    [
-        (signal.SIGTERM, ("--supervise",)),
-        (signal.SIGKILL, ("--supervise",)),
-        (signal.SIGSEGV, ("--supervise",)),
-        (signal.SIGSEGV, ()),
-        pytest.param(signal.SIGTERM, (), marks=pytest.mark.long),
-        pytest.param(signal.SIGKILL, (), marks=pytest.mark.long),
-    ],
+    in_turns((signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV), (("--supervise",), ())),
 )
 def test_death_by_a_signal_is_reported_as_it_was(
     place: Place, number: signal.Signals, options: tuple[str, ...]
@@ -289,7 +284,7 @@ class TestRefusals:
 
 
 def test_with_plus_the_dead_trace_key_hurts_nobody(place: Place) -> None:
-    assert place.launch(["python", "-c", "", "+trainer.rollout_trace.backend=mlflow"]).returncode == 0
+    assert place.record(["python", "-c", "", "+trainer.rollout_trace.backend=mlflow"]).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -306,7 +301,7 @@ def test_a_segment_says_which_program_and_never_with_what(place: Place, words: l
     place.write("program.py", "import steps\nsteps.step(1)\n")
     place.write("steps.py", "def step(number): return number\n")
     spec = place.write("spec.yaml", "- steps.step\n")
-    done = place.launch(["python", *words], ["--keep-spool", "1", "--spec", str(spec)])
+    done = place.record(["python", *words], ["--spec", str(spec)], is_delivered=False)
     assert done.returncode == 0, done.stderr
     (run,) = place.runs()
     (segment,) = run.glob("spool/*.seg")
@@ -318,7 +313,7 @@ def test_a_segment_says_which_program_and_never_with_what(place: Place, words: l
 def test_a_class_that_the_program_never_made_is_said(place: Place, way: list[str]) -> None:
     place.write("agents.py", "class Agent:\n    def run(self): return 1\nAgent().run()\n")
     place.write("mine.yaml", "- agents.Agnet.run\n- agents.Agent.rum\n- agents.Agent.run\n")
-    place.launch(["python", *way], ["--spec", "mine.yaml"])
+    place.record(["python", *way], ["--spec", "mine.yaml"])
     (run,) = place.runs()
     told = {target.key: target for target in of_run(run).run.status().targets}
     assert told["agents.Agnet.run"].reasons == ["__main__ has no `Agnet` yet; did you mean `Agent`?"]
@@ -333,7 +328,7 @@ def test_a_trace_of_verls_that_gets_nothing_is_said_at_the_start(place: Place) -
         "+trainer.rollout_trace.backend='weave'",
         "backend=mlflow",
     ]
-    said = place.launch(["python", "program.py", *words]).stderr
+    said = place.record(["python", "program.py", *words]).stderr
     for name in ("mlflow", "weave"):
         assert said.count(f"veRL's own trace into {name} is switched off, and this run delivers to jsonl; ") == 1
         assert f"add --backend {name}" in said

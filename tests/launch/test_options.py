@@ -154,7 +154,7 @@ def test_a_bad_setting_is_2_and_says_where_it_came_from(
 
 
 def test_a_misspelt_variable_is_said_with_the_nearest_name(place: Place) -> None:
-    found = place.launch(["python", "-c", ""], env={"AUTOTRACE_SAMPLE_RAET": "0.5", "AUTOTRACE_MY_OWN": "x"})
+    found = place.record(["python", "-c", ""], env={"AUTOTRACE_SAMPLE_RAET": "0.5", "AUTOTRACE_MY_OWN": "x"})
     assert found.returncode == 0
     said = [line for line in found.stderr.splitlines() if "no variable" in line]
     assert said == ["autotrace: there is no variable AUTOTRACE_SAMPLE_RAET; did you mean AUTOTRACE_SAMPLE_RATE?"]
@@ -170,7 +170,7 @@ def test_settings_that_are_not_used_are_not_judged(place: Place, outer: bool) ->
 
 
 def test_settings_and_their_origins_are_written_without_secrets(place: Place) -> None:
-    place.launch(
+    place.record(
         ["python", "-c", "", "--hub-token", "hush", "a.api_key=hush", "data.max_tokens=5", "http://u:hush@host/x"],
         ["--project", "p", "--drain-timeout", "7"],
         {"AUTOTRACE_EXPERIMENT": "e", "MLFLOW_TRACKING_URI": "http://user:hush@mlflow:5000"},

@@ -24,7 +24,7 @@ def program(place: Place) -> Place:
 
 def test_each_is_a_line_with_its_place_and_what_is_near(program: Place) -> None:
     program.write("own.yaml", "- agent.Agent.solve\n- agent.Agent.slove\n- agent.score\n- no_such_package.run\n")
-    ran = program.launch(["python", "agent.py"], ["--spec", "own.yaml"])
+    ran = program.record(["python", "agent.py"], ["--spec", "own.yaml"])
     lines = [line for line in ran.stderr.splitlines() if "will not be traced" in line]
     assert (ran.returncode, ran.stdout) == (0, "solved 1\n")
     assert len(lines) == 2
@@ -36,16 +36,15 @@ def test_each_is_a_line_with_its_place_and_what_is_near(program: Place) -> None:
 def test_a_key_that_names_no_argument_is_said_and_strict_does_not_start(program: Place) -> None:
     program.write("own.yaml", "- target: agent.Agent.solve\n  attributes: {step: slef.stpe}\n")
     said = "own.yaml:2: agent.Agent.solve: attributes.step: no argument `slef`; did you mean `self`?"
-    ran = program.launch(["python", "agent.py"], ["--spec", "own.yaml"])
+    ran = program.record(["python", "agent.py"], ["--spec", "own.yaml"])
     assert (ran.returncode, ran.stdout) == (0, "solved 1\n") and f"autotrace: {said}" in ran.stderr
-    checked = program.run([str(program.bin / "autotrace"), "check", "own.yaml"])
-    assert checked.returncode == 1 and "mistake, line 2: attributes.step: no argument `slef`" in checked.stdout
+    checked = program.cli("check", "own.yaml")
+    assert checked.exit_code == 1 and "mistake, line 2: attributes.step: no argument `slef`" in checked.stdout
     runs = program.runs()
-    refused = program.launch(["python", "agent.py"], ["--spec", "own.yaml", "--strict"])
-    assert (refused.returncode, refused.stdout) == (2, "") and said in refused.stderr
-    assert "--strict" in refused.stderr and program.runs() == runs
+    code, refused = program.refusal(["python", "agent.py"], ["--spec", "own.yaml", "--strict"])
+    assert code == 2 and said in refused and "--strict" in refused and program.runs() == runs
     program.write("own.yaml", "- agent.Agent.solve\n")
-    assert program.launch(["python", "agent.py"], ["--spec", "own.yaml", "--strict"]).stdout == "solved 1\n"
+    assert program.record(["python", "agent.py"], ["--spec", "own.yaml", "--strict"]).stdout == "solved 1\n"
 
 
 def test_what_is_optional_or_there_or_of_the_program_itself_is_not_named(program: Place) -> None:
@@ -53,7 +52,7 @@ def test_what_is_optional_or_there_or_of_the_program_itself_is_not_named(program
         "own.yaml",
         "- agent.score\n- {target: agent.Agent.gone, optional: true}\n- __main__.Agent.solve\n- json.dumps\n",
     )
-    ran = program.launch(["python", "agent.py"], ["--spec", "own.yaml"])
+    ran = program.record(["python", "agent.py"], ["--spec", "own.yaml"])
     assert "will not be traced" not in ran.stderr and ran.stdout == "solved 1\n"
 
 
@@ -64,16 +63,16 @@ def test_a_spec_without_an_entry_is_said_and_strict_does_not_start(program: Plac
             "own.yaml: this spec has no entry; write a line"
             in program.refusal(["python", "agent.py"], ["--spec", "own.yaml", "--strict"])[1]
         )
-        checked = program.run(["autotrace", "check", "own.yaml"])
-        assert checked.returncode == 0 and "own.yaml: this spec has no entry" in checked.stderr
+        checked = program.cli("check", "own.yaml")
+        assert checked.exit_code == 0 and "own.yaml: this spec has no entry" in checked.stderr
     program.write("own.yaml", "- {target: openai.resources.chat.completions.Completions.create, enabled: false}\n")
-    assert program.run(["autotrace", "check", "own.yaml"]).stderr == ""
+    assert program.cli("check", "own.yaml").stderr == ""
 
 
 def test_options_behind_the_command_are_said_and_the_program_gets_them(program: Place) -> None:
     program.write("agent.py", "import sys; print(sys.argv[1:])")
     for words in (["--spec", "own.yaml"], ["--spec=own.yml"], ["--backend", "jsonl"], ["--seed", "--stop-on"]):
-        ran = program.launch(["python", "agent.py", *words])
+        ran = program.record(["python", "agent.py", *words])
         option = words[-1] if "--seed" in words else words[0].partition("=")[0]
         assert (
             f"autotrace: {option} after python goes to the program; options of autotrace come before python"
@@ -85,7 +84,7 @@ def test_options_behind_the_command_are_said_and_the_program_gets_them(program: 
 
 def test_of_many_the_first_ten(program: Place) -> None:
     program.write("own.yaml", "".join(f"- agent.Agent.missing_{number}\n" for number in range(20)))
-    ran = program.launch(["python", "agent.py"], ["--spec", "own.yaml"])
+    ran = program.record(["python", "agent.py"], ["--spec", "own.yaml"])
     assert ran.stderr.count("will not be traced") == 10 and "autotrace check says the rest" in ran.stderr
 
 

@@ -12,8 +12,7 @@ def test_a_redaction_hook_that_is_not_there_starts_nothing(place: Place) -> None
         ("nomod.clean:value", "there is no module nomod.clean"),
         ("clean:values", "clean.py has no values"),
     ):
-        refused = place.launch(["python", "there/agent.py"], ["--redact-hook", hook])
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert f"option --redact-hook: '{hook}'" in refused.stderr and said in refused.stderr
+        code, refused = place.refusal(["python", "there/agent.py"], ["--redact-hook", hook])
+        assert code == 2 and f"option --redact-hook: '{hook}'" in refused and said in refused
     assert not place.runs()
-    assert place.launch(["python", "there/agent.py"], ["--redact-hook", "clean:value"]).stdout == "started\n"
+    assert place.record(["python", "there/agent.py"], ["--redact-hook", "clean:value"]).stdout == "started\n"

@@ -183,7 +183,7 @@ def test_what_could_not_be_seen_is_reported(project: Place) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert spans(project) == [["Agent.run"]]
-    status = json.loads(project.run([str(project.bin / "autotrace"), "status", "--json"]).stdout)
+    status = json.loads(project.cli("status", "--json").stdout)
     assert "autotrace did not see the program define `tool`" in json.dumps(status)
 
 

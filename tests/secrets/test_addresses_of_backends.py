@@ -15,6 +15,7 @@ from autotrace.ship.delivery.carrier import _problem
 from autotrace.ship.process import log_to_file
 from autotrace.sinks import registry
 from autotrace.sinks.protocol import Refused, Unavailable
+from tests.cases import in_turns
 from tests.http_server import QuietServer
 from tests.ports import reserved
 from tests.security import hostile, reading
@@ -27,8 +28,7 @@ READS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("proxy", PROXIES)
-@pytest.mark.parametrize("backend", registry.names())
+@pytest.mark.parametrize(("backend", "proxy"), in_turns(registry.names(), PROXIES))
 def test_no_address_shows_its_credentials(backend: str, proxy: str, tmp_path: Path) -> None:
     run, process = hostile.honest(tmp_path)
     process.exit()

@@ -12,7 +12,8 @@ import pytest
 from packaging.version import Version
 from releases import FOLDERS, Ran, environment, run
 
-pytestmark = pytest.mark.timeout(900)
+# test_agent_loop.py has the installed release
+pytestmark = [pytest.mark.timeout(900), *([] if FOLDERS else [pytest.mark.long])]
 AGENT_LOOP = "verl.experimental.agent_loop.agent_loop"
 CREATE = f"{AGENT_LOOP}.AgentLoopManager.create"
 ACTORS = ("0.5.0", "0.6.1", "0.7.0", "0.7.1")
