@@ -152,6 +152,8 @@ class Place:
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(said):
             patch.chdir(self.cwd)
             patch.setattr(stderr, "put", lambda data: said.write(data.decode()))
+            patch.setattr(sys, "executable", self.python)
+            patch.setattr(sys, "prefix", str(self.bin.parent))
             for name in set(os.environ) - set(environ):
                 patch.delenv(name)
             for name, value in environ.items():

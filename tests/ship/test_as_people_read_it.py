@@ -17,6 +17,7 @@ from autotrace.ship.shipper import ship
 from autotrace.sinks.mlflow.uri import initialise
 from autotrace.sinks.otlp.spans import otel_span
 from autotrace.sinks.weave.calls import WeaveCalls
+from tests.cases import some
 from tests.mlflow_server import MlflowServer
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run
 
@@ -41,7 +42,7 @@ def rollout(process: Process) -> bytes:
     return trace
 
 
-@pytest.fixture(scope="module", params=("database", "server"))
+@pytest.fixture(scope="module", params=some(("database", "server"), "database"))
 def delivered(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Trace]]:
