@@ -57,13 +57,18 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module", params=some(["plain", "otel"], "plain"))
-def calls(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str, Open]]:
-    """Spans of the program, once as it is and once with Ray's own OpenTelemetry tracing on."""
+def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the program's run, once as it is and once with Ray's own OpenTelemetry tracing on."""
     folder = tmp_path_factory.mktemp("ray")
     done = run(folder, request.param)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "all answers right" in done.stdout
-    return spans(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def calls(ran: Path) -> list[tuple[str, str, Open]]:
+    return spans(ran)
 
 
 @pytest.mark.parametrize("kind", CARRIED)
@@ -92,10 +97,8 @@ def test_a_worker_without_autotrace_works_as_ever(tmp_path: Path) -> None:
     assert {what for what, _, _ in spans(tmp_path / "runs")} == {"outer"}
 
 
-def test_what_bound_is_reported_by_the_workers_too(tmp_path: Path) -> None:
-    done = run(tmp_path)
-    assert done.returncode == 0, done.stderr[-3000:]
-    bound = [{r.name for r in process if isinstance(r, Report)} for process in records(tmp_path)]
+def test_what_bound_is_reported_by_the_workers_too(ran: Path) -> None:
+    bound = [{r.name for r in process if isinstance(r, Report)} for process in records(ran)]
     assert sum("work:leaf" in names for names in bound) >= 4
 
 

@@ -12,7 +12,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "weave_server"))
 
 from fake_server import FakeServer
 
+from tests.mlflow_server import MlflowServer
+
 WANDB = ("WANDB_BASE_URL", "WF_TRACE_SERVER_URL", "WANDB_ENTITY", "WANDB_APP_URL", "WANDB_PUBLIC_BASE_URL", "NETRC")
+
+
+@pytest.fixture(scope="session")
+def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
+    """A tracking server that nobody stops; each file has a project of its own."""
+    running = MlflowServer(tmp_path_factory.mktemp("server"))
+    running.start()
+    yield running
+    running.stop()
 
 
 @pytest.fixture

@@ -23,10 +23,9 @@ SCRIPTS = Path(mlflow.__file__).parent / "server" / "js" / "build" / "static" / 
 
 
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+def ask(mlflow_server: MlflowServer) -> Iterator[Ask]:
     """Titles of the traces that the page shows for a filter; steps 3 and 12, two rollouts each, rewards 0 and 1."""
-    server = MlflowServer(tmp_path_factory.mktemp("server"))
-    server.start()
+    server = mlflow_server
     sink = MlflowSink(info(tracking_uri=server.url, project="page", backends=["mlflow"]), Path("/tmp/run"))
     group = [trajectory(step=step, rollout=number, reward=float(number)) for step in (3, 12) for number in (0, 1)]
     sink.deliver(group)
@@ -46,7 +45,6 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
 
     yield shown
     sink.close()
-    server.stop()
 
 
 def test_the_search_field_looks_through_texts_alone(ask: Ask) -> None:

@@ -22,7 +22,9 @@ from autotrace.spool.records import Counters, TokenFacts
 from autotrace.spool.token_facts import SUMMARY, columns, summary
 
 pytestmark = pytest.mark.timeout(900)
-RELEASES = [folder for folder in FOLDERS if Version(folder.name) >= Version("0.6.1")] or [None]
+RELEASES = [folder for folder in FOLDERS if Version(folder.name) >= Version("0.6.1")] or [
+    pytest.param(None, marks=pytest.mark.long)  # test_late_facts.py has the installed release
+]
 
 
 def recorded(folder: Path, release: Path | None) -> tuple[list[TokenFacts], dict[str, object]]:
