@@ -75,7 +75,7 @@ format: environment ## apply the formatter and the linter's own fixes
 	$(VENV)/bin/ruff format .
 
 test: environment ## the test suite, without the further cases of `make test-all`
-	$(MAKE) --no-print-directory -k -j3 -O $(PARTS) \
+	EXAMPLES_DIVIDED_BY=4 $(MAKE) --no-print-directory -k -j3 -O $(PARTS) \
 	    PYTEST="$(PYTEST) -m 'not long'"
 
 test-all: environment ## the whole test suite: also what is marked `long`, every case of a promise that `make test` tries once

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,6 +18,11 @@ def some(cases: Iterable[Any], *kept: Any) -> list[Any]:
         pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=[] if case in kept else [pytest.mark.long])
         for case in every
     ]
+
+
+def examples(count: int) -> int:
+    """The examples that hypothesis makes for a test: a quarter of ``count`` with ``make test``."""
+    return count // int(os.environ.get("EXAMPLES_DIVIDED_BY", "1"))
 
 
 def in_turns(rows: Iterable[Any], columns: Sequence[Any]) -> list[Any]:

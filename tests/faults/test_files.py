@@ -42,7 +42,7 @@ from autotrace.spool.records import (
     Seal,
 )
 from autotrace.spool.segment import frame
-from tests.cases import some
+from tests.cases import examples, some
 from tests.faults.conftest import ROOT, Start
 from tests.faults.outcome import Outcome, outcome
 from tests.ship.spools import ANSWER, FINAL, TOOL, Process, new_run, trajectory
@@ -235,7 +235,7 @@ def _encoded(record: object) -> bytes:
 
 
 @settings(
-    max_examples=70,
+    max_examples=examples(70),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking runs the shipper thousands of times
@@ -271,7 +271,7 @@ def test_hostile_records_harm_nobody(tmp_path_factory: pytest.TempPathFactory, p
     index.close()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=400))
 def test_no_bytes_break_the_decoder(payload: bytes) -> None:
     from autotrace.spool.reader import Undecodable
@@ -280,7 +280,7 @@ def test_no_bytes_break_the_decoder(payload: bytes) -> None:
         decode(payload)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300), st.booleans())
 def test_no_bytes_break_the_reader(run: Path, data: bytes, with_magic: bool) -> None:
     path = run / layout.SPOOL / "host-1-aa-0.seg"

@@ -22,6 +22,7 @@ from autotrace.record import faults
 from autotrace.record.snapshot import Limits, snapshot
 from autotrace.redact.redactor import Redactor
 from autotrace.spool.records import Close
+from tests.cases import examples
 
 from .conftest import Recorder
 
@@ -110,7 +111,7 @@ structures = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(structures)
 def test_nothing_is_called(value: Any) -> None:
     ran.clear()

@@ -21,10 +21,11 @@ from autotrace.record import closing, context, errors, faults, flusher, origin
 from autotrace.record.backlog import backlog
 from autotrace.record.capture import CapturedValues
 from autotrace.spool.records import Close, Open
+from tests.cases import examples
 
 from .conftest import Recorder
 
-ROUNDS = 25
+ROUNDS = examples(25)
 BETWEEN = 5 if sys.version_info < (3, 11) else 0
 """Of them, at most so many may come between two instructions of ours where no ``try`` can stand: between the return of
 ``begin`` and the assignment of what it returned Python 3.10 looks for signals, later ones do not. Without autotrace

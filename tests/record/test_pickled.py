@@ -28,6 +28,7 @@ from autotrace.record.snapshot import Limits, snapshot
 from autotrace.record.weights import LARGE, NOT_KEPT, weigh, without_large
 from autotrace.redact.redactor import Redactor
 from autotrace.spool.records import Close, Open
+from tests.cases import examples
 
 from .conftest import Recorder
 from .test_no_host_code import hostile, ran
@@ -112,7 +113,9 @@ ways = {
 
 
 @pytest.mark.parametrize("way", ways)
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 @given(
     value=values.filter(lambda value: type(value) in (list, tuple, dict)), name=st.sampled_from(["messages", "auth"])
 )
@@ -203,7 +206,7 @@ def test_keys_that_are_no_builtin_values_are_declined() -> None:
     assert pickled._pickled([{Color.RED: 1}]) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.one_of(hostile(), st.dictionaries(st.text(max_size=3), hostile(), max_size=2)), min_size=1, max_size=9)
 )

@@ -19,13 +19,14 @@ from autotrace.record.weights import NUMBER_BYTES
 from autotrace.ship.assembly.token_sequences import TokenList, TokenSequences
 from autotrace.spool.records import Close, Open
 from autotrace.trajectory.model import Allowance
+from tests.cases import examples
 
 from .conftest import Recorder
 
 ids = st.lists(st.integers(0, 200_000), max_size=30)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(turns=st.lists(st.tuples(ids, ids, st.booleans()), min_size=1, max_size=8))
 def test_every_turn_is_rebuilt_whatever_the_turns_share(turns: list[tuple[list[int], list[int], bool]]) -> None:
     log, reader = TokenLog(0), TokenSequences(Allowance())

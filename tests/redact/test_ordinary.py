@@ -14,6 +14,7 @@ from autotrace.config.plan import Settings
 from autotrace.redact import credentials, named_values, secret_names
 from autotrace.redact.credentials import ORDINARY, REDACTED, signs, without_credentials
 from autotrace.redact.redactor import Redactor
+from tests.cases import examples
 from tests.redact.test_rules import EXAMPLES
 
 WORDS = [
@@ -49,7 +50,7 @@ def by_all_rules(text: str) -> str:
     return text
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(TEXTS)
 def test_short_cuts_change_nothing(text: str) -> None:
     expected = by_all_rules(text)
@@ -58,7 +59,7 @@ def test_short_cuts_change_nothing(text: str) -> None:
         assert expected == text
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(TEXTS, st.lists(st.integers(0, 200), max_size=6))
 def test_the_signs_of_a_text_are_those_of_its_parts_and_of_where_they_meet(text: str, cuts: list[int]) -> None:
     borders = sorted(min(cut, len(text)) for cut in cuts)
@@ -89,7 +90,7 @@ def test_letters_that_fold_to_ascii_are_that_letter(letter: str, other: str) -> 
     )
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=examples(700), deadline=None)
 @given(st.lists(TEXTS, max_size=5))
 def test_the_signs_of_several_texts_are_those_of_each(texts: list[str]) -> None:
     redactor = Redactor(Settings())

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from autotrace.config.plan import Settings
 from autotrace.record import calls, faults, flusher
 from autotrace.spool.records import Open
+from tests.cases import examples
 from tests.record.conftest import Recorder
 
 TOKEN = "ghp_Cana7yCana7yCana7yCana7yCana7y"
@@ -104,7 +105,7 @@ def recorder() -> Iterator[Recorder]:
     calls.probes.update(before)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(structures)
 def test_no_secret_is_in_a_spool(recorder: Recorder, value: Any) -> None:
     def echo(first: Any, *rest: Any, **named: Any) -> Any:

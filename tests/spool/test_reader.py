@@ -15,6 +15,7 @@ from autotrace.run import layout
 from autotrace.spool.reader import Budget, SegmentReader, opened, records_at, segments, unreadable, writer_alive
 from autotrace.spool.records import MAGIC, Close, Fact, Header, Open, Seal
 from autotrace.spool.segment import frame
+from tests.cases import examples
 from tests.ship.spools import Process, new_run, trajectory
 
 
@@ -157,7 +158,7 @@ def test_a_batch_that_was_cut_off_and_written_again_is_read_once_more(run: Path)
     assert names == ["c"] * 9
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(cut=st.integers(min_value=0, max_value=6000))
 def test_wherever_a_segment_is_cut_all_whole_records_are_recovered(
     tmp_path_factory: pytest.TempPathFactory, cut: int

@@ -14,6 +14,7 @@ from autotrace.tables.conditions import Condition, WhereError, condition, equals
 from autotrace.tables.reader import Reader
 from autotrace.tables.sources import Lines, Source, Steps, stored_info
 from autotrace.tables.words import NAMES, WORDS
+from tests.cases import examples
 
 
 class Four(Source):
@@ -184,7 +185,7 @@ SPOKEN = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.one_of(st.lists(SPOKEN, max_size=12).map(" ".join), st.text(max_size=40)))
 def test_whatever_is_written_is_a_condition_or_a_sentence(reader: Reader, expression: str) -> None:
     try:

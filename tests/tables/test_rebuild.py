@@ -21,6 +21,7 @@ from autotrace.ship.readers import of_run
 from autotrace.spool.token_facts import MASK, NUMBERS, SUMMARY, pack_summary
 from autotrace.tables.rebuild import rebuilt
 from autotrace.trajectory.model import Span, Trajectory
+from tests.cases import examples
 from tests.run_folder import recorded
 from tests.ship.assembly.test_conversation import SECRET, Decode, assembled, filled, ids
 from tests.ship.assembly.test_conversation import recorded as calls_recorded
@@ -141,7 +142,7 @@ def test_a_secret_that_two_turns_spell_together() -> None:
 
 
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.generate],
