@@ -41,8 +41,18 @@ _ESCAPES = re.compile(
 )
 """Match a colour and the escapes of JSON, Python and URLs, which end in letters: a token may follow at once."""
 """Matches the rest of a token behind the first run."""
-_KEY_BEGINS = re.compile(PRIVATE_KEY_BEGINS)
-_KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
+_LINE, _LAST = r"[A-Za-z0-9][A-Za-z0-9+/=]{15,}", r"[A-Za-z0-9][A-Za-z0-9+/=]{0,14}"
+_APART = r"[^A-Za-z0-9]{1,300}(?:[A-Za-z0-9]{1,5}[^A-Za-z0-9]{1,300}){0,3}"
+"""Match a line of base64, the last line, and the text between lines: blanks, quotes, ``\\n``, ``<br>``, ``%0A``."""
+_HEADERS = r"(?:[^A-Za-z0-9]{1,300}[A-Za-z][A-Za-z-]{0,40}: [^\r\n<\"\\]{0,200}(?=[\r\n<\"\\])){0,4}"
+_KEY = re.compile(
+    rf"{PRIVATE_KEY_BEGINS}{_HEADERS}(?:(?:{_APART})?{_LINE})+"
+    rf"(?:(?:{_APART}{_LAST})?(?:(?:{_APART})?-{{4,5}} ?END [A-Z0-9 ]{{0,40}}-{{4,5}}|\Z))?"
+)
+"""Matches a private key in PEM form, perhaps cut off."""
+_KEY_ENDS = re.compile(r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY")
+_TAIL = re.compile(rf"(?:{_APART})?(?:{_LAST}{_APART})?{_LINE}(?:{_APART}{_LINE})*")
+"""Matches the lines in front of a key's end, backwards."""
 _DATA_OF_KUBERNETES = re.compile(
     r"(?P<begin>^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*\n)"
     r"(?P<lines>(?:(?P=indent)[ \t]{1,8}[\w.-]{1,99}:[^\n]{0,9999}\n?){1,99})",
@@ -50,13 +60,9 @@ _DATA_OF_KUBERNETES = re.compile(
 )
 _LINE_OF_DATA = re.compile(r"^(\s+[\w.-]+:[ \t]+)\S[^\n]*", re.M)
 _MEMBER_BEFORE = re.compile(
-    r"(?P<head>(?P<q>\\{0,7}[\"'])(?:value|val)(?P=q)\s{0,9}:\s{0,9}(?P=q))(?P<value>(?:(?!(?P=q)).){1,4096})"
+    r"(?P<head>(?P<q>(?<!\\)\\{0,255}[\"'])(?:value|val)(?P=q)\s{0,9}:\s{0,9}(?P=q))(?P<value>(?:(?!(?P=q)).){1,4096})"
     r"(?P<tail>(?P=q)\s{0,9},\s{0,9}(?P=q)(?:name|key|header)(?P=q)\s{0,9}:\s{0,9}(?P=q)(?P<name>[\w.\-]{1,64})(?P=q))"
 )
-_TAIL_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY")
-_TAIL = re.compile(r"[A-Za-z0-9+/=\s\\]{16,}")
-_KEY_BODY = re.compile(r"[A-Za-z0-9+/=\s\\:,.()-]*")
-_KEY_CUT_OFF = re.compile(r"[A-Za-z0-9+/=\s\\:,-]{16,}")
 _LONGEST_KEY = 20_000
 _NEAR, _SHORT = 8, 100
 """Limits for words of a command: the number of words before a password, and the length of such a word."""
@@ -66,14 +72,17 @@ _PLACES = [(place, re.compile(place.pattern), place.signs()) for place in PLACES
 _WORD_BEGINS = re.compile(r"\b(?=\w)")
 _FOLDED = (("\u017f", "s"), ("\u212a", "k"), ("\u0131", "i"), ("\u0130", "i"))
 """Maps letters beyond ASCII to the ASCII letters that a case-insensitive pattern takes for equal."""
+_SLASHES = ("://", ":\\", ":&#")
+"""Lists what follows the scheme of a URL, also of a URL within JSON or HTML."""
 RUN = "run"
 """Sign (see ``signs``): at least ``SHORTEST`` characters of a token in a row."""
 ORDINARY: frozenset[str] = frozenset()
 """Signs of a text in which no rule can find anything."""
 
+_SLASH = r"(?:\\{0,255}(?:/|u002[fF])|&#(?:x2[fF]|47);)"
 _USERINFO = re.compile(
-    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{0,30})://(?P<user>[^/\s:@\"'<>?#]{0,1024})"
-    r"(?P<password>:(?!\d{1,5}[/?#])(?:[^/\s\"'<>]{0,1024}|[^@\s\"'<>]{0,256}))?@"
+    rf"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]{{0,30}}:{_SLASH}{_SLASH})"
+    r"(?P<user>[^/\s:@\"'<>?#]{0,1024})(?P<password>:(?!\d{1,5}\\{0,255}[/?#])(?:[^/\s\"'<>]{0,1024}|[^@\s\"'<>]{0,256}))?@"
 )
 
 
@@ -97,7 +106,7 @@ def without_credentials(
     if "key" in names and "PRIVATE KEY" in plain:
         text = _without_private_keys(text, mask)
         plain = _plain(text)
-    if "@" in known and "://" in plain:
+    if "@" in known and any(slashes in plain for slashes in _SLASHES):
         text = without_userinfo(text, mask)
         plain = _plain(text)
     if names:
@@ -228,32 +237,16 @@ def _plain(text: str) -> str:
 
 
 def _without_private_keys(text: str, mask: str) -> str:
-    """Mask private keys in PEM form, also with escaped line ends, or cut off."""
+    """Mask private keys in PEM form, whatever separates the lines, also without the beginning or the end."""
+    text = _KEY.sub(mask, text)
     pieces: list[str] = []
-    written = body_ends = 0
-    closing = _KEY_ENDS.search(text)
-    for opening in _KEY_BEGINS.finditer(text):
-        if opening.start() < written:
-            continue
-        at = opening.end("dashes")
-        if at > body_ends:
-            body_ends = _KEY_BODY.match(text, at).end()  # type: ignore[union-attr] # matches nothing, too
-        while closing is not None and closing.start() < at:
-            closing = _KEY_ENDS.search(text, at)
-        if closing is not None and closing.start() <= min(body_ends, at + _LONGEST_KEY):
-            end = closing.end()
-        elif (rest := _KEY_CUT_OFF.match(text, at)) is not None:
-            end = rest.end()
-        else:
-            continue
-        pieces += (text[written : opening.start()], mask)
-        written = end
-    text = "".join((*pieces, text[written:]))
-    if (ends := _TAIL_ENDS.search(text)) is not None:  # the tail of a file whose beginning is elsewhere
-        body = _TAIL.match(text[max(0, ends.start() - _LONGEST_KEY) : ends.start()][::-1])
+    written = 0
+    for ends in _KEY_ENDS.finditer(text):  # the beginning is elsewhere
+        body = _TAIL.match(text[max(written, ends.start() - _LONGEST_KEY) : ends.start()][::-1])
         if body is not None:
-            text = text[: ends.start() - body.end()] + mask + text[ends.start() :]
-    return text
+            pieces += (text[written : ends.start() - body.end()], mask)
+            written = ends.start()
+    return "".join((*pieces, text[written:]))
 
 
 def _without_tokens(text: str, runs: bytes, mask: str) -> str:
@@ -296,7 +289,7 @@ def _without_userinfo(match: re.Match[str], mask: str) -> str:
     scheme, user, password = match["scheme"], match["user"], match["password"] or ""
     if len(password) > 1:
         if len(user) <= 16 and password != ":x-oauth-basic":
-            return f"{scheme}://{user}:{mask}@"
-    elif not user or (not password and not scheme.lower().endswith(("http", "https"))):
+            return f"{scheme}{user}:{mask}@"
+    elif not user or (not password and not scheme.partition(":")[0].lower().endswith(("http", "https"))):
         return match[0]
-    return f"{scheme}://{mask}@"
+    return f"{scheme}{mask}@"

@@ -28,20 +28,20 @@ _WINDOW = 200
 _CONTEXT = 280
 """Limits the characters around a fragment without quotes that decide that no secret's name is there."""
 _CONTEXTS, _MANY = 1_000, 200
-_WORD = re.compile(r"[\w.\-]{0,64}")
+_WORD, _ESCAPED = re.compile(r"[\w.\-]{0,64}"), re.compile(r"\\{0,255}")
 _ASSIGNED = re.compile(r"\s{1,9}(?:[:=]|\|\||\?\?|\*?string\s{0,9}=|\[\]byte\s{0,9}=)")
 _WRAPPED = r"(?:(?:pydantic\.)?(?:Secret(?:Str|Bytes)?|Field)\((?:default=)?)?"
-_LITERAL = r"(?P<quote>\\{0,7}(?:\"{3}|'{3}|[\"'`]))(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
+_LITERAL = r"(?P<quote>\\{0,255}(?:\"{3}|'{3}|[\"'`]))(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
 _QUOTED = rf"{_WRAPPED}[bBrRuUfF]{{0,2}}(?!`){_LITERAL}"
 _BARE = r"(?:[^\s\x1b\"'`&;,{}\[\]<>()]+|[,)(\]\[}{](?![\s,;)}\]\"'`]|\Z|[\w.\-]+[:=]))+"
 _UNQUOTED = (
     r"(?P<scheme>(?i:bearer|basic|digest|negotiate|apikey|(?<=zation: )token)\s+)?"
     rf"(?P<bare>(?!:){_BARE})"
 )
-_AFTER_QUOTED_NAME = re.compile(rf"\\{{0,7}}[\"'](?:\s{{0,9}}(?::|=>?)\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED}))")
+_AFTER_QUOTED_NAME = re.compile(rf"\\{{0,255}}[\"'](?:\s{{0,9}}(?::|=>?)\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED}))")
 _PAIR = re.compile(
-    r"\\{0,7}[\"']\s{0,9},\s{0,9}(?:(?P<member>\\{0,7}[\"'](?:[vV]alue|val|v|default|content)\\{0,7}[\"']\s{0,9}:\s{0,9}))?"
-    r"[bru]{0,2}(?P<quote>\\{0,7}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
+    r"\\{0,255}[\"']\s{0,9},\s{0,9}(?:(?P<member>\\{0,255}[\"'](?:[vV]alue|val|v|default|content)\\{0,255}[\"']\s{0,9}:\s{0,9}))?"
+    r"[bru]{0,2}(?P<quote>\\{0,255}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
 )
 _BEHIND_SCHEME = re.compile(
     r"[ \t]{1,9}(?:[\w-]{1,30}[=:])?(?P<value>[^\s\"'`<>&;]{8,4000})[ \t]*(?=[\r\n\"'`\\,}]|\Z)"
@@ -58,15 +58,15 @@ _AFTER_TYPED_NAME = re.compile(
 )
 """Matches ``password: str = "..."``, ``password string = "..."`` of Go, ``env.PASSWORD || "..."``, and backticks."""
 _AFTER_SUBSCRIPT = re.compile(
-    rf"\\{{0,7}}[\"'](?:[\])]{{1,2}}\s{{0,9}}(?:=(?!=)|or\b|\|\||\?\?)|\s{{0,9}},\s{{0,9}}default\s{{0,9}}=)\s{{0,9}}{_QUOTED}"
+    rf"\\{{0,255}}[\"'](?:[\])]{{1,2}}\s{{0,9}}(?:=(?!=)|or\b|\|\||\?\?)|\s{{0,9}},\s{{0,9}}default\s{{0,9}}=)\s{{0,9}}{_QUOTED}"
 )
 """Matches ``environ["PASSWORD"] = "..."``, ``getenv("PASSWORD") or "..."``, ``getenv("PASSWORD", default="...")``."""
 _AFTER_OPTION = re.compile(r"\s{1,9}(?:[\"'](?P<value>[^\"']+)[\"']|(?P<bare>[^\s\"'-][^\s\"']*))")
 _SETS = re.compile(r"(?:(?:^|\n)[ \t]*(?:ENV|ARG)|(?:^|[\s;])(?:set[ \t]+-\w*x\w*|setenv))[ \t]+\Z")
 _AFTER_SET_NAME = re.compile(r"[ \t]{1,9}[\"']?(?P<value>[^\s\"'=|;&]+)")
 """Matches ``ENV PASSWORD ...`` of a Dockerfile, ``set -x PASSWORD ...`` of fish, ``setenv PASSWORD ...`` of csh."""
-_PARAMS = re.compile(r"params\s?[=:]\s?\{[^{}]{0,60}\\{0,7}[\"']\Z")
-_LOGPROB = re.compile(r"\\{0,7}[\"'],[^{}]{0,40}logprob")
+_PARAMS = re.compile(r"params\s?[=:]\s?\{[^{}]{0,60}\\{0,255}[\"']\Z")
+_LOGPROB = re.compile(r"\\{0,255}[\"'],[^{}]{0,40}logprob")
 _ACCOUNT = re.compile(
     r"\s{0,9}[=:]\s{0,9}\(\s{0,9}[bru]{0,2}[\"'][^\"'\n]{0,100}[\"']\s{0,9},\s{0,9}[bru]{0,2}[\"'](?P<value>[^\"'\n]{1,4000})[\"']\s{0,9}\)"
 )
@@ -74,11 +74,11 @@ _ACCOUNT = re.compile(
 _MARKED = re.compile(r"(?:\*\*:|:\*\*|:(?=\s{1,9}`))\s{0,9}[`\"']?(?P<value>[^\s`\"'<>]{8,400})")
 """Matches ``**Password:** `...` `` of Markdown."""
 _ATTRIBUTE = re.compile(
-    r"\\{0,7}[\"'](?:\s{1,9}[\w:-]{1,40}=\\{0,7}[\"'][^\"'<>]{0,100}[\"']){0,4}\s{1,9}value=\\{0,7}[\"'](?P<value>[^\"'<>\\]{1,4000})"
+    r"\\{0,255}[\"'](?:\s{1,9}[\w:-]{1,40}=\\{0,255}[\"'][^\"'<>]{0,100}[\"']){0,4}\s{1,9}value=\\{0,255}[\"'](?P<value>[^\"'<>\\]{1,4000})"
 )
 """Matches ``<property name="password" value="...">``, also in a form."""
 _PART = re.compile(
-    r"\\{0,7}[\"'](?:(?:\r?\n|\\{1,7}r\\{1,7}n)[A-Za-z-]{1,40}:[^\r\n\\]{0,200})?(?:\r?\n|\\{1,7}r\\{1,7}n){2}(?P<value>[^\r\n\\]+)"
+    r"\\{0,255}[\"'](?:(?:\r?\n|\\{1,7}r\\{1,7}n)[A-Za-z-]{1,40}:[^\r\n\\]{0,200})?(?:\r?\n|\\{1,7}r\\{1,7}n){2}(?P<value>[^\r\n\\]+)"
 )
 """Matches a field of a multipart form: the name, an empty line, the value."""
 _ENCODED = re.compile(r"%(?:25)?3[dD](?P<value>(?:(?!%(?:25)?(?:26|3[bB]|23))[^\s\"'`&<>;,)])+)")
@@ -188,8 +188,9 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> Span:
     if kind == NOT or (word.lower() == "token" and _LOGPROB.match(text, text.find(text[end], end + 4, end + 400))):
         return None
     name = _Name(text, start, end, word, kind, any_value)
+    more = 4 * (_ESCAPED.match(text, end).end() - end)  # type: ignore[union-attr] # matches nothing, too
     for characters, pattern, window, rule in CONTEXTS:
-        if follows in characters and (match := pattern.match(text, end, end + window)) is not None:
+        if follows in characters and (match := pattern.match(text, end, end + window + more)) is not None:
             span = rule(name, match if "bare" in pattern.groupindex and match["bare"] is not None else _whole(match))
             if span is not False:
                 return span
@@ -220,8 +221,8 @@ def _behind_quoted_name(name: _Name, match: re.Match[str]) -> Span:
 
 
 def _in_pair(name: _Name, match: re.Match[str]) -> Span:
-    opening = name.text[max(0, name.start - 9) : name.start].rstrip("\"'\\ub#.")
-    in_pair = opening.endswith(("[", "(")) and name.text[match.end() : match.end() + 1] in ("]", ")", "")
+    opening = name.text[max(0, name.start - 264) : name.start].rstrip("\"'\\ub#.")[-1:]
+    in_pair = opening in ("[", "(") and name.text[match.end() : match.end() + 1] in ("]", ")", "")
     known = match["member"] or in_pair or name.text.startswith("--", name.start)
     return match.span("value") if match["value"] and known else None
 

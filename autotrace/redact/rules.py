@@ -62,8 +62,8 @@ HOOKS = tuple(Rule(**rule) for rule in _DATA["hooks"])
 """Rules for addresses that are secrets; each address has ``hook`` inside."""
 PLACES = tuple(CredentialContext(**rule) for rule in _DATA["places"])
 
-PRIVATE_KEY_BEGINS = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?(?=(?P<dashes>-----))"
-"""Matches the beginning of a key, which ends at ``-----END`` (``redact.credentials``)."""
+PRIVATE_KEY_BEGINS = r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+"""Matches the line in front of a private key."""
 SCHEME = (
     r"(?<![A-Za-z0-9])(?P<scheme>(?i:bearer)\s+(?=[A-Za-z0-9._~+/-]{16})|Basic\s+(?=[A-Za-z0-9+/]*[0-9+/=][A-Za-z0-9+/=]*))"
     r"[A-Za-z0-9._~+/-]{8,}=*"
