@@ -13,6 +13,7 @@ import re
 import string
 from collections.abc import Iterator, Sequence
 
+from autotrace.redact.images import decoded
 from autotrace.redact.named_values import without_named_values
 from autotrace.redact.rules import (
     APART,
@@ -113,7 +114,7 @@ def without_credentials(
         text = without_named_values(text, plain, names, mask, any_value)
         text = _without_members(text, mask)
     if "bearer" in known or "basic " in known:
-        text = _SCHEME.sub(lambda match: match["scheme"] + mask, text)
+        text = _without_schemes(text, mask)
     for place, pattern, needed in _PLACES:
         if needed.isdisjoint(known) or place.sign not in plain or not _is_near(place, plain, known):
             continue
@@ -123,6 +124,17 @@ def without_credentials(
             having = [name for name in names if name in place.needles]
             text = _without_passwords(text, pattern, name_starts(_plain(text).lower(), having), place.reach, mask)
     return text
+
+
+def _without_schemes(text: str, mask: str) -> str:
+    """Mask what follows ``Bearer``, and after ``Basic`` a user and a password in base64."""
+
+    def shown(match: re.Match[str]) -> str:
+        user, colon, _ = decoded(match["value"]).partition(b":")
+        is_secret = match["scheme"][:2] != "Ba" or (colon and user.isascii())
+        return match["scheme"] + mask if is_secret else match[0]
+
+    return _SCHEME.sub(shown, text)
 
 
 def _without_members(text: str, mask: str) -> str:

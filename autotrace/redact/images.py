@@ -68,16 +68,17 @@ def described(data: bytes) -> str | dict[str, str]:
 
 def _shown(words: str, kind: str | None, more: int, keep: Keep | None) -> str:
     """Describe the image in ``words``. ``more``: the number of characters that were cut off."""
-    head = _decoded(words[:_HEAD])
+    head = decoded(words[:_HEAD])
     media_type, size = _looked_at(head)
     copy = None
     if keep is not None and media_type is not None and not more and len(words) <= LONGEST_IMAGE:
-        copy = keep(head if len(words) <= _HEAD else _decoded(words), media_type)
+        copy = keep(head if len(words) <= _HEAD else decoded(words), media_type)
     amount = _amount((len(words.rstrip("=")) + more) * 3 // 4)
     return f"<{media_type or kind or 'data'}{size}, {amount}{f', {copy}' if copy else ''}>"
 
 
-def _decoded(words: str) -> bytes:
+def decoded(words: str) -> bytes:
+    """Decode base64; empty if ``words`` is something else."""
     plain = "".join(words.split()).replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(plain[: len(plain) - (len(plain) % 4 == 1)] + "=" * (-len(plain) % 4))

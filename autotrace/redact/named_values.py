@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from autotrace.redact import contexts
 from autotrace.redact.secret_names import (
     NOT,
     PARAMETER,
@@ -20,6 +21,7 @@ from autotrace.redact.secret_names import (
     is_strong,
     is_word,
     name_starts,
+    says_nothing,
     secret_kind,
 )
 
@@ -29,69 +31,8 @@ _CONTEXT = 280
 """Limits the characters around a fragment without quotes that decide that no secret's name is there."""
 _CONTEXTS, _MANY = 1_000, 200
 _WORD, _ESCAPED = re.compile(r"[\w.\-]{0,64}"), re.compile(r"\\{0,255}")
-_ASSIGNED = re.compile(r"\s{1,9}(?:[:=]|\|\||\?\?|\*?string\s{0,9}=|\[\]byte\s{0,9}=)")
-_WRAPPED = r"(?:(?:pydantic\.)?(?:Secret(?:Str|Bytes)?|Field)\((?:default=)?)?"
-_LITERAL = r"(?P<quote>\\{0,255}(?:\"{3}|'{3}|[\"'`]))(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
-_QUOTED = rf"{_WRAPPED}[bBrRuUfF]{{0,2}}(?!`){_LITERAL}"
-_BARE = r"(?:[^\s\x1b\"'`&;,{}\[\]<>()]+|[,)(\]\[}{](?![\s,;)}\]\"'`]|\Z|[\w.\-]+[:=]))+"
-_UNQUOTED = (
-    r"(?P<scheme>(?i:bearer|basic|digest|negotiate|apikey|(?<=zation: )token)\s+)?"
-    rf"(?P<bare>(?!:){_BARE})"
-)
-_AFTER_QUOTED_NAME = re.compile(rf"\\{{0,255}}[\"'](?:\s{{0,9}}(?::|=>?)\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED}))")
-_PAIR = re.compile(
-    r"\\{0,255}[\"']\s{0,9},\s{0,9}(?:(?P<member>\\{0,255}[\"'](?:[vV]alue|val|v|default|content)\\{0,255}[\"']\s{0,9}:\s{0,9}))?"
-    r"[bru]{0,2}(?P<quote>\\{0,255}[\"'])(?P<value>(?s:.*?))(?:(?<!\\)(?P=quote)|\Z)"
-)
-_BEHIND_SCHEME = re.compile(
-    r"[ \t]{1,9}(?:[\w-]{1,30}[=:])?(?P<value>[^\s\"'`<>&;]{8,4000})[ \t]*(?=[\r\n\"'`\\,}]|\Z)"
-)
-"""Match a credential of a header, behind any scheme."""
-_COLOUR = r"(?:\x1b\[[\d;]{0,9}m)?"
-_AFTER_NAME = re.compile(
-    rf"{_COLOUR}\s{{0,9}}(?P<separator>:=|:(?![:=])|=>?(?!=))\s{{0,9}}{_COLOUR}\s{{0,9}}(?:{_QUOTED}|{_UNQUOTED})"
-)
-_TYPE = r"&?[A-Za-z_][\w.]{0,40}(?:[\[<][\w.,| \[\]<>]{0,60}[\]>])?(?: ?\| ?[A-Za-z_][\w.]{0,40}){0,3}"
-_AFTER_TYPED_NAME = re.compile(
-    rf"(?:\s{{0,9}}:\s{{0,9}}{_TYPE}\s{{0,9}}=|\s{{1,9}}(?:\*?string|\[\]byte)\s{{0,9}}="
-    rf"|\s{{0,9}}(?:\|\||\?\?)|\s{{0,9}}:?=(?=\s{{1,9}}`))\s{{0,9}}(?:{_QUOTED.replace('(?!`)', '')})"
-)
-"""Matches ``password: str = "..."``, ``password string = "..."`` of Go, ``env.PASSWORD || "..."``, and backticks."""
-_AFTER_SUBSCRIPT = re.compile(
-    rf"\\{{0,255}}[\"'](?:[\])]{{1,2}}\s{{0,9}}(?:=(?!=)|or\b|\|\||\?\?)|\s{{0,9}},\s{{0,9}}default\s{{0,9}}=)\s{{0,9}}{_QUOTED}"
-)
-"""Matches ``environ["PASSWORD"] = "..."``, ``getenv("PASSWORD") or "..."``, ``getenv("PASSWORD", default="...")``."""
-_AFTER_OPTION = re.compile(r"\s{1,9}(?:[\"'](?P<value>[^\"']+)[\"']|(?P<bare>[^\s\"'-][^\s\"']*))")
-_SETS = re.compile(r"(?:(?:^|\n)[ \t]*(?:ENV|ARG)|(?:^|[\s;])(?:set[ \t]+-\w*x\w*|setenv))[ \t]+\Z")
-_AFTER_SET_NAME = re.compile(r"[ \t]{1,9}[\"']?(?P<value>[^\s\"'=|;&]+)")
-"""Matches ``ENV PASSWORD ...`` of a Dockerfile, ``set -x PASSWORD ...`` of fish, ``setenv PASSWORD ...`` of csh."""
-_PARAMS = re.compile(r"params\s?[=:]\s?\{[^{}]{0,60}\\{0,255}[\"']\Z")
-_LOGPROB = re.compile(r"\\{0,255}[\"'],[^{}]{0,40}logprob")
-_ACCOUNT = re.compile(
-    r"\s{0,9}[=:]\s{0,9}\(\s{0,9}[bru]{0,2}[\"'][^\"'\n]{0,100}[\"']\s{0,9},\s{0,9}[bru]{0,2}[\"'](?P<value>[^\"'\n]{1,4000})[\"']\s{0,9}\)"
-)
-"""Matches ``auth=("bob", "...")``."""
-_MARKED = re.compile(r"(?:\*\*:|:\*\*|:(?=\s{1,9}`))\s{0,9}[`\"']?(?P<value>[^\s`\"'<>]{8,400})")
-"""Matches ``**Password:** `...` `` of Markdown."""
-_ATTRIBUTE = re.compile(
-    r"\\{0,255}[\"'](?:\s{1,9}[\w:-]{1,40}=\\{0,255}[\"'][^\"'<>]{0,100}[\"']){0,4}\s{1,9}value=\\{0,255}[\"'](?P<value>[^\"'<>\\]{1,4000})"
-)
-"""Matches ``<property name="password" value="...">``, also in a form."""
-_PART = re.compile(
-    r"\\{0,255}[\"'](?:(?:\r?\n|\\{1,7}r\\{1,7}n)[A-Za-z-]{1,40}:[^\r\n\\]{0,200})?(?:\r?\n|\\{1,7}r\\{1,7}n){2}(?P<value>[^\r\n\\]+)"
-)
-"""Matches a field of a multipart form: the name, an empty line, the value."""
-_ENCODED = re.compile(r"%(?:25)?3[dD](?P<value>(?:(?!%(?:25)?(?:26|3[bB]|23))[^\s\"'`&<>;,)])+)")
-"""Matches ``password%3D...`` of an address within an address."""
-_ELEMENT = re.compile(
-    r"(?:\s[^<>]{0,200})?>\s{0,9}"
-    r"(?:<!\[CDATA\[(?P<literal>[^<\]]{1,4000})\]\]>|(?P<value>[^<\s](?:[^<]{0,4000}[^<\s])?))\s{0,9}</"
-)
-_PREFIX = re.compile(r"<[\w.-]{1,64}:\Z")
-_BLOCK = re.compile(r"[ \t]{0,9}:[ \t]{1,9}[|>][-+\d]{0,2}[ \t]{0,9}\r?\n(?P<indent>[ \t]{1,64})(?P<first>[^\r\n]+)")
-"""Matches a block scalar of YAML."""
 _CODE = re.compile(
-    r"[A-Za-z_$.\[\]()|*%{}<>/-]+|(?:self|cls|os|settings|config|cfg|args)[.\[].*|[A-Za-z_][\w.]*[(\[].*"
+    r"[A-Za-z_$.\[\]()|*%{}<>/-]+|(?:self|cls|os|settings|config|cfg|args|var|local|data|module|each)[.\[].*|[A-Za-z_][\w.]*[(\[].*"
 )
 """Matches code and prose behind a name: names, calls, types, words."""
 _TYPES = frozenset(
@@ -173,19 +114,23 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> Span:
     """Find the secret whose name is ``text[start:end]``: the first of ``CONTEXTS`` that fits decides."""
     follows = text[end]
     word = text[start + 2 * (text[start - 1 : start] == "%") : end].lstrip("-.")
-    if follows.isspace() and text[start] != "-" and text[start - 1] not in "<:" and not _ASSIGNED.match(text, end):
-        if (
-            text[start - 2 : start - 1] in "VGxv"
-            and secret_kind(word)
-            and _SETS.search(text[max(0, start - 24) : start])
-        ):
-            match = _AFTER_SET_NAME.match(text, end)
+    if (
+        follows.isspace()
+        and text[start] != "-"
+        and text[start - 1] not in "<:"
+        and not contexts.ASSIGNED.match(text, end)
+    ):
+        is_set = text[start - 2 : start - 1] in "VGxv" and secret_kind(word)
+        if is_set and contexts.SETS.search(text[max(0, start - 24) : start]):
+            match = contexts.AFTER_SET_NAME.match(text, end)
             return match and (None if match["value"].lower() in _TYPES else match.span("value"))
         return None
     kind = secret_kind(word)
-    if word == "key" and _PARAMS.search(text[max(0, start - 80) : start]):
+    if word == "key" and contexts.PARAMS.search(text[max(0, start - 80) : start]):
         kind = PARAMETER
-    if kind == NOT or (word.lower() == "token" and _LOGPROB.match(text, text.find(text[end], end + 4, end + 400))):
+    if kind == NOT or (
+        word.lower() == "token" and contexts.LOGPROB.match(text, text.find(text[end], end + 4, end + 400))
+    ):
         return None
     name = _Name(text, start, end, word, kind, any_value)
     more = 4 * (_ESCAPED.match(text, end).end() - end)  # type: ignore[union-attr] # matches nothing, too
@@ -206,7 +151,7 @@ def _whole(match: re.Match[str]) -> re.Match[str]:
 
 def _in_element(name: _Name, match: re.Match[str]) -> Span:
     before = name.text[max(0, name.start - 66) : name.start]
-    if not before.endswith("<") and _PREFIX.search(before) is None:
+    if not before.endswith("<") and contexts.PREFIX.search(before) is None:
         return False
     group = "value" if match["literal"] is None else "literal"
     return match.span(group) if _is_alone(match[group], name) else None
@@ -230,7 +175,7 @@ def _in_pair(name: _Name, match: re.Match[str]) -> Span:
 def _literal(name: _Name, match: re.Match[str]) -> Span:
     """Find the text between the quotes behind a name, if the text is a secret."""
     value = match["value"]
-    weak = name.kind != SECRET and not name.word.isupper() and not is_strong(value)
+    weak = is_word(name.word, value) or (name.kind != SECRET and not name.word.isupper() and not is_strong(value))
     ordinary = not value or weak or _is_prose(match) or is_placeholder(value, name.word)
     return None if ordinary else match.span("value")
 
@@ -268,7 +213,13 @@ def _assigned(name: _Name, match: re.Match[str]) -> Span:
         if name.any_value:
             return match.span("value") if match["value"] else None
         return None if _closes(name, match) else _literal(name, match)
-    second = _BEHIND_SCHEME.match(name.text, match.end("bare")) if name.word.lower().endswith("authorization") else None
+    if not name.any_value and says_nothing(match["bare"]):
+        return None
+    second = (
+        contexts.BEHIND_SCHEME.match(name.text, match.end("bare"))
+        if name.word.lower().endswith("authorization")
+        else None
+    )
     if second is not None and is_strong(second["value"]) and not is_placeholder(second["value"], name.word):
         return match.start("bare"), second.end("value")
     in_url = name.text[name.start - 1 : name.start] in ("?", "&") and match["separator"] == "="
@@ -285,20 +236,47 @@ def _bare(match: re.Match[str], in_line: bool = False) -> tuple[int, int]:
     return start, _LINE.match(match.string, match.end("bare")).end() if in_line else match.end("bare")  # type: ignore[union-attr] # matches nothing, too
 
 
+def _held(name: _Name, match: re.Match[str]) -> Span:
+    """Find the strings of a list or a mapping behind a name, from the first to the last that is a secret."""
+    strings = [one for one in contexts.STRING.finditer(name.text, *match.span("value")) if one["key"] is None]
+    secrets = [one for one in strings if one["word"] and _is_in_list(one["word"], name)]
+    some_are_words = name.kind != SECRET and match["value"][0] == "[" and len(secrets) < len(strings)
+    if not secrets or some_are_words or contexts.DECLARES.search(match["value"]):
+        return False
+    return secrets[0].start("word"), secrets[-1].end("word")
+
+
+def _is_in_list(value: str, name: _Name) -> bool:
+    least = 6 if name.kind == SECRET else 8
+    is_random = any(map(str.isdigit, value)) or is_mixed(value)
+    return is_random and len(value) >= least and not is_placeholder(value, name.word)
+
+
+def _items(name: _Name, match: re.Match[str]) -> Span:
+    """Find the items of a list of YAML, or the value below a name."""
+    before = name.text[max(0, name.start - _WINDOW) : name.start].rpartition("\n")[2]
+    if before.strip(" -") or not is_strong(match["first"]) or is_placeholder(match["first"], name.word):
+        return False
+    more = re.compile(rf"(?:\r?\n{match['indent']}- [^\r\n]*)*").match(name.text, match.end("first"))
+    return match.start("first"), more.end()  # type: ignore[union-attr] # matches nothing, too
+
+
 CONTEXTS: tuple[tuple[str, re.Pattern[str], int, Callable[[_Name, re.Match[str]], Span]], ...] = (
-    ("> \t\n", _ELEMENT, 5_000, _in_element),
-    ("\"'\\", _AFTER_QUOTED_NAME, _WINDOW, _behind_quoted_name),
-    ("\"'\\", _PAIR, _WINDOW, _in_pair),
-    ("\"'\\", _ATTRIBUTE, 5_000, _alone),
-    ("\"'\\", _PART, 5_000, _alone),
-    ("%", _ENCODED, 5_000, _alone),
-    ("\"'\\", _AFTER_SUBSCRIPT, _WINDOW, _behind_subscript),
-    (" \t\n", _AFTER_OPTION, 5_000, _behind_option),
-    (":", _BLOCK, _WINDOW, _in_block),
-    (":= ", _ACCOUNT, 5_000, _alone),
-    (":*", _MARKED, 5_000, _marked),
-    (":=> \t\n", _AFTER_TYPED_NAME, _WINDOW, _assigned),
-    (":=> \t\n\x1b", _AFTER_NAME, _WINDOW, _assigned),
+    ("> \t\n", contexts.ELEMENT, 5_000, _in_element),
+    ("\"'\\", contexts.AFTER_QUOTED_NAME, _WINDOW, _behind_quoted_name),
+    ("\"'\\", contexts.PAIR, _WINDOW, _in_pair),
+    ("\"'\\", contexts.ATTRIBUTE, 5_000, _alone),
+    ("\"'\\", contexts.PART, 5_000, _alone),
+    ("%", contexts.ENCODED, 5_000, _alone),
+    ("\"'\\", contexts.AFTER_SUBSCRIPT, _WINDOW, _behind_subscript),
+    (" \t\n", contexts.AFTER_OPTION, 5_000, _behind_option),
+    (":", contexts.BLOCK, _WINDOW, _in_block),
+    (":", contexts.ITEMS, 5_000, _items),
+    (":= ", contexts.ACCOUNT, 5_000, _alone),
+    (":*", contexts.MARKED, 5_000, _marked),
+    (":=> \t\n", contexts.AFTER_TYPED_NAME, _WINDOW, _assigned),
+    (":=> \t\n\x1b", contexts.AFTER_NAME, _WINDOW, _assigned),
+    ("\"'\\:= ", contexts.HELD, 5_000, _held),
 )
 """Lists the contexts: characters behind the name, the pattern from there, the pattern's first limit, and the rule."""
 
@@ -338,6 +316,8 @@ def _is_bare_value(under: _Name, match: re.Match[str]) -> bool:
         return False  # an argument, a name of another module; a call
     if name.isupper() and match["separator"] == "=" and text[match.start() : match.start() + 1] == "=":
         return not text[match.end("separator")].isspace()  # a line of a shell
+    if len(value) < 4:
+        return False
     if not _CODE.fullmatch(value):
         return not _CODE.match(value) or (any(map(str.isdigit, value)) and "(" not in value and value[-1] != ".")
     if is_mixed(value):

@@ -16,6 +16,7 @@ from autotrace.redact.credentials import REDACTED as REDACTED
 from autotrace.redact.credentials import in_command, signs, signs_of_lines, without_credentials
 from autotrace.redact.images import LONG, Keep, described, may_be_image, without_images
 from autotrace.redact.rules import SHORTEST
+from autotrace.redact.secret_names import OF_A_MODEL
 
 MAX_NAMES = 10_000
 NUMBERS = frozenset({int, float})
@@ -224,18 +225,27 @@ def _is_option(word: str) -> bool:
 
 
 def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
-    """Tell whether ``value``, under a name of ``kind``, is a secret.
+    """Tell whether ``value``, under a name of ``kind``, is a secret or holds a secret.
 
     ``beside`` holds the neighbouring names: a value with a probability (``logprobs.content`` of OpenAI's API) is a
-    model's token. Flags and small numbers stay.
+    model's token. Flags, small numbers and placeholders stay.
     """
-    if kind == secret_names.TEXT:
-        return type(value) in (str, bytes) and "logprob" not in beside and value != ""
-    if kind == secret_names.PARAMETER:
-        return type(value) is str and secret_names.is_strong(value)
-    is_small = type(value) is int and -10_000 < value < 10_000
-    is_empty = value is None or type(value) in (bool, float) or value == ""
-    return kind == secret_names.SECRET and not is_small and not is_empty
+    if kind == secret_names.NOT or (kind == secret_names.TEXT and any(name in beside for name in OF_A_MODEL)):
+        return False
+    form = type(value)
+    if form is str:
+        weak = kind == secret_names.PARAMETER and not secret_names.is_strong(value)
+        return value != "" and not weak and (any(map(str.isdigit, value)) or not secret_names.says_nothing(value))
+    if form is dict or form is list:
+        within = secret_names.SECRET if kind == secret_names.SECRET else secret_names.PARAMETER
+        if form is dict:
+            return not any(name in value for name in OF_A_MODEL) and any(_hidden(within, one) for one in value.values())
+        if kind != secret_names.SECRET:
+            return bool(value) and all(_hidden(within, one) for one in value)
+        return any(_hidden(kind, one) for one in value) or (len(value) > 15 and {int}.issuperset(map(type, value)))
+    if kind == secret_names.SECRET:
+        return form not in (bool, float, type(None)) and not (form is int and -10_000 < value < 10_000)
+    return kind == secret_names.TEXT and form is bytes
 
 
 def _numbered(name: str, names: Collection[str]) -> str:

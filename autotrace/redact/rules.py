@@ -61,12 +61,14 @@ TOKENS = tuple(Rule(**rule) for rule in _DATA["tokens"])
 HOOKS = tuple(Rule(**rule) for rule in _DATA["hooks"])
 """Rules for addresses that are secrets; each address has ``hook`` inside."""
 PLACES = tuple(CredentialContext(**rule) for rule in _DATA["places"])
+NO_SECRETS: tuple[str, ...] = tuple(_DATA["no secrets"])
+"""Patterns of values that are no secrets, in small letters and digits alone."""
 
 PRIVATE_KEY_BEGINS = r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 """Matches the line in front of a private key."""
 SCHEME = (
     r"(?<![A-Za-z0-9])(?P<scheme>(?i:bearer)\s+(?=[A-Za-z0-9._~+/-]{16})|Basic\s+(?=[A-Za-z0-9+/]*[0-9+/=][A-Za-z0-9+/=]*))"
-    r"[A-Za-z0-9._~+/-]{8,}=*"
+    r"(?P<value>[A-Za-z0-9._~+/-]{8,}=*)"
 )
 """Matches ``Bearer X`` and ``Basic X`` without a header's name in front."""
 

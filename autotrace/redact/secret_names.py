@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from autotrace.redact.rules import NO_SECRETS
+
 NOT, TEXT, SECRET, PARAMETER = 0, 1, 2, 3
 """Kinds of names. ``TEXT``: a text is a secret, a number is not (``token=151643`` is a token of a model).
 ``PARAMETER``: a text is a secret if the text looks like a secret: ``key`` of an address."""
@@ -31,7 +33,7 @@ _TEXT_AT_THE_END = re.compile(
     r"|(?:auth|access|api|refresh|bearer|session|[cx]srf|private|personal)_?token$"
 )
 _ABOUT = re.compile(
-    r"_(?:len(?:gth)?|count|min|max|policy|hint|field|required|set|files?|path|number|word|santa|type|label|name)$"
+    r"_(?:len(?:gth)?|count|min|max|policy|hint|field|required|set|files?|path|number|word|santa|type|label|name|colou?r)$"
 )
 """Matches ends of names that describe a secret without holding the secret."""
 _KEY_OF_A_SHELL = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY")
@@ -83,10 +85,14 @@ def is_mixed(value: str) -> bool:
 
 _WORD = re.compile(r"[A-Z]{1,8}|.{0,2}|\d{1,6}|[\s\u0120\u010a\u2581#<].*|.*[^\x21-\x7e].*", re.DOTALL)
 _WORDS = frozenset({"token", "secret"})
+OF_A_MODEL = ("logprob", "token_id")
+"""Names beside a piece of text that is a model's token."""
 
 
 def is_word(name: str, value: object) -> bool:
     """Tell whether the value under ``token`` or ``secret`` is a model's token, a coin, or the word of a game."""
+    if type(value) is list:
+        return bool(value) and all(is_word(name, each) for each in value)
     return name.lower() in _WORDS and type(value) is str and _WORD.fullmatch(value) is not None
 
 
@@ -96,15 +102,28 @@ def is_strong(value: str) -> bool:
 
 
 _PLACEHOLDER = re.compile(
-    r"(?:(?i:basic|bearer)\s+)?(?:<[^<>]*>(?::<[^<>]*>)?|\{\{?[^{}]*\}?\}|\$\{?\w+\}?|\$\(.*\)|%\w|[A-Z]+_[A-Z_]+|\*+|(?i:x{3,})|\.{3})"
+    r"(?:(?i:basic|bearer)\s+)?(?:<[^<>]*>(?::<[^<>]*>)?|\{\{?[^{}]*\}?\}|\$\{?\w+\}?|\$\(.*\)|%\w|\*+|\.{3}|"
+    r"(?i:(?:[a-z]{1,9}[_-]){0,3}x{3,}))"
 )
+_NO_SECRET = re.compile("|".join(NO_SECRETS))
+_NO_WORD = re.compile(r"[\W_]+")
+_CAPITALS = re.compile(r"[A-Z]+_[A-Z_]+")
 _FIELDS = re.compile(r"\{[^{}]*\}")
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 
+def says_nothing(value: str) -> bool:
+    """Tell whether a value stands for a missing secret, or names a scheme: ``<your key>``, ``EMPTY``, ``omit``."""
+    return _PLACEHOLDER.fullmatch(value) is not None or (
+        len(value) < 64 and _NO_SECRET.fullmatch(_NO_WORD.sub("", value).lower()) is not None
+    )
+
+
 def is_placeholder(value: str, name: str) -> bool:
     """Tell whether the value only names the expected secret: ``<your key>``, ``${TOKEN}``, ``PASSWORD``."""
-    if _PLACEHOLDER.fullmatch(value) or ("{" in value and not any(map(str.isalnum, _FIELDS.sub("", value)))):
+    if says_nothing(value) or _CAPITALS.fullmatch(value):
+        return True
+    if "{" in value and not any(map(str.isalnum, _FIELDS.sub("", value))):
         return True
     if any(map(str.isdigit, value)):
         return False

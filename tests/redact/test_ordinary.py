@@ -43,7 +43,7 @@ def by_all_rules(text: str) -> str:
     starts = secret_names.name_starts(lower, secret_names.FRAGMENTS)
     text = named_values._without(text, starts, REDACTED, False)
     text = credentials._without_members(text, REDACTED)
-    text = credentials._SCHEME.sub(lambda match: match["scheme"] + REDACTED, text)
+    text = credentials._without_schemes(text, REDACTED)
     for place, pattern, _ in credentials._PLACES:
         if any(needle in credentials._plain(text) for needles in place.needles.values() for needle in needles):
             text = pattern.sub(lambda match: match["head"] + REDACTED, text)
