@@ -18,6 +18,7 @@ from autotrace.redact.named_values import without_named_values
 from autotrace.redact.rules import (
     APART,
     HOOKS,
+    PASSWORDS,
     PLACES,
     PRIVATE_KEY_BEGINS,
     SCHEME,
@@ -73,8 +74,15 @@ _PLACES = [(place, re.compile(place.pattern), place.signs()) for place in PLACES
 _WORD_BEGINS = re.compile(r"\b(?=\w)")
 _FOLDED = (("\u017f", "s"), ("\u212a", "k"), ("\u0131", "i"), ("\u0130", "i"))
 """Maps letters beyond ASCII to the ASCII letters that a case-insensitive pattern takes for equal."""
-_SLASHES = ("://", ":\\", ":&#")
-"""Lists what follows the scheme of a URL, also of a URL within JSON or HTML."""
+_FOREIGN = tuple(
+    (word.strip(string.ascii_letters)[-1:], word, "Pw" if len(word) == 2 else "jwt".ljust(len(word), "_"))
+    for small in PASSWORDS
+    if not small.isascii()
+    for word in sorted({small, small.capitalize(), small.upper()})
+)
+"""Lists words for ``password``: a letter beyond ASCII in the word, the word, and a fragment of the same length."""
+_SLASHES = ("://", "\\/", "u002f", "u002F", ":&#")
+"""Lists signs of a URL, also of a URL within JSON or HTML."""
 RUN = "run"
 """Sign (see ``signs``): at least ``SHORTEST`` characters of a token in a row."""
 ORDINARY: frozenset[str] = frozenset()
@@ -245,6 +253,9 @@ def _plain(text: str) -> str:
         return text
     for letter, plain in _FOLDED:
         text = text.replace(letter, plain)
+    for letter, word, fragment in _FOREIGN:
+        if letter in text:
+            text = text.replace(word, fragment)
     return text.encode("ascii", "replace").decode("ascii")
 
 

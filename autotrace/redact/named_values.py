@@ -307,7 +307,7 @@ def _is_bare_value(under: _Name, match: re.Match[str]) -> bool:
     """Tell whether the text behind a name without quotes is a value, rather than code or prose."""
     text, start, _, name, kind, _ = under
     value = match["bare"]
-    if kind == TEXT and not is_strong(value) and not name.isupper():
+    if kind != SECRET and not is_strong(value) and not name.isupper():
         return False
     if value.startswith(("$", "%", "*", "http://", "https://")) or (kind == TEXT and _NUMBER.fullmatch(value)):
         return False
@@ -316,7 +316,7 @@ def _is_bare_value(under: _Name, match: re.Match[str]) -> bool:
         return False  # an argument, a name of another module; a call
     if name.isupper() and match["separator"] == "=" and text[match.start() : match.start() + 1] == "=":
         return not text[match.end("separator")].isspace()  # a line of a shell
-    if len(value) < 4:
+    if len(value) < 4 and not name.lower().endswith("cookie"):
         return False
     if not _CODE.fullmatch(value):
         return not _CODE.match(value) or (any(map(str.isdigit, value)) and "(" not in value and value[-1] != ".")

@@ -61,6 +61,8 @@ TOKENS = tuple(Rule(**rule) for rule in _DATA["tokens"])
 HOOKS = tuple(Rule(**rule) for rule in _DATA["hooks"])
 """Rules for addresses that are secrets; each address has ``hook`` inside."""
 PLACES = tuple(CredentialContext(**rule) for rule in _DATA["places"])
+PASSWORDS: tuple[str, ...] = tuple(_DATA["passwords"])
+"""Words that mean ``password`` in other languages, in small letters."""
 NO_SECRETS: tuple[str, ...] = tuple(_DATA["no secrets"])
 """Patterns of values that are no secrets, in small letters and digits alone."""
 
@@ -73,13 +75,13 @@ SCHEME = (
 """Matches ``Bearer X`` and ``Basic X`` without a header's name in front."""
 
 SIGNS = {
-    "b": ("bearer", "basic "), "d": ("identified ",), "-": ("-u", " -p", " -a ", " -w ", "-securestring"), "@": ("@",),
-    "=": ("sig=", "ignature="), "?": ("?code=", "??", "contrase?a"), "&": ("&code=",), "%": ("%40",),
+    "b": ("bearer", "basic "), "d": ("identified ",), "-": ("-u", "-securestring"), " -": (" -p", " -a ", " -w "),
+    "@": ("@",), "=": ("sig=", "ignature="), "?": ("?code=",), "&": ("&code=",), "%": ("%40",),
     ":": (":5432:",),
 }  # fmt: skip
-"""Maps a character to signs. A text that holds a credential without a run of ``SHORTEST`` has a sign, or a fragment of
-a secret's name, in small letters: in front of hosts, behind schemes, in ``PLACES``. No sign is longer than
-``SHORTEST``. The map's keys are characters, which are found at once."""
+"""Maps one or two characters to signs. A text that holds a credential without a run of ``SHORTEST`` has a sign, or a
+fragment of a secret's name, in small letters: in front of hosts, behind schemes, in ``PLACES``. No sign is longer than
+``SHORTEST``. The map's keys are found at once."""
 
 
 def any_of(rules: tuple[Rule, ...]) -> str:

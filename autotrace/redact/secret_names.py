@@ -6,14 +6,16 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from autotrace.redact.rules import NO_SECRETS
+from autotrace.redact.rules import NO_SECRETS, PASSWORDS
 
 NOT, TEXT, SECRET, PARAMETER = 0, 1, 2, 3
 """Kinds of names. ``TEXT``: a text is a secret, a number is not (``token=151643`` is a token of a model).
 ``PARAMETER``: a text is a secret if the text looks like a secret: ``key`` of an address."""
 
-FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "cred", "jwt", "pw")
-"""Fragments of secrets' names; every name that ``kind`` takes for a secret contains a fragment."""
+_FOREIGN = tuple(word for word in PASSWORDS if word.isascii() and "pass" not in word)
+FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "cred", "jwt", *_FOREIGN, "pw")
+"""Fragments of secrets' names; every name that ``kind`` takes for a secret contains a fragment, in plain letters."""
+_FOREIGN_NAME = re.compile(rf"(?:^|_|[^\x00-\x7f])(?:{'|'.join(PASSWORDS).replace(' ', '_')})[是为為は는은]?$")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ANYWHERE = re.compile(r"api_?key|access_?key|private_?key|secret|passwor[dt]|passwd|passphrase|passcode")
 _KEY = re.compile(
@@ -67,6 +69,8 @@ def kind(name: str) -> int:
         return SECRET
     if _PASS.search(words) or _TEXT_AT_THE_END.search(words):
         return TEXT
+    if _FOREIGN_NAME.search(words):
+        return PARAMETER if words.endswith("parola") else TEXT
     if _KEY_OF_A_SHELL.fullmatch(name) and name.split("_")[-2] not in _NO_SECRET_KEYS:
         return TEXT
     if words != "token" and not words.endswith("_token"):
@@ -96,9 +100,14 @@ def is_word(name: str, value: object) -> bool:
     return name.lower() in _WORDS and type(value) is str and _WORD.fullmatch(value) is not None
 
 
+_SENTENCE = re.compile(r"[\u3001-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+"""Matches a letter of a language that writes sentences without blanks."""
+
+
 def is_strong(value: str) -> bool:
     """Tell whether a text under ``token``, which may be a token of a model, is a credential."""
-    return len(value) >= 8 and " " not in value and (any(map(str.isdigit, value)) or is_mixed(value))
+    random = any(map(str.isdigit, value)) or is_mixed(value)
+    return len(value) >= 8 and " " not in value and random and _SENTENCE.search(value) is None
 
 
 _PLACEHOLDER = re.compile(
