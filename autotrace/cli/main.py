@@ -141,8 +141,10 @@ def _sentence(error: Exception) -> object:
         return f"what was to be printed was not written: {error.strerror}"
     if isinstance(error, OSError) and (error.errno is None or error.filename is not None):
         return error
+    from autotrace.sinks.own_keys import without_own_keys
+
     *_, place = traceback.extract_tb(error.__traceback__)
-    what = f"{type(error).__name__}: {str(error)[:500]} ({place.filename}:{place.lineno})"
+    what = f"{type(error).__name__}: {without_own_keys(str(error)[:500])} ({place.filename}:{place.lineno})"
     return f"the run is damaged, or not one of autotrace's, or this is a bug: {what}"
 
 

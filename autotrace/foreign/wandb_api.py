@@ -10,6 +10,7 @@ import base64
 import json
 import netrc
 import os
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from autotrace.foreign.collector import listed, mapped
 from autotrace.foreign.opened import LONGEST, decoded
 from autotrace.foreign.scalars import SETTING, Scalar, TrainerLog, collected, of_row
 from autotrace.foreign.source import Foreign, ForeignRun
+from autotrace.redact.masking import masked_uri
 from autotrace.tables.errors import QueryError
 from autotrace.trajectory.jsonable import integer, loaded
 
@@ -84,4 +86,6 @@ def _asked(variables: dict[str, Any], address: str) -> Any:
             return decoded(answer.read(LONGEST))
     except (OSError, ValueError, RecursionError, netrc.NetrcParseError) as error:
         no_key = "" if key else "; WANDB_API_KEY, or netrc, gives your key"
-        raise QueryError(f"{address} cannot be read from {base}: {error}{no_key}") from None
+        # the server's own words may quote the key
+        reason = f"HTTP {error.code}" if isinstance(error, urllib.error.HTTPError) else error
+        raise QueryError(f"{address} cannot be read from {masked_uri(base)}: {reason}{no_key}") from None

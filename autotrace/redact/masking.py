@@ -61,7 +61,7 @@ def masked_command(command: Sequence[str]) -> list[str]:
 
 def masked_variable(name: str, value: str) -> str:
     """Return the value of an environment variable in a form that people may see."""
-    return MASK if secret_kind(name) or name == env.ALERT else masked_uri(value)
+    return MASK if value and (secret_kind(name) or name == env.ALERT) else _masked(masked_uri(value))
 
 
 def _masked(word: str) -> str:

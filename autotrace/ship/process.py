@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from autotrace.config import environment as env
-from autotrace.redact.credentials import without_credentials
-from autotrace.redact.masking import MASK
 from autotrace.run import files, layout
+from autotrace.sinks.own_keys import without_own_keys
 
 
 def begin(run_folder: Path) -> None:
@@ -44,7 +43,7 @@ class _WithoutCredentials(logging.Formatter):
     """Masks credentials in lines and stacks: an error of a backend's library may quote an address."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return without_credentials(super().format(record), MASK)
+        return without_own_keys(super().format(record))
 
 
 def _log_uncaught(_: type[BaseException], error: BaseException | None, *__: object) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -14,6 +17,7 @@ from autotrace.redact.masking import masked_uri
 from autotrace.ship.delivery.carrier import _problem
 from autotrace.ship.process import log_to_file
 from autotrace.sinks import registry
+from autotrace.sinks.own_keys import without_own_keys
 from autotrace.sinks.protocol import Refused, Unavailable
 from tests.cases import in_turns
 from tests.http_server import QuietServer
@@ -87,6 +91,76 @@ def test_nothing_follows_a_redirect(backend: str, tmp_path: Path) -> None:
         more = ["--tracking-uri", named.url] if backend == "mlflow" else []
         answers = reading.run([[*ship, *more], ["doctor"]], here, tmp_path / "mine", **environ)
         assert answers[0]["code"] == 1 and asked and not elsewhere, (answers, asked, elsewhere)
+
+
+KEY = "kq7Zp2Xw9Rt4Lm8Vb3Nc6Yd1" * 2
+BASIC = base64.b64encode(f"api:{KEY}".encode()).decode()
+FORMS = (KEY, quote(KEY + "/"), BASIC, KEY[:12] + "...", "..." + KEY[-10:], f'{{"key": "{KEY}"}}', f"Bearer {KEY}")
+QUOTED = (KEY, BASIC, KEY[:12], KEY[-10:])
+
+
+def quoting(code: int) -> QuietServer:
+    """Rejects everything, and quotes the key in the status line and in the body."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers["content-length"] or 0))
+            told = f"invalid key: {', '.join(FORMS)}"
+            body = json.dumps({"message": told, "reason": told, "detail": told, "error": told}).encode()
+            self.send_response(code, f"invalid key {KEY}")
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_PUT = do_HEAD = do_GET
+
+        def log_message(self, *_: object) -> None: ...
+
+    return QuietServer(Handler)
+
+
+@pytest.mark.parametrize(
+    ("backend", "code"),
+    [("mlflow", 400), ("mlflow", 401), ("otlp", 400), ("otlp", 500), ("weave", 400), ("weave", 422)],
+)
+def test_a_server_that_quotes_our_key_does_not_make_us_show_the_key(backend: str, code: int, tmp_path: Path) -> None:
+    with quoting(code) as server:
+        server.start()
+        run, process = hostile.honest(tmp_path)
+        process.exit()
+        (here := tmp_path / "here").mkdir()
+        (netrc := tmp_path / "netrc").write_text(f"machine {server.url[7:]} login user password {KEY}\n")
+        netrc.chmod(0o600)
+        environ = {
+            "WANDB_BASE_URL": server.url, "WF_TRACE_SERVER_URL": server.url, "WANDB_ENTITY": "e",
+            "NETRC": str(netrc), "OTEL_EXPORTER_OTLP_ENDPOINT": server.url, "MLFLOW_TRACKING_TOKEN": KEY,
+            "OTEL_EXPORTER_OTLP_HEADERS": f"x-honeycomb-team={KEY}", **({} if code == 400 else {"WANDB_API_KEY": KEY}),
+        }  # fmt: skip
+        more = ["--tracking-uri", server.url] if backend == "mlflow" else []
+        commands = [
+            ["ship", str(run), "--backend", backend, *more], ["doctor"],
+            ["status", str(run), "--json"], ["diagnose", f"wandb://e/p/r{code}"],
+        ]  # fmt: skip
+        answers = reading.run(commands, here, tmp_path / "mine", AUTOTRACE_RUN_DIR=str(run), **environ)
+    told = "".join(one["out"] + one["err"] for one in answers)
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path != netrc)
+    assert f"\n{backend}: " in f"\n{answers[0]['out']}", answers
+    assert not [one for one in QUOTED if one in told or one.encode() in written], told
+
+
+def test_a_message_shows_no_key_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "pass word/1")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://bob:p%40ssw0rd@host:5000")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=teamkey77,other=x")
+    secret = ("pass word/1", "pass+word%2F1", "p@ssw0rd", "p%40ssw0rd")
+    for form in (*FORMS, *secret, base64.b64encode(b"bob:pass word/1").decode()):
+        told = without_own_keys(f"401: you sent <{form}>, which is not known at host:5000")
+        assert not [one for one in (*QUOTED, *secret, form) if one in told and one != "..."], told
+        assert told.startswith("401: you sent") and told.endswith("which is not known at host:5000")
+    plain = "the password is not known at host:5000; check MLFLOW_TRACKING_PASSWORD"
+    assert without_own_keys(plain) == plain
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, Refused, Unavailable])

@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from autotrace.redact.credentials import without_credentials
-from autotrace.redact.masking import MASK
 from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
+from autotrace.sinks.own_keys import without_own_keys
 from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
 from autotrace.trajectory.model import Trajectory
 
@@ -114,7 +113,7 @@ class Carrier:
             try:
                 send(trajectories)
             except Rejected as error:
-                reasons |= error.reasons
+                reasons |= {trace_id: without_own_keys(reason) for trace_id, reason in error.reasons.items()}
             except Exception as error:
                 receipt.problem = _problem(self._sink.name, error)
                 self._failures += 1
@@ -152,7 +151,7 @@ class Carrier:
 
 
 def _problem(name: str, error: Exception) -> DeliveryProblem:
-    text = without_credentials(str(error), MASK)  # an error of a backend's library may quote an address
+    text = without_own_keys(str(error))  # an answer may quote our key, an error of a library an address
     if isinstance(error, Unavailable):
         return DeliveryProblem("waiting", text, error.retry_after)
     if isinstance(error, Refused):

@@ -20,6 +20,7 @@ from autotrace.sinks.mlflow.info import Issue, describe, linked, shown_codes, tr
 from autotrace.sinks.mlflow.sending import Encoded, Sender, Store, StoreError
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.uri import check_uri, ui_command
+from autotrace.sinks.own_keys import keep_secret
 from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
 from autotrace.trajectory.model import Trajectory
 
@@ -80,6 +81,7 @@ class MlflowSink(Sink):
     def _opened(self) -> Store:
         if self._store is None:
             self._uri = self._chosen_uri()
+            keep_secret(self._uri)
             try:
                 check_uri(self._uri)
             except ValueError as error:

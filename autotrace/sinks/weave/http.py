@@ -22,6 +22,7 @@ from autotrace import __version__
 from autotrace.run import files
 from autotrace.sinks.answers import BOUNDED
 from autotrace.sinks.http import retry_after
+from autotrace.sinks.own_keys import keep_secret
 from autotrace.sinks.protocol import Refused, Unavailable
 from autotrace.sinks.weave.calls import object_name
 
@@ -47,6 +48,7 @@ class Login:
         trace = os.environ.get("WF_TRACE_SERVER_URL") or (SAAS_TRACE if public == SAAS else public + "/traces")
         key = os.environ.get("WANDB_API_KEY") or _netrc_key(urlparse(base).netloc)
         entity = os.environ.get("WANDB_ENTITY") or _setting("entity")
+        keep_secret(key)
         return cls(base, trace.rstrip("/"), key.strip() if key else None, entity or None)
 
     def page(self, entity: str, project: str, call_id: str) -> str:
