@@ -136,13 +136,9 @@ def without_credentials(
 
 def _without_schemes(text: str, mask: str) -> str:
     """Mask what follows ``Bearer``, and after ``Basic`` a user and a password in base64."""
-
-    def shown(match: re.Match[str]) -> str:
-        user, colon, _ = decoded(match["value"]).partition(b":")
-        is_secret = match["scheme"][:2] != "Ba" or (colon and user.isascii())
-        return match["scheme"] + mask if is_secret else match[0]
-
-    return _SCHEME.sub(shown, text)
+    return _SCHEME.sub(
+        lambda match: match["scheme"] + mask if not match["user"] or b":" in decoded(match["value"]) else match[0], text
+    )
 
 
 def _without_members(text: str, mask: str) -> str:
@@ -158,12 +154,8 @@ def _without_members(text: str, mask: str) -> str:
 
 
 def _is_near(place: CredentialContext, plain: str, known: frozenset[str]) -> bool:
-    for name, needles in place.needles.items():
-        if not name or name in known:
-            for needle in needles:
-                if needle in plain:
-                    return True
-    return False
+    near = [needles for name, needles in place.needles.items() if not name or name in known]
+    return any([needle in plain for needles in near for needle in needles])
 
 
 def in_command(words: Sequence[object], mask: str) -> Iterator[tuple[int, str]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from autotrace.redact import contexts
+from autotrace.redact.rules import TYPES
 from autotrace.redact.secret_names import (
     NOT,
     PARAMETER,
@@ -35,17 +36,11 @@ _CODE = re.compile(
     r"[A-Za-z_$.\[\]()|*%{}<>/-]+|(?:self|cls|os|settings|config|cfg|args|var|local|data|module|each)[.\[].*|[A-Za-z_][\w.]*[(\[].*"
 )
 """Matches code and prose behind a name: names, calls, types, words."""
-_TYPES = frozenset(
-    {
-        "str", "string", "bytes", "int", "integer", "float", "bool", "boolean", "none", "null", "nil", "true", "false",
-        "any", "optional", "object", "dict", "list", "type", "required", "secret", "password", "token", "key", "value",
-        "the", "a", "an", "is", "not", "your",
-    }
-)  # fmt: skip
 _ANY_CONTEXT = re.compile(r"[:=\"'%-]|</|ENV |setenv ")
 """Matches at each name that has a value."""
 _LINE = re.compile(r"[^\r\n\"'`<]*")
 _NUMBER = re.compile(r"[-+]?[\d.,]+")
+_AUTHORIZATION, _COOKIE = re.compile(r"(?i:authorization)\Z"), re.compile(r"(?i:cookie)\Z")
 
 
 def without_named_values(text: str, plain: str, having: Sequence[str], mask: str, any_value: bool) -> str:
@@ -114,23 +109,18 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> Span:
     """Find the secret whose name is ``text[start:end]``: the first of ``CONTEXTS`` that fits decides."""
     follows = text[end]
     word = text[start + 2 * (text[start - 1 : start] == "%") : end].lstrip("-.")
-    if (
-        follows.isspace()
-        and text[start] != "-"
-        and text[start - 1] not in "<:"
-        and not contexts.ASSIGNED.match(text, end)
-    ):
+    is_alone = follows.isspace() and text[start] != "-" and text[start - 1] not in "<:"
+    if is_alone and not contexts.ASSIGNED.match(text, end):
         is_set = text[start - 2 : start - 1] in "VGxv" and secret_kind(word)
         if is_set and contexts.SETS.search(text[max(0, start - 24) : start]):
             match = contexts.AFTER_SET_NAME.match(text, end)
-            return match and (None if match["value"].lower() in _TYPES else match.span("value"))
+            return match and (None if match["value"].lower() in TYPES else match.span("value"))
         return None
     kind = secret_kind(word)
     if word == "key" and contexts.PARAMS.search(text[max(0, start - 80) : start]):
         kind = PARAMETER
-    if kind == NOT or (
-        word.lower() == "token" and contexts.LOGPROB.match(text, text.find(text[end], end + 4, end + 400))
-    ):
+    second = text.find(follows, end + 4, end + 400)
+    if kind == NOT or (word.lower() == "token" and contexts.LOGPROB.match(text, second)):
         return None
     name = _Name(text, start, end, word, kind, any_value)
     more = 4 * (_ESCAPED.match(text, end).end() - end)  # type: ignore[union-attr] # matches nothing, too
@@ -215,17 +205,13 @@ def _assigned(name: _Name, match: re.Match[str]) -> Span:
         return None if _closes(name, match) else _literal(name, match)
     if not name.any_value and says_nothing(match["bare"]):
         return None
-    second = (
-        contexts.BEHIND_SCHEME.match(name.text, match.end("bare"))
-        if name.word.lower().endswith("authorization")
-        else None
-    )
+    second = contexts.BEHIND_SCHEME.match(name.text, match.end("bare")) if _AUTHORIZATION.search(name.word) else None
     if second is not None and is_strong(second["value"]) and not is_placeholder(second["value"], name.word):
         return match.start("bare"), second.end("value")
     in_url = name.text[name.start - 1 : name.start] in ("?", "&") and match["separator"] == "="
     if name.any_value or in_url or match["scheme"] or _is_bare_value(name, match):
-        in_line = match["separator"] == ":" and name.word.lower().endswith(("cookie", "authorization"))
-        return _bare(match, in_line and not name.any_value)
+        in_line = match["separator"] == ":" and (_AUTHORIZATION.search(name.word) or _COOKIE.search(name.word))
+        return _bare(match, bool(in_line) and not name.any_value)
     return None
 
 
@@ -239,17 +225,11 @@ def _bare(match: re.Match[str], in_line: bool = False) -> tuple[int, int]:
 def _held(name: _Name, match: re.Match[str]) -> Span:
     """Find the strings of a list or a mapping behind a name, from the first to the last that is a secret."""
     strings = [one for one in contexts.STRING.finditer(name.text, *match.span("value")) if one["key"] is None]
-    secrets = [one for one in strings if one["word"] and _is_in_list(one["word"], name)]
+    secrets = [one for one in strings if one["word"] and is_strong(one["word"]) and _is_alone(one["word"], name)]
     some_are_words = name.kind != SECRET and match["value"][0] == "[" and len(secrets) < len(strings)
     if not secrets or some_are_words or contexts.DECLARES.search(match["value"]):
         return False
     return secrets[0].start("word"), secrets[-1].end("word")
-
-
-def _is_in_list(value: str, name: _Name) -> bool:
-    least = 6 if name.kind == SECRET else 8
-    is_random = any(map(str.isdigit, value)) or is_mixed(value)
-    return is_random and len(value) >= least and not is_placeholder(value, name.word)
 
 
 def _items(name: _Name, match: re.Match[str]) -> Span:
@@ -300,7 +280,7 @@ def _is_alone(value: str, name: _Name) -> bool:
         return is_strong(value)
     if any(map(str.isspace, value)) and not any(map(str.isdigit, value)):
         return False
-    return value.lower() not in _TYPES and not is_placeholder(value, name.word)
+    return value.lower() not in TYPES and not is_placeholder(value, name.word)
 
 
 def _is_bare_value(under: _Name, match: re.Match[str]) -> bool:
@@ -316,13 +296,13 @@ def _is_bare_value(under: _Name, match: re.Match[str]) -> bool:
         return False  # an argument, a name of another module; a call
     if name.isupper() and match["separator"] == "=" and text[match.start() : match.start() + 1] == "=":
         return not text[match.end("separator")].isspace()  # a line of a shell
-    if len(value) < 4 and not name.lower().endswith("cookie"):
+    if len(value) < 4 and not _COOKIE.search(name):
         return False
     if not _CODE.fullmatch(value):
         return not _CODE.match(value) or (any(map(str.isdigit, value)) and "(" not in value and value[-1] != ".")
     if is_mixed(value):
         return True
-    if not value.isalpha() or value.lower() in _TYPES or not value.islower():
+    if not value.isalpha() or value.lower() in TYPES or not value.islower():
         return False
     ends = text[match.end("bare") : match.end("bare") + 1]
     before = text[max(0, start - _WINDOW) : start].rstrip(" \t-")[-1:]

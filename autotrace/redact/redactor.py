@@ -15,12 +15,14 @@ from autotrace.redact import secret_names
 from autotrace.redact.credentials import REDACTED as REDACTED
 from autotrace.redact.credentials import in_command, signs, signs_of_lines, without_credentials
 from autotrace.redact.images import LONG, Keep, described, may_be_image, without_images
-from autotrace.redact.rules import SHORTEST
-from autotrace.redact.secret_names import OF_A_MODEL
+from autotrace.redact.rules import OF_SCHEMA, SHORTEST
+from autotrace.redact.secret_names import OF_A_MODEL, PARAMETER, SECRET, TEXT
 
 MAX_NAMES = 10_000
 NUMBERS = frozenset({int, float})
 """Types of numbers; lists of numbers alone are left alone."""
+MOST_NUMBERS = 15
+"""Limits the numbers under a secret's name that are no key: the code of a game."""
 LONGEST_NAME = 200
 """Limits the characters of a text that may be a name."""
 WORD = 24
@@ -30,15 +32,8 @@ _MEMBER_NAMES = frozenset(MEMBER_NAMES)
 MEMBER_VALUES = ("value", "val", "content", "default", "Value", "text")
 """Keys of a list of environment variables or headers: ``{"name": "api_key", "value": "..."}``."""
 
-_OF_SCHEMA = frozenset(
-    {
-        "type", "title", "description", "format", "pattern", "enum", "default", "const", "examples", "anyOf", "oneOf",
-        "allOf", "$ref", "items", "properties", "required", "additionalProperties", "nullable", "minLength",
-        "maxLength", "minimum", "maximum", "minItems", "maxItems", "writeOnly", "readOnly",
-    }
-)  # fmt: skip
 _SCHEMA_VALUES = ("default", "const", "examples", "enum")
-"""Keys of a JSON schema, and the keys that hold values: ``{"password": {"type": "string"}}`` declares an argument."""
+"""Keys of a JSON schema that hold values."""
 _KEY_BEGINS = re.compile(r"\s*-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----\s*\Z")
 _KEY_LINE = re.compile(r"\s*(?:[A-Za-z0-9+/=]{1,200}|[A-Za-z-]{1,40}: [^\n]{1,200})?\s*")
 """Matches a line of a private key: base64, or a header before the base64."""
@@ -148,7 +143,7 @@ class Redactor:
 
     def _kind(self, name: str) -> int:
         lower = name.lower()
-        return secret_names.SECRET if any(glob.match(lower) for glob in self._globs) else secret_names.kind(name)
+        return SECRET if any(glob.match(lower) for glob in self._globs) else secret_names.kind(name)
 
     def without_secrets(self, value: Any) -> Any:
         """Clean ``value`` for writing, whatever the name is."""
@@ -174,17 +169,12 @@ class Redactor:
             if name in cleaned:  # two keys that are credentials
                 name = _numbered(name, cleaned)
             is_hidden = secret and _hidden(secret, item, value) and not secret_names.is_word(name, item)
-            if is_hidden and type(item) is dict and "type" in item and _OF_SCHEMA.issuperset(item):
+            if is_hidden and type(item) is dict and "type" in item and OF_SCHEMA.issuperset(item):
                 values = {each: REDACTED for each in _SCHEMA_VALUES if item.get(each) is not None}
                 cleaned[name] = {**self._mapping(item), **values}
                 continue
             cleaned[name] = REDACTED if is_hidden else self.without_secrets(item)
-            if (
-                name == "params"
-                and type(item) is dict
-                and not is_hidden
-                and _hidden(secret_names.PARAMETER, item.get("key"))
-            ):
+            if name == "params" and type(cleaned[name]) is dict and _hidden(PARAMETER, item.get("key")):
                 cleaned[name]["key"] = REDACTED  # of an address
         if len(value) > 1 and not _MEMBER_NAMES.isdisjoint(value):
             for member in MEMBER_NAMES:
@@ -230,22 +220,22 @@ def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
     ``beside`` holds the neighbouring names: a value with a probability (``logprobs.content`` of OpenAI's API) is a
     model's token. Flags, small numbers and placeholders stay.
     """
-    if kind == secret_names.NOT or (kind == secret_names.TEXT and any(name in beside for name in OF_A_MODEL)):
+    if kind == secret_names.NOT or (kind == TEXT and any(name in beside for name in OF_A_MODEL)):
         return False
     form = type(value)
     if form is str:
-        weak = kind == secret_names.PARAMETER and not secret_names.is_strong(value)
+        weak = kind == PARAMETER and not secret_names.is_strong(value)
         return value != "" and not weak and (any(map(str.isdigit, value)) or not secret_names.says_nothing(value))
-    if form is dict or form is list:
-        within = secret_names.SECRET if kind == secret_names.SECRET else secret_names.PARAMETER
-        if form is dict:
-            return not any(name in value for name in OF_A_MODEL) and any(_hidden(within, one) for one in value.values())
-        if kind != secret_names.SECRET:
-            return bool(value) and all(_hidden(within, one) for one in value)
-        return any(_hidden(kind, one) for one in value) or (len(value) > 15 and {int}.issuperset(map(type, value)))
-    if kind == secret_names.SECRET:
+    within = SECRET if kind == SECRET else PARAMETER
+    if form is dict:
+        return not any(name in value for name in OF_A_MODEL) and any(_hidden(within, one) for one in value.values())
+    if form is list and NUMBERS.issuperset(map(type, value)):
+        return kind == SECRET and len(value) > MOST_NUMBERS
+    if form is list:
+        return (any if kind == SECRET else all)([_hidden(within, one) for one in value])
+    if kind == SECRET:
         return form not in (bool, float, type(None)) and not (form is int and -10_000 < value < 10_000)
-    return kind == secret_names.TEXT and form is bytes
+    return kind == TEXT and form is bytes
 
 
 def _numbered(name: str, names: Collection[str]) -> str:

@@ -61,6 +61,14 @@ TOKENS = tuple(Rule(**rule) for rule in _DATA["tokens"])
 HOOKS = tuple(Rule(**rule) for rule in _DATA["hooks"])
 """Rules for addresses that are secrets; each address has ``hook`` inside."""
 PLACES = tuple(CredentialContext(**rule) for rule in _DATA["places"])
+TYPES = frozenset(_DATA["types and words"])
+"""Values in code and prose that are no secrets."""
+NO_SECRET_KEYS = frozenset(_DATA["keys of a shell that are no secrets"])
+"""Words before ``_KEY``: ``PRIMARY``."""
+OF_A_TEXT = frozenset(_DATA["words before token"])
+"""Words before ``_token`` that mean a piece of text, or a position in a listing."""
+OF_SCHEMA = frozenset(_DATA["keys of a schema"])
+"""Keys of a JSON schema: ``{"password": {"type": "string"}}`` declares an argument."""
 PASSWORDS: tuple[str, ...] = tuple(_DATA["passwords"])
 """Words that mean ``password`` in other languages, in small letters."""
 NO_SECRETS: tuple[str, ...] = tuple(_DATA["no secrets"])
@@ -69,7 +77,7 @@ NO_SECRETS: tuple[str, ...] = tuple(_DATA["no secrets"])
 PRIVATE_KEY_BEGINS = r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
 """Matches the line in front of a private key."""
 SCHEME = (
-    r"(?<![A-Za-z0-9])(?P<scheme>(?i:bearer)\s+(?=[A-Za-z0-9._~+/-]{16})|Basic\s+(?=[A-Za-z0-9+/]*[0-9+/=][A-Za-z0-9+/=]*))"
+    r"(?<![A-Za-z0-9])(?P<scheme>(?i:bearer)\s+(?=[A-Za-z0-9._~+/-]{16})|(?P<user>Basic\s+)(?=[A-Za-z0-9+/]*[0-9+/=][A-Za-z0-9+/=]*))"
     r"(?P<value>[A-Za-z0-9._~+/-]{8,}=*)"
 )
 """Matches ``Bearer X`` and ``Basic X`` without a header's name in front."""

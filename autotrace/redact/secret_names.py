@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from autotrace.redact.rules import NO_SECRETS, PASSWORDS
+from autotrace.redact.rules import NO_SECRET_KEYS, NO_SECRETS, OF_A_TEXT, PASSWORDS
 
 NOT, TEXT, SECRET, PARAMETER = 0, 1, 2, 3
 """Kinds of names. ``TEXT``: a text is a secret, a number is not (``token=151643`` is a token of a model).
@@ -39,21 +39,6 @@ _ABOUT = re.compile(
 )
 """Matches ends of names that describe a secret without holding the secret."""
 _KEY_OF_A_SHELL = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY")
-_NO_SECRET_KEYS = frozenset(
-    {
-        "PUBLIC", "PRIMARY", "FOREIGN", "SORT", "CACHE", "GROUP", "PARTITION", "UNIQUE", "INDEX", "ROUTING", "SHARD",
-        "HOT", "PRESS", "ID", "TYPE", "NAME", "DICT", "INFO", "LIB",
-    }
-)  # fmt: skip
-_OF_A_TEXT = frozenset(
-    {
-        "pad", "eos", "bos", "unk", "sep", "cls", "mask", "eot", "eom", "eod", "stop", "start", "begin", "end", "image",
-        "video", "audio", "special", "next", "first", "last", "prev", "previous", "current", "new", "per", "page",
-        "sync", "continuation", "think", "prompt", "response", "input", "output", "decoded", "generated", "sampled",
-        "top", "max", "min", "num", "by", "added", "extra", "vocab", "call",
-    }
-)  # fmt: skip
-"""Words before ``_token`` that mean a piece of text, or a position in a listing."""
 
 
 def kind(name: str) -> int:
@@ -71,11 +56,11 @@ def kind(name: str) -> int:
         return TEXT
     if _FOREIGN_NAME.search(words):
         return PARAMETER if words.endswith("parola") else TEXT
-    if _KEY_OF_A_SHELL.fullmatch(name) and name.split("_")[-2] not in _NO_SECRET_KEYS:
+    if _KEY_OF_A_SHELL.fullmatch(name) and name.split("_")[-2] not in NO_SECRET_KEYS:
         return TEXT
     if words != "token" and not words.endswith("_token"):
         return NOT
-    return NOT if words.removesuffix("token").strip("_").rpartition("_")[2] in _OF_A_TEXT else TEXT
+    return NOT if words.removesuffix("token").strip("_").rpartition("_")[2] in OF_A_TEXT else TEXT
 
 
 _CAMEL_CASE = re.compile(r"[a-z]*(?:[A-Z][a-z]{2,}|[A-Z]{2,}(?=[A-Z][a-z]|\Z))*")
@@ -123,16 +108,13 @@ _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 def says_nothing(value: str) -> bool:
     """Tell whether a value stands for a missing secret, or names a scheme: ``<your key>``, ``EMPTY``, ``omit``."""
-    return _PLACEHOLDER.fullmatch(value) is not None or (
-        len(value) < 64 and _NO_SECRET.fullmatch(_NO_WORD.sub("", value).lower()) is not None
-    )
+    return bool(_PLACEHOLDER.fullmatch(value) or _NO_SECRET.fullmatch(_NO_WORD.sub("", value).lower()))
 
 
 def is_placeholder(value: str, name: str) -> bool:
     """Tell whether the value only names the expected secret: ``<your key>``, ``${TOKEN}``, ``PASSWORD``."""
-    if says_nothing(value) or _CAPITALS.fullmatch(value):
-        return True
-    if "{" in value and not any(map(str.isalnum, _FIELDS.sub("", value))):
+    is_format = "{" in value and not any(map(str.isalnum, _FIELDS.sub("", value)))
+    if is_format or says_nothing(value) or _CAPITALS.fullmatch(value):
         return True
     if any(map(str.isdigit, value)):
         return False
