@@ -52,8 +52,8 @@ _KEY = re.compile(
     rf"(?:(?:{_APART}{_LAST})?(?:(?:{_APART})?-{{4,5}} ?END [A-Z0-9 ]{{0,40}}-{{4,5}}|\Z))?"
 )
 """Matches a private key in PEM form, perhaps cut off."""
-_KEY_ENDS = re.compile(r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY")
-_TAIL = re.compile(rf"(?:{_APART})?(?:{_LAST}{_APART})?{_LINE}(?:{_APART}{_LINE})*")
+_KEY_ENDS = re.compile(r"-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY")
+_TAIL = re.compile(rf"(?:[A-Za-z0-9]{{0,5}}{_APART})?(?:{_LAST}{_APART})?{_LINE}(?:{_APART}{_LINE})*")
 """Matches the lines in front of a key's end, backwards."""
 _DATA_OF_KUBERNETES = re.compile(
     r"(?P<begin>^(?P<indent>[ \t]*)(?:data|stringData):[ \t]*\n)"
@@ -75,14 +75,14 @@ _WORD_BEGINS = re.compile(r"\b(?=\w)")
 _FOLDED = (("\u017f", "s"), ("\u212a", "k"), ("\u0131", "i"), ("\u0130", "i"))
 """Maps letters beyond ASCII to the ASCII letters that a case-insensitive pattern takes for equal."""
 _FOREIGN = tuple(
-    (word.strip(string.ascii_letters)[-1:], word, "Pw" if len(word) == 2 else "jwt".ljust(len(word), "_"))
+    (word.strip(string.ascii_letters)[-1:], word, "Pw".ljust(len(word), "_"))
     for small in PASSWORDS
     if not small.isascii()
     for word in sorted({small, small.capitalize(), small.upper()})
 )
 """Lists words for ``password``: a letter beyond ASCII in the word, the word, and a fragment of the same length."""
-_SLASHES = ("://", "\\/", "u002f", "u002F", ":&#")
-"""Lists signs of a URL, also of a URL within JSON or HTML."""
+_SLASHES = {":": ("://",), "\\": ("\\/", "\\u002"), "&": (":&#",)}
+"""Maps a character to signs of a URL, also of a URL within JSON or HTML."""
 RUN = "run"
 """Sign (see ``signs``): at least ``SHORTEST`` characters of a token in a row."""
 ORDINARY: frozenset[str] = frozenset()
@@ -115,7 +115,9 @@ def without_credentials(
     if "key" in names and "PRIVATE KEY" in plain:
         text = _without_private_keys(text, mask)
         plain = _plain(text)
-    if "@" in known and any(slashes in plain for slashes in _SLASHES):
+    if "@" in known and any(
+        [any([each in plain for each in slashes]) for at, slashes in _SLASHES.items() if at in plain]
+    ):
         text = without_userinfo(text, mask)
         plain = _plain(text)
     if names:
@@ -135,7 +137,7 @@ def without_credentials(
 
 
 def _without_schemes(text: str, mask: str) -> str:
-    """Mask what follows ``Bearer``, and after ``Basic`` a user and a password in base64."""
+    """Mask the token behind ``Bearer``, and a user and a password in base64 behind ``Basic``."""
     return _SCHEME.sub(
         lambda match: match["scheme"] + mask if not match["user"] or b":" in decoded(match["value"]) else match[0], text
     )
@@ -154,8 +156,12 @@ def _without_members(text: str, mask: str) -> str:
 
 
 def _is_near(place: CredentialContext, plain: str, known: frozenset[str]) -> bool:
-    near = [needles for name, needles in place.needles.items() if not name or name in known]
-    return any([needle in plain for needles in near for needle in needles])
+    for name, needles in place.needles.items():
+        if not name or name in known:
+            for needle in needles:
+                if needle in plain:
+                    return True
+    return False
 
 
 def in_command(words: Sequence[object], mask: str) -> Iterator[tuple[int, str]]:
@@ -252,7 +258,7 @@ def _plain(text: str) -> str:
 
 
 def _without_private_keys(text: str, mask: str) -> str:
-    """Mask private keys in PEM form, whatever separates the lines, also without the beginning or the end."""
+    """Mask private keys in PEM form with any separator of lines, also without the beginning or the end."""
     text = _KEY.sub(mask, text)
     pieces: list[str] = []
     written = 0

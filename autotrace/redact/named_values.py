@@ -33,7 +33,8 @@ _CONTEXT = 280
 _CONTEXTS, _MANY = 1_000, 200
 _WORD, _ESCAPED = re.compile(r"[\w.\-]{0,64}"), re.compile(r"\\{0,255}")
 _CODE = re.compile(
-    r"[A-Za-z_$.\[\]()|*%{}<>/-]+|(?:self|cls|os|settings|config|cfg|args|var|local|data|module|each)[.\[].*|[A-Za-z_][\w.]*[(\[].*"
+    r"[A-Za-z_$.\[\]()|*%{}<>/-]+|[A-Za-z_][\w.]*[(\[].*|"
+    r"(?:self|cls|os|settings|config|cfg|args|var|local|data|module|each|this|form|req|request|body|user|event)[.\[].*"
 )
 """Matches code and prose behind a name: names, calls, types, words."""
 _ANY_CONTEXT = re.compile(r"[:=\"'%-]|</|ENV |setenv ")
@@ -119,8 +120,9 @@ def _value_of(text: str, start: int, end: int, any_value: bool) -> Span:
     kind = secret_kind(word)
     if word == "key" and contexts.PARAMS.search(text[max(0, start - 80) : start]):
         kind = PARAMETER
-    second = text.find(follows, end + 4, end + 400)
-    if kind == NOT or (word.lower() == "token" and contexts.LOGPROB.match(text, second)):
+    if kind == NOT or (
+        word.lower() == "token" and contexts.LOGPROB.match(text, text.find(follows, end + 4, end + 400))
+    ):
         return None
     name = _Name(text, start, end, word, kind, any_value)
     more = 4 * (_ESCAPED.match(text, end).end() - end)  # type: ignore[union-attr] # matches nothing, too
@@ -165,7 +167,8 @@ def _in_pair(name: _Name, match: re.Match[str]) -> Span:
 def _literal(name: _Name, match: re.Match[str]) -> Span:
     """Find the text between the quotes behind a name, if the text is a secret."""
     value = match["value"]
-    weak = is_word(name.word, value) or (name.kind != SECRET and not name.word.isupper() and not is_strong(value))
+    strong = name.word.isupper() or (is_strong(value) and not is_word(name.word, value))
+    weak = name.kind != SECRET and not strong
     ordinary = not value or weak or _is_prose(match) or is_placeholder(value, name.word)
     return None if ordinary else match.span("value")
 
@@ -203,11 +206,11 @@ def _assigned(name: _Name, match: re.Match[str]) -> Span:
         if name.any_value:
             return match.span("value") if match["value"] else None
         return None if _closes(name, match) else _literal(name, match)
-    if not name.any_value and says_nothing(match["bare"]):
-        return None
     second = contexts.BEHIND_SCHEME.match(name.text, match.end("bare")) if _AUTHORIZATION.search(name.word) else None
     if second is not None and is_strong(second["value"]) and not is_placeholder(second["value"], name.word):
         return match.start("bare"), second.end("value")
+    if not name.any_value and says_nothing(match["bare"]):
+        return None
     in_url = name.text[name.start - 1 : name.start] in ("?", "&") and match["separator"] == "="
     if name.any_value or in_url or match["scheme"] or _is_bare_value(name, match):
         in_line = match["separator"] == ":" and (_AUTHORIZATION.search(name.word) or _COOKIE.search(name.word))

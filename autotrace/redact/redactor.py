@@ -228,7 +228,8 @@ def _hidden(kind: int, value: Any, beside: Any = ()) -> bool:
         return value != "" and not weak and (any(map(str.isdigit, value)) or not secret_names.says_nothing(value))
     within = SECRET if kind == SECRET else PARAMETER
     if form is dict:
-        return not any(name in value for name in OF_A_MODEL) and any(_hidden(within, one) for one in value.values())
+        is_of_a_model = "text" in value or any(name in value for name in OF_A_MODEL)
+        return not is_of_a_model and any(_hidden(within, one) for one in value.values())
     if form is list and NUMBERS.issuperset(map(type, value)):
         return kind == SECRET and len(value) > MOST_NUMBERS
     if form is list:

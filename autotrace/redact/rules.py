@@ -74,7 +74,7 @@ PASSWORDS: tuple[str, ...] = tuple(_DATA["passwords"])
 NO_SECRETS: tuple[str, ...] = tuple(_DATA["no secrets"])
 """Patterns of values that are no secrets, in small letters and digits alone."""
 
-PRIVATE_KEY_BEGINS = r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+PRIVATE_KEY_BEGINS = r"-----? ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-----?"
 """Matches the line in front of a private key."""
 SCHEME = (
     r"(?<![A-Za-z0-9])(?P<scheme>(?i:bearer)\s+(?=[A-Za-z0-9._~+/-]{16})|(?P<user>Basic\s+)(?=[A-Za-z0-9+/]*[0-9+/=][A-Za-z0-9+/=]*))"
@@ -85,7 +85,7 @@ SCHEME = (
 SIGNS = {
     "b": ("bearer", "basic "), "d": ("identified ",), "-": ("-u", "-securestring"), " -": (" -p", " -a ", " -w "),
     "@": ("@",), "=": ("sig=", "ignature="), "?": ("?code=",), "&": ("&code=",), "%": ("%40",),
-    ":": (":5432:",),
+    "5": (":5432:",),
 }  # fmt: skip
 """Maps one or two characters to signs. A text that holds a credential without a run of ``SHORTEST`` has a sign, or a
 fragment of a secret's name, in small letters: in front of hosts, behind schemes, in ``PLACES``. No sign is longer than

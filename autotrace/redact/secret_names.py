@@ -13,8 +13,9 @@ NOT, TEXT, SECRET, PARAMETER = 0, 1, 2, 3
 ``PARAMETER``: a text is a secret if the text looks like a secret: ``key`` of an address."""
 
 _FOREIGN = tuple(word for word in PASSWORDS if word.isascii() and "pass" not in word)
-FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "cred", "jwt", *_FOREIGN, "pw")
-"""Fragments of secrets' names; every name that ``kind`` takes for a secret contains a fragment, in plain letters."""
+FRAGMENTS = ("pass", "secret", "token", "key", "auth", "cookie", "cred", *_FOREIGN, "pw")
+"""Fragments of secrets' names: every name that ``kind`` takes for a secret contains a fragment, in plain letters. Only
+``jwt`` has none: a shape finds the values."""
 _FOREIGN_NAME = re.compile(rf"(?:^|_|[^\x00-\x7f])(?:{'|'.join(PASSWORDS).replace(' ', '_')})[是为為は는은]?$")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ANYWHERE = re.compile(r"api_?key|access_?key|private_?key|secret|passwor[dt]|passwd|passphrase|passcode")
@@ -23,7 +24,7 @@ _KEY = re.compile(
     r"service|service_role|ssh|hmac|aes|application|functions)_?key$"
 )
 _AT_THE_END = re.compile(
-    r"(?:^|_)(?:cred(?:ential)?s?|authorization|cookies?|pwd|pw|client_key_data|(?:auth|access|refresh)_?tokens)$"
+    r"(?:^|_)(?:cred(?:ential)?s?|authorization|cookies?|pwd|pw|client_key_data|(?:auth|access|refresh|api)_?tokens)$"
 )
 _WHOLE = frozenset({"auth", "bearer", "jwt"})
 _PASS = re.compile(
@@ -99,7 +100,7 @@ _PLACEHOLDER = re.compile(
     r"(?:(?i:basic|bearer)\s+)?(?:<[^<>]*>(?::<[^<>]*>)?|\{\{?[^{}]*\}?\}|\$\{?\w+\}?|\$\(.*\)|%\w|\*+|\.{3}|"
     r"(?i:(?:[a-z]{1,9}[_-]){0,3}x{3,}))"
 )
-_NO_SECRET = re.compile("|".join(NO_SECRETS))
+_NO_SECRET = re.compile(rf"(?:bearer)?(?:{'|'.join(NO_SECRETS)})")
 _NO_WORD = re.compile(r"[\W_]+")
 _CAPITALS = re.compile(r"[A-Z]+_[A-Z_]+")
 _FIELDS = re.compile(r"\{[^{}]*\}")

@@ -18,9 +18,9 @@ from autotrace.redact.masking import MASK, masked_variable
 from autotrace.redact.secret_names import is_strong, says_nothing, secret_kind
 
 _given: set[str] = set()
-"""Keys that are in no variable of the environment: from netrc, or from an address on the command line."""
+"""Holds keys from elsewhere than the environment: from netrc, or from an address on the command line."""
 _SHORTEST = 6
-"""Characters of the shortest key that is searched for."""
+"""Counts the characters of the shortest key that is searched for."""
 _WORD = re.compile(r"[A-Za-z0-9+/=_~-]{8,}")
 _PARTS = re.compile(r"[^\s,;&=:@/?\"'<>{}()]+")
 
@@ -32,7 +32,7 @@ def keep_secret(text: str | None) -> None:
 
 
 def without_own_keys(message: str) -> str:
-    """Return ``message`` without credentials: those that look like one, and those that this process uses.
+    """Return ``message`` without any credential: neither a text of such a shape, nor a key that this process uses.
 
     A key is found as it is, in the escapes of URLs and JSON, in base64 (``Basic ...``), and in parts of at least eight
     characters.
@@ -53,7 +53,7 @@ def without_own_keys(message: str) -> str:
 
 
 def _keys_of(name: str, value: str) -> set[str]:
-    """Return the parts of a variable's value that people may not see, and the value of a secret's name."""
+    """Return the parts of a variable's value that stay hidden, and the whole value under the name of a secret."""
     if not secret_kind(name) and not any(sign in value for sign in ("://", "=", ":")):
         return set()
     seen = masked_variable(name, value)

@@ -6,6 +6,8 @@ import pytest
 
 from autotrace.redact.masking import masked_command, masked_uri, masked_variable
 
+KEY = "sk-" + "a1B2c3D4" * 4
+
 
 @pytest.mark.parametrize(
     ("words", "shown"),
@@ -47,3 +49,21 @@ def test_uris_and_variables() -> None:
     assert masked_variable("AUTOTRACE_TOKEN", "S") == masked_variable("AUTOTRACE_ALERT", "http://h/S") == "***"
     assert masked_variable("AUTOTRACE_TRACKING_URI", "http://u:S@h") == "http://u:***@h"
     assert masked_variable("AUTOTRACE_RUN_DIR", "/runs") == "/runs"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("DB_PASSWORD", "S", "***"),
+        ("MINHA_SENHA", "S", "***"),
+        ("AUTOTRACE_NOTE", f"use {KEY} now", "use *** now"),
+        ("AUTOTRACE_HEADERS", "x-api-key=S", "x-api-key=***"),
+        ("AUTOTRACE_COMMAND", "login --token S", "login --token ***"),
+        ("AUTOTRACE_TRACKING_URI", f"http://h/?key={KEY}", "http://h/?key=***"),
+        ("AUTOTRACE_TRACKING_URI", "https:\\/\\/u:S@h", "https:\\/\\/u:***@h"),
+        ("AUTOTRACE_KEEP", "reward < 0.5", "reward < 0.5"),
+        ("AUTOTRACE_TOKEN", "", ""),
+    ],
+)
+def test_a_variable_is_masked_by_its_name_and_by_the_shape_of_its_value(name: str, value: str, shown: str) -> None:
+    assert masked_variable(name, value) == shown

@@ -50,3 +50,26 @@ def test_the_schema_of_an_argument_is_no_secret() -> None:
     assert "hunter2" not in str(cleaned) and cleaned["password"]["type"] == "string"
     kept = {"password": {"type": "string", "value": "hunter2"}}
     assert Redactor(Settings()).clean("tools", kept) == {"password": REDACTED}
+
+
+def test_a_list_or_mapping_under_the_name_of_a_secret_is_hidden_with_its_secrets() -> None:
+    hidden = {
+        "access_token": ["hunter2hunter2"], "github_token": {"value": "hunter2hunter2"}, "password": {"new": "hunter"},
+        "secret_key": list(range(32)), "api_key": [{"value": "hunter"}],
+    }  # fmt: skip
+    assert set(Redactor(Settings()).clean("value", hidden).values()) == {REDACTED}
+
+
+def test_tokens_of_a_model_and_codes_of_a_game_stay() -> None:
+    kept = {
+        "tokens": ["hunter2hunter2"], "token_ids": [1, 2], "token": {"id": 5, "text": "hunter2hunter2"},
+        "secret": ["CRANE", "SLATE"], "secret_code": [1, 2, 3, 4], "api_key": {}, "password": [None], "cookies": [],
+        "top_logprobs": [{"token": "hunter2hunter2", "token_id": 5}],
+    }  # fmt: skip
+    assert Redactor(Settings()).clean("value", kept) == kept
+
+
+def test_the_value_of_a_key_that_nobody_needs_stays() -> None:
+    kept = {"api_key": "EMPTY", "OPENAI_API_KEY": "sk-no-key-required", "password": "<password>", "token": "${TOKEN}"}
+    assert Redactor(Settings()).clean("value", kept) == kept
+    assert Redactor(Settings()).clean("value", {"password": "<hunter2>"}) == {"password": REDACTED}
