@@ -1,6 +1,10 @@
-"""Attach adapters to a library: followers to targets, and functions that see the calls of other methods.
+"""Attach adapters to a library: followers to targets, and functions that see or change the calls of other methods.
 
-Such other methods are not targets: nothing is recorded for the calls.
+Such other methods are not targets: nothing is recorded for the calls::
+
+    adapting.put(owner, "log", showing(owner.log, "library:log", after=logged))      # sees each result
+    adapting.put(owner, "init", changing(owner.init, "library:init", with_ours))     # changes the arguments
+    adapting.put(owner, "send", within(owner.send, named))                           # runs inside a context manager
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +22,8 @@ from autotrace.record.follower import Follower
 
 Shown = Callable[..., None]
 """Takes the arguments before a call; after the call, the result and then the arguments."""
+Changed = tuple[tuple[Any, ...], dict[str, Any]]
+"""Holds the arguments of a call, by position and by name."""
 
 
 def follow(key: str, follower: Follower) -> None:
@@ -55,6 +62,42 @@ def showing(original: Any, site: str, *, before: Shown | None = None, after: Sho
         if after is not None:
             show(after, result, *args, **kwargs)
         return result
+
+    return call_async if inspect.iscoroutinefunction(original) else call
+
+
+def changing(original: Any, site: str, change: Callable[..., Changed]) -> Any:
+    """Wrap ``original`` to get the arguments that ``change`` returns for the arguments of a call.
+
+    If ``change`` fails, ``original`` gets the arguments of the call; ``site`` counts faults.
+    """
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            args, kwargs = change(*args, **kwargs)
+        except Exception as error:
+            faults.failed(site, error)
+        return original(*args, **kwargs)
+
+    return call
+
+
+def within(original: Any, around: Callable[..., AbstractContextManager[Callable[[Any], Any] | None]]) -> Any:
+    """Wrap ``original`` to run inside the context manager that ``around`` returns for the arguments of a call. If the
+    context manager gives a function, the function gets the result and returns what the caller gets."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with around(*args, **kwargs) as seen:
+            result = original(*args, **kwargs)
+            return result if seen is None else seen(result)
+
+    @functools.wraps(original)
+    async def call_async(*args: Any, **kwargs: Any) -> Any:
+        with around(*args, **kwargs) as seen:
+            result = await original(*args, **kwargs)
+            return result if seen is None else seen(result)
 
     return call_async if inspect.iscoroutinefunction(original) else call
 

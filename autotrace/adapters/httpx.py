@@ -14,14 +14,14 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import AsyncGeneratorType, GeneratorType, ModuleType
 from typing import Any
 
 import msgspec
 
-from autotrace.adapters.hooks import follow
+from autotrace.adapters.hooks import follow, within
 from autotrace.patch import adapting
 from autotrace.record import calls, closing, context, drivers, faults, ids, iterators, orphans, statements
 from autotrace.record.context import OpenCall
@@ -187,27 +187,14 @@ def _hook(module: ModuleType) -> None:
         kind: Any = getattr(module, name, object)
         original = vars(kind).get("_send_single_request")
         if inspect.isfunction(original) and not hasattr(original, _MARK):
-            send = _naming(original, _key(module.__name__.partition(".")[0], name))
+            key = _key(module.__name__.partition(".")[0], name)
+            send = within(original, functools.partial(_named_by, key))
             setattr(send, _MARK, True)
             adapting.put(kind, "_send_single_request", send)
 
 
-def _naming(original: Callable[..., Any], key: str) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def send(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        with named(request, key):
-            return original(self, request, *args, **kwargs)
-
-    @functools.wraps(original)
-    async def send_later(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
-        with named(request, key):
-            return await original(self, request, *args, **kwargs)
-
-    return send_later if inspect.iscoroutinefunction(original) else send
-
-
 @contextmanager
-def named(request: Any, key: str) -> Generator[None]:
+def _named_by(key: str, client: Any, request: Any, *_: Any) -> Generator[None]:
     """Give ``request`` an id while a model is called; the current call states the id."""
     added = False
     call = context.current_call()

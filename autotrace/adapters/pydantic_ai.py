@@ -5,12 +5,11 @@ An agent without a name takes the name of its variable in the caller's frame, so
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-from autotrace.adapters.hooks import follow
+from autotrace.adapters.hooks import Changed, changing, follow
 from autotrace.patch import adapting
 from autotrace.record import template
 from autotrace.record.context import RetainingCall, current
@@ -39,7 +38,7 @@ def _hook(module: Any) -> None:
     kind = getattr(module, "AbstractAgent", None)
     original = getattr(kind, "_infer_name", None)
     if callable(original):
-        adapting.put(kind, "_infer_name", _past_ours(original))
+        adapting.put(kind, "_infer_name", changing(original, "pydantic_ai", _past_ours))
 
 
 def _hook_display(module: Any) -> None:
@@ -49,12 +48,8 @@ def _hook_display(module: Any) -> None:
         adapting.put(module, "_OWN_PACKAGES", own | {"autotrace"})
 
 
-def _past_ours(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def infer_name(self: Any, function_frame: FrameType | None, *args: Any, **kwargs: Any) -> Any:
-        return original(self, _above(function_frame), *args, **kwargs)
-
-    return infer_name
+def _past_ours(agent: Any, function_frame: FrameType | None, *args: Any, **kwargs: Any) -> Changed:
+    return (agent, _above(function_frame), *args), kwargs
 
 
 def _above(frame: FrameType | None) -> FrameType | None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from autotrace.adapters.hooks import within
 from autotrace.patch import adapting
 from autotrace.record import closing, drivers, faults, iterators
 from autotrace.record.context import OpenCall
@@ -59,7 +60,7 @@ def wait_for(package: str, answers: Iterable[tuple[str, str, str]]) -> None:
         kind = getattr(sys.modules.get(f"{package}.{module}"), name, None)
         original = vars(kind).get(method) if isinstance(kind, type) else None
         if isinstance(kind, type) and inspect.isfunction(original) and not hasattr(original, _MARK):
-            answer = _answering(original)
+            answer = within(original, _Answering)
             setattr(answer, _MARK, True)
             adapting.put(kind, method, answer)
             _kinds[id(kind)] = method
@@ -86,41 +87,26 @@ class _Answering:
 
     __slots__ = ("_call",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, *_: Any, **__: Any) -> None:
         watched = iterators.watched_in(value, _waiting)
         self._call: OpenCall | None = None if watched is None else _waiting.pop(watched.number).call
 
-    def __enter__(self) -> _Answering:
-        if self._call is not None:
-            closing.enter(self._call)
-        return self
+    def __enter__(self) -> Callable[[Any], Any] | None:
+        if self._call is None:
+            return None
+        closing.enter(self._call)
+        return functools.partial(self._end, self._call)
 
-    def with_result(self, result: Any) -> Any:
+    def _end(self, call: OpenCall, result: Any) -> Any:
         """End the call with ``result``, and return ``result``."""
-        call = self._call
-        if call is not None:
-            closing.leave(call)
-            try:
-                if not drivers.adopt(call, result):
-                    closing.close(call, result)
-            except Exception as error:
-                faults.failed("later answer", error)
+        closing.leave(call)
+        try:
+            if not drivers.adopt(call, result):
+                closing.close(call, result)
+        except Exception as error:
+            faults.failed("later answer", error)
         return result
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         if self._call is not None and error is not None:
             closing.fail(self._call, error)
-
-
-def _answering(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def answer(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _Answering(self) as answering:
-            return answering.with_result(original(self, *args, **kwargs))
-
-    @functools.wraps(original)
-    async def answer_later(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _Answering(self) as answering:
-            return answering.with_result(await original(self, *args, **kwargs))
-
-    return answer_later if inspect.iscoroutinefunction(original) else answer

@@ -21,8 +21,8 @@ from contextvars import Context
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from autotrace.adapters.hooks import Changed, changing
 from autotrace.patch import adapting, engine
-from autotrace.record import faults
 from autotrace.record.context import OpenCall, current, current_call, made_current
 from autotrace.record.object_fields import member
 
@@ -53,21 +53,14 @@ def _follow_starts(_: ModuleType) -> None:
     for owner, name in _STARTS:
         original = vars(owner).get(name)
         if type(original) is BuiltinFunctionType:  # another function, such as gevent's, starts no thread
-            adapting.put(owner, name, _starting(original))
+            adapting.put(owner, name, changing(original, "thread start", _started))
 
 
-def _starting(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def start(*args: Any, **kwargs: Any) -> Any:
-        try:
-            call = current_call()
-            if call is not None and args and callable(args[0]) and not _is_of_a_pool(args[0]):
-                args = (functools.partial(holding(call).run, args[0]), *args[1:])
-        except Exception as error:
-            faults.failed("thread start", error)
-        return original(*args, **kwargs)
-
-    return start
+def _started(*args: Any, **kwargs: Any) -> Changed:
+    call = current_call()
+    if call is not None and args and callable(args[0]) and not _is_of_a_pool(args[0]):
+        args = (functools.partial(holding(call).run, args[0]), *args[1:])
+    return args, kwargs
 
 
 def holding(call: OpenCall) -> Context:
@@ -89,23 +82,16 @@ def _follow_pool(module: ModuleType) -> None:
     name, *methods = _POOLS[module.__name__]
     pool = vars(module)[name]
     for method in methods:
-        adapting.put(pool, method, _taking(getattr(pool, method)))
+        adapting.put(pool, method, changing(getattr(pool, method), "thread pool", _taken))
 
 
-def _taking(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def take(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        try:
-            call = current_call()
-            if call is not None:
-                inside = functools.partial(functools.partial, _inside, call)
-                work = {name: inside(kwargs[name]) for name in _WORK if callable(kwargs.get(name))}
-                args, kwargs = (*map(inside, args[:1]), *args[1:]), {**kwargs, **work}
-        except Exception as error:
-            faults.failed("thread pool", error)
-        return original(self, *args, **kwargs)
-
-    return take
+def _taken(pool: Any, /, *args: Any, **kwargs: Any) -> Changed:
+    call = current_call()
+    if call is not None:
+        inside = functools.partial(functools.partial, _inside, call)
+        work = {name: inside(kwargs[name]) for name in _WORK if callable(kwargs.get(name))}
+        args, kwargs = (*map(inside, args[:1]), *args[1:]), {**kwargs, **work}
+    return (pool, *args), kwargs
 
 
 def _inside(call: OpenCall, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -76,6 +76,14 @@ def observe(owner: Any, name: str, *, before: Observer | None = None, after: Obs
     adapting.put(owner, name, made)
 
 
+def watch(module: str, name: str, *, before: Observer | None = None, after: Observer | None = None) -> None:
+    """Observe ``name``, a function or ``Class.method`` of ``module``, once ``module`` is imported."""
+    cls, _, function = name.rpartition(".")
+    adapting.when_imported(
+        module, lambda made: observe(getattr(made, cls, None) if cls else made, function, before=before, after=after)
+    )
+
+
 SKIPPED = "drop:fact on a device"
 """Counts rows whose facts were not recorded because the values were on an accelerator."""
 _ROWS = 256

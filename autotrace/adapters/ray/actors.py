@@ -15,6 +15,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from autotrace.adapters.hooks import Changed, changing
 from autotrace.patch import adapting
 from autotrace.record import context, faults
 
@@ -77,16 +78,12 @@ def wrap_call() -> None:
     handle = importlib.import_module("ray.actor").ActorHandle
     original = handle._actor_method_call
 
-    @functools.wraps(original)
-    def _actor_method_call(self: Any, method_name: str, *args: Any, **options: Any) -> Any:
-        try:
-            if len(args) < 2 and context.current_carrier() is not None and _takes_context(self, method_name):
-                options["kwargs"] = packed(options.get("kwargs"))  # Ray never gives kwargs by position
-        except Exception as error:
-            faults.failed("ray:call", error)
-        return original(self, method_name, *args, **options)
+    def with_context(self: Any, method_name: str, *args: Any, **options: Any) -> Changed:
+        if len(args) < 2 and context.current_carrier() is not None and _takes_context(self, method_name):
+            options["kwargs"] = packed(options.get("kwargs"))  # Ray never gives kwargs by position
+        return (self, method_name, *args), options
 
-    adapting.put(handle, "_actor_method_call", _actor_method_call)
+    adapting.put(handle, "_actor_method_call", changing(original, "ray:call", with_context))
 
 
 def _takes_context(handle: Any, method_name: str) -> bool:
@@ -161,17 +158,13 @@ def wrap_submission() -> None:
             faults.failed("ray:task", error)
             return traced
 
-    @functools.wraps(submit)
-    def _remote(self: Any, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any) -> Any:
-        try:
-            if context.current_carrier() is not None and _task_takes_context(self):
-                kwargs = packed(kwargs)
-        except Exception as error:
-            faults.failed("ray:submit", error)
-        return submit(self, args, kwargs, *rest, **options)
+    def carrying(self: Any, args: Any = None, kwargs: Any = None, *rest: Any, **options: Any) -> Changed:
+        if context.current_carrier() is not None and _task_takes_context(self):
+            kwargs = packed(kwargs)
+        return (self, args, kwargs, *rest), options
 
     adapting.put(remote_function, "_inject_tracing_into_function", _inject_tracing_into_function)
-    made = starting.wrap_auto_init(tracing._tracing_task_invocation(_remote))
+    made = starting.wrap_auto_init(tracing._tracing_task_invocation(changing(submit, "ray:submit", carrying)))
     adapting.put(remote_function.RemoteFunction, "_remote", made)
 
 

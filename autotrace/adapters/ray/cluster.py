@@ -13,7 +13,6 @@ All of this is private API of Ray (read in 2.44, 2.49 and 2.60). Anything unexpe
 from __future__ import annotations
 
 import copy
-import functools
 import importlib
 import inspect
 import json
@@ -21,6 +20,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from autotrace.adapters.hooks import Changed, changing
 from autotrace.adapters.ray import actors
 from autotrace.config import environment
 from autotrace.patch import adapting
@@ -155,10 +155,10 @@ def _wrap_init() -> None:
     original = ray.init
     signature = inspect.signature(original)
 
-    @functools.wraps(original)
-    def init(*args: Any, **kwargs: Any) -> Any:
-        return original(*args, **_with_runtime_env(signature, args, kwargs))
+    def with_ours(*args: Any, **kwargs: Any) -> Changed:
+        return args, _with_runtime_env(signature, args, kwargs)
 
+    init = changing(original, "ray:init", with_ours)
     worker = importlib.import_module("ray._private.worker")
     for module in (ray, worker):
         if getattr(module, "init", None) is original:
@@ -167,23 +167,19 @@ def _wrap_init() -> None:
 
 def _with_runtime_env(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return ``kwargs`` of ``ray.init`` with our variables, or unchanged."""
-    try:
-        if importlib.import_module("ray").is_initialized() or "runtime_env" not in signature.parameters:
-            return kwargs
-        given = kwargs.get("runtime_env")
-        job_config = kwargs.get("job_config")
-        if not given and job_config is not None:
-            given = job_config.runtime_env or None
-        address = args[0] if args else kwargs.get("address")
-        if not given and _starts_a_cluster(address, kwargs.get("_temp_dir")):
-            return kwargs  # its workers inherit this environment; a runtime_env would make each of them start twice
-        # Ray's own daemons started before autotrace: other nodes know about this run only through runtime_env.
-        environ = {**os.environ, **remote_node.invite(os.environ, head(address))}
-        runtime_env = with_variables(given, environ)
-        return {**kwargs, "runtime_env": with_notice(runtime_env, environ, address)}
-    except Exception as error:
-        faults.failed("ray:init", error)
+    if importlib.import_module("ray").is_initialized() or "runtime_env" not in signature.parameters:
         return kwargs
+    given = kwargs.get("runtime_env")
+    job_config = kwargs.get("job_config")
+    if not given and job_config is not None:
+        given = job_config.runtime_env or None
+    address = args[0] if args else kwargs.get("address")
+    if not given and _starts_a_cluster(address, kwargs.get("_temp_dir")):
+        return kwargs  # its workers inherit this environment; a runtime_env would make each of them start twice
+    # Ray's own daemons started before autotrace: other nodes know about this run only through runtime_env.
+    environ = {**os.environ, **remote_node.invite(os.environ, head(address))}
+    runtime_env = with_variables(given, environ)
+    return {**kwargs, "runtime_env": with_notice(runtime_env, environ, address)}
 
 
 def _starts_a_cluster(address: Any, folder: Any) -> bool:

@@ -26,13 +26,13 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from autotrace.adapters import threads
-from autotrace.adapters.hooks import showing
-from autotrace.adapters.trainers import Given, observe, publish_runs
+from autotrace.adapters.hooks import Changed, changing, showing
+from autotrace.adapters.trainers import Given, publish_runs, watch
 from autotrace.adapters.verl import facts, token_facts, trace
 from autotrace.adapters.verl.configuration import plain, publish_config, publish_worker
 from autotrace.config import environment as env
 from autotrace.patch import adapting, engine
-from autotrace.record import context, faults, statements
+from autotrace.record import context, statements
 from autotrace.record.fields import ABSENT, Path
 
 
@@ -68,18 +68,14 @@ def install() -> None:
     trace.install()
     adapting.when_imported("verl.workers.rollout.llm_server", watch_client)
     adapting.when_imported("verl.experimental.agent_loop.agent_loop", watch_manager)
-    adapting.when_imported("verl.utils.tracking", _watch_tracking)
+    watch("verl.utils.tracking", "Tracking.__init__", after=_logs)
+    watch("verl.utils.tracking", "Tracking.log", after=token_facts.logged)
     adapting.when_imported("verl.utils.rollout_trace", _watch_workers)
-    adapting.when_imported("verl.utils.dataset.rl_dataset", _watch_dataset)
-    adapting.when_imported("verl.trainer.ppo.reward", _watch_rewards)
+    watch("verl.utils.dataset.rl_dataset", "RLHFDataset._read_files_and_tokenize", after=_has_columns)
+    watch("verl.trainer.ppo.reward", "get_custom_reward_fn", after=record_reward)
 
 
 # -- the run veRL's logger opened -------------------------------------------------------------------------------------
-
-
-def _watch_tracking(module: ModuleType) -> None:
-    observe(module.Tracking, "__init__", after=_logs)
-    observe(module.Tracking, "log", after=token_facts.logged)
 
 
 def _logs(_: Any, given: Given) -> None:
@@ -102,25 +98,20 @@ def _watch_workers(module: ModuleType) -> None:
     original = config.__dict__["init"].__func__
     signature = inspect.signature(original)
 
-    @functools.wraps(original)
-    def init(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            caller = sys._getframe(1)
-            publish_worker(caller.f_locals.get("self"))
-            given = signature.bind(cls, *args, **kwargs)
-            settings = {name: value for name, value in given.arguments.items() if name != "cls"}
-            if settings.get("backend") is None:
-                settings = _older_settings(caller)
-            if settings.get("backend") is not None:
-                statements.bind("verl_trace", {name: plain(value) for name, value in settings.items()})
-            if given.arguments.get("backend") in _taken_over():
-                given.arguments["backend"] = None
-                args, kwargs = given.args[1:], given.kwargs
-        except Exception as error:
-            faults.failed("verl:worker", error)
-        return original(cls, *args, **kwargs)
+    def without_backend(*args: Any, **kwargs: Any) -> Changed:
+        caller = sys._getframe(2)  # of ``init``, above the wrapper
+        publish_worker(caller.f_locals.get("self"))
+        given = signature.bind(*args, **kwargs)
+        settings = {name: value for name, value in given.arguments.items() if name != "cls"}
+        if settings.get("backend") is None:
+            settings = _older_settings(caller)
+        if settings.get("backend") is not None:
+            statements.bind("verl_trace", {name: plain(value) for name, value in settings.items()})
+        if given.arguments.get("backend") in _taken_over():
+            given.arguments["backend"] = None
+        return given.args, given.kwargs
 
-    config.init = classmethod(init)
+    config.init = classmethod(changing(original, "verl:worker", without_backend))
 
 
 def _taken_over() -> list[str]:
@@ -140,10 +131,6 @@ def _older_settings(caller: FrameType) -> dict[str, Any]:
 # -- the dataset ------------------------------------------------------------------------------------------------------
 
 
-def _watch_dataset(module: ModuleType) -> None:
-    observe(module.RLHFDataset, "_read_files_and_tokenize", after=_has_columns)
-
-
 def _has_columns(_: Any, given: Given) -> None:
     # without an `agent_name` column veRL runs its single-turn loop, and no tool is ever called
     dataset = given["self"]
@@ -154,12 +141,7 @@ def _has_columns(_: Any, given: Given) -> None:
 # -- the user's reward function ---------------------------------------------------------------------------------------
 
 
-def _watch_rewards(module: ModuleType) -> None:
-    made = showing(module.get_custom_reward_fn, "verl:reward", after=record_reward)
-    adapting.put(module, "get_custom_reward_fn", made)
-
-
-def record_reward(loaded: Any, *args: Any, **kwargs: Any) -> None:
+def record_reward(loaded: Any, _: Given) -> None:
     """Record the user's function inside veRL's ``partial(call_with_kwargs, user_function, reward_kwargs)``."""
     if isinstance(loaded, functools.partial) and loaded.args and inspect.isfunction(loaded.args[0]):
         function = loaded.args[0]

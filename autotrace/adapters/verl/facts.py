@@ -14,10 +14,9 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterable
-from types import ModuleType
 from typing import Any
 
-from autotrace.adapters.trainers import SKIPPED, Given, digests, is_here, observe, response_values
+from autotrace.adapters.trainers import SKIPPED, Given, digests, is_here, observe, response_values, watch
 from autotrace.adapters.verl import token_facts
 from autotrace.patch import adapting
 from autotrace.record import faults, statements
@@ -26,35 +25,26 @@ FILTERED = "filtered: every reward of its group is the same"
 STALE = "stale: {versions} weight versions old"
 FAILED = "failed: a rollout of its group failed"
 SURPLUS = "surplus: the batch was full"
+PROGRAM = "verl.trainer.main_ppo_sync"
+"""Names the trainer of 0.8.0, which is imported, or run as ``python -m``."""
+ADVANTAGES = "compute_advantage_for_multi_trajectories"
 
 
 def install() -> None:
-    """Register the hooks on the modules below. Called once, right after ``verl`` was imported."""
-    adapting.when_imported("verl.utils.debug.metrics", _watch_metrics)
-    adapting.when_imported("verl.trainer.ppo.ray_trainer", _watch_classic)
-    adapting.when_imported("verl.trainer.ppo.v1.utils", _watch_advantages)
-    adapting.when_imported("verl.trainer.ppo.v1.trainer_base", _watch_trainer)
-    adapting.when_imported("verl.trainer.ppo.v1.replay_buffer", _watch_buffer)
-    adapting.when_imported("verl.trainer.main_ppo_sync", _watch_advantages)
-    adapting.when_imported("verl.trainer.main_ppo_sync", _watch_trainer)
-    adapting.when_run("verl.trainer.main_ppo_sync", "PPOTrainer", _watch_program)
-
-
-def _watch_classic(module: ModuleType) -> None:
-    trainer = getattr(module, "RayPPOTrainer", None)
-    observe(module, "compute_advantage", after=classic_advantages)
-    observe(trainer, "_update_actor", after=classic_trained)
-    observe(trainer, "_compute_old_log_prob", after=token_facts.classic_computed)
-
-
-def _watch_advantages(module: ModuleType) -> None:
-    observe(module, "compute_advantage_for_multi_trajectories", after=advantages)
-
-
-def _watch_trainer(module: ModuleType) -> None:
-    trainer = getattr(module, "PPOTrainer", None)
-    observe(trainer, "_update_actor", after=trained)
-    observe(trainer, "_compute_old_log_prob", after=token_facts.computed)
+    """Watch the functions of the trainers. Called once, right after ``verl`` was imported."""
+    watch("verl.utils.debug.metrics", "calculate_debug_metrics", before=token_facts.compared)
+    classic, buffer = "verl.trainer.ppo.ray_trainer", "verl.trainer.ppo.v1.replay_buffer"
+    watch(classic, "compute_advantage", after=classic_advantages)
+    watch(classic, "RayPPOTrainer._update_actor", after=classic_trained)
+    watch(classic, "RayPPOTrainer._compute_old_log_prob", after=token_facts.classic_computed)
+    watch("verl.trainer.ppo.v1.utils", ADVANTAGES, after=advantages)
+    watch(PROGRAM, ADVANTAGES, after=advantages)
+    for module in ("verl.trainer.ppo.v1.trainer_base", PROGRAM):
+        watch(module, "PPOTrainer._update_actor", after=trained)
+        watch(module, "PPOTrainer._compute_old_log_prob", after=token_facts.computed)
+    watch(buffer, "ReplayBuffer._evict_terminal_groups", before=evicted)
+    watch(buffer, "ReplayBuffer._clear_groups", before=cleared)
+    adapting.when_run(PROGRAM, "PPOTrainer", _watch_program)
 
 
 def _watch_program(trainer: type) -> None:
@@ -64,17 +54,7 @@ def _watch_program(trainer: type) -> None:
     """
     observe(trainer, "_update_actor", after=trained)
     observe(trainer, "_compute_old_log_prob", after=token_facts.computed)
-    observe(sys.modules[trainer.__module__], "compute_advantage_for_multi_trajectories", after=advantages)
-
-
-def _watch_metrics(module: ModuleType) -> None:
-    observe(module, "calculate_debug_metrics", before=token_facts.compared)
-
-
-def _watch_buffer(module: ModuleType) -> None:
-    buffer = getattr(module, "ReplayBuffer", None)
-    observe(buffer, "_evict_terminal_groups", before=evicted)
-    observe(buffer, "_clear_groups", before=cleared)
+    observe(sys.modules[trainer.__module__], ADVANTAGES, after=advantages)
 
 
 def advantages(result: Any, given: Given) -> None:
