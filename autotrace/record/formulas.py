@@ -19,7 +19,10 @@ from autotrace.record.spec_functions import FUNCTIONS, MAX_ITEMS, SpecFunction
 ONCE = "…once"
 """Holds the key of a dictionary beside the first words of paths: a value that does not depend on the row is read once
 into the dictionary."""
-_OF_A_ROW = frozenset({"row", "i"})
+ROW_WORDS = frozenset({"row", "i", "n"})
+"""Holds the first words of paths that exist only where rows are read."""
+_OF_A_ROW = ROW_WORDS - {"n"}
+"""Holds the words whose values may differ from row to row."""
 
 Read = Callable[[Mapping[str, Any]], Any]
 
@@ -89,7 +92,7 @@ def of_the_batch(target: Target) -> Target:
     common = {
         name: paths
         for name, paths in target.attributes.items()
-        if not any({"row", "i", "result"} & set(path.roots) for path in values_of(paths))
+        if not any(of_a_row(path) or "result" in path.roots for path in values_of(paths))
     }
     role = "trainer" if target.role == "trajectory" else "span"
     return replace(
@@ -116,7 +119,7 @@ def of_the_chains(target: Target) -> tuple[Target, Target]:
 
 
 def _is_of_a_row(text: str) -> bool:
-    return not {"row", "i", "n"}.isdisjoint(value_of(text).roots)
+    return not ROW_WORDS.isdisjoint(value_of(text).roots)
 
 
 def _compiled(tree: Tree) -> Read:

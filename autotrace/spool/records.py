@@ -105,8 +105,6 @@ class Open(_Record, frozen=True, tag="O"):
     """Arguments by name, already copied, limited and redacted."""
     attributes: dict[str, Any] | None = None
     prompt: NewTokens | None = None
-    thread: str = ""
-    """Name of the thread or task, except for the main thread."""
 
 
 class Close(_Record, frozen=True, tag="C"):

@@ -128,8 +128,6 @@ class Assembly:
             _mapping(record.inputs), _mapping(record.attributes), origin.host, origin.pid,
         )  # fmt: skip
         self._processes[number] = origin.process
-        if record.thread:
-            span.attributes.setdefault("thread", text(record.thread))
         if not above:
             self._roots.append(span.span_id)
         if record.prompt is not None:
