@@ -14,51 +14,31 @@ from autotrace.adapters.trainers import end_tokens
 from autotrace.record import statements
 from autotrace.record.fields import ABSENT, Path
 
-_ROLLOUT = "config.actor_rollout_ref.rollout"
-CONFIG = {
-    "project_name": "config.trainer.project_name",
-    "experiment_name": "config.trainer.experiment_name",
-    "logger": "config.trainer.logger",
-    "nnodes": "config.trainer.nnodes",
-    "n_gpus_per_node": "config.trainer.n_gpus_per_node",
-    "use_v1": "config.trainer.use_v1",
-    "rollout_data_dir": "config.trainer.rollout_data_dir",
-    "adv_estimator": "config.algorithm.adv_estimator",
-    "train_batch_size": "config.data.train_batch_size",
-    "model_path": "config.actor_rollout_ref.model.path",
-    "rollout_name": f"{_ROLLOUT}.name",
-    "rollout_mode": f"{_ROLLOUT}.mode",
-    "rollout_n": f"{_ROLLOUT}.n",
-    "agent_workers": f"{_ROLLOUT}.agent.num_workers",
-    "default_agent_loop": f"{_ROLLOUT}.agent.default_agent_loop",
-    "agent_loop_config_path": f"{_ROLLOUT}.agent.agent_loop_config_path",
-    "multi_turn": f"{_ROLLOUT}.multi_turn.enable",
-    "tool_config_path": f"{_ROLLOUT}.multi_turn.tool_config_path",
-    "function_tool_path": f"{_ROLLOUT}.multi_turn.function_tool_path",
-    "tool_format": f"{_ROLLOUT}.multi_turn.format",
-    "prompt_length": f"{_ROLLOUT}.prompt_length",
-    "response_length": f"{_ROLLOUT}.response_length",
-    "max_model_len": f"{_ROLLOUT}.max_model_len",
-    "max_assistant_turns": f"{_ROLLOUT}.multi_turn.max_assistant_turns",
-    "max_user_turns": f"{_ROLLOUT}.multi_turn.max_user_turns",
-    "temperature": f"{_ROLLOUT}.temperature",
-    "top_p": f"{_ROLLOUT}.top_p",
-    "top_k": f"{_ROLLOUT}.top_k",
-    "calculate_log_probs": f"{_ROLLOUT}.calculate_log_probs",
-    "logprobs_mode": f"{_ROLLOUT}.logprobs_mode",
-    "rollout_dtype": f"{_ROLLOUT}.dtype",
-    "bypass_mode": "config.algorithm.rollout_correction.bypass_mode",
-    "rollout_is": "config.algorithm.rollout_correction.rollout_is",
-    "rollout_rs": "config.algorithm.rollout_correction.rollout_rs",
-    "loss_agg_mode": "config.actor_rollout_ref.actor.loss_agg_mode",
-    "norm_adv_by_std_in_grpo": "config.algorithm.norm_adv_by_std_in_grpo",
-    "trainer_mode": "config.trainer.v1.trainer_mode",
-    "max_off_policy_threshold": "config.trainer.v1.sampler.max_off_policy_threshold",
+_ROLLOUT = "actor_rollout_ref.rollout"
+_SECTIONS = {
+    "trainer": "project_name experiment_name logger nnodes n_gpus_per_node use_v1 rollout_data_dir",
+    "trainer.v1": "trainer_mode",
+    "trainer.v1.sampler": "max_off_policy_threshold",
+    "algorithm": "adv_estimator norm_adv_by_std_in_grpo",
+    "algorithm.rollout_correction": "bypass_mode rollout_is rollout_rs",
+    "data": "train_batch_size",
+    "actor_rollout_ref.actor": "loss_agg_mode",
+    _ROLLOUT: "prompt_length response_length max_model_len temperature top_p top_k calculate_log_probs logprobs_mode",
+    f"{_ROLLOUT}.agent": "default_agent_loop agent_loop_config_path",
+    f"{_ROLLOUT}.multi_turn": "max_assistant_turns max_user_turns tool_config_path function_tool_path",
 }
+"""Maps a section of veRL's configuration to the reported keys."""
+_RENAMED = {
+    "model_path": "actor_rollout_ref.model.path", "rollout_name": f"{_ROLLOUT}.name",
+    "rollout_mode": f"{_ROLLOUT}.mode", "rollout_n": f"{_ROLLOUT}.n", "rollout_dtype": f"{_ROLLOUT}.dtype",
+    "agent_workers": f"{_ROLLOUT}.agent.num_workers", "multi_turn": f"{_ROLLOUT}.multi_turn.enable",
+    "tool_format": f"{_ROLLOUT}.multi_turn.format",
+}  # fmt: skip
+_KEYS = {key: f"{section}.{key}" for section, keys in _SECTIONS.items() for key in keys.split()} | _RENAMED
+CONFIG = {name: Path(f"config.{path}") for name, path in _KEYS.items()}
 """Maps names in ``Bind("config")`` to paths in veRL's configuration. No path leads to a secret."""
 PACKAGES = ("verl", "torch", "transformers", "vllm", "sglang", "ray", "tensordict")
 """Lists packages whose installed versions are reported."""
-_CONFIG = {name: Path(text) for name, text in CONFIG.items()}
 
 
 def publish_worker(worker: Any) -> None:
@@ -95,7 +75,7 @@ def publish_config(config: Any) -> None:
     """Report ``Bind("config")`` from veRL's configuration (a ``DictConfig`` or plain dicts); nothing for None."""
     if config is None:
         return
-    values = {name: path.read({"config": config}) for name, path in _CONFIG.items()}
+    values = {name: path.read({"config": config}) for name, path in CONFIG.items()}
     statements.bind("config", {name: plain(value) for name, value in values.items() if value is not ABSENT})
 
 
