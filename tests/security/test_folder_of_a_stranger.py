@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,6 +20,7 @@ from autotrace.cli.main import main
 from autotrace.run import layout
 from autotrace.ship.store.state import State
 from tests.cli.test_unreadable import commands
+from tests.security.reading import run as read
 from tests.ship.spools import Process, new_run, trajectory
 
 AUTOTRACE = str(Path(sys.executable).with_name("autotrace"))
@@ -35,8 +37,15 @@ def reading(run: Path) -> list[list[str]]:
     ]
 
 
-def called(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """``autotrace WORDS`` with ``folder`` as the current directory."""
+def called(every: list[list[str]], folder: Path) -> list[dict[str, Any]]:
+    """What ``autotrace WORDS`` says and does, each of ``every``, with ``folder`` as the current directory."""
+    answers = read(every, folder, folder / "mine")
+    assert len(answers) == len(every) and not any("Traceback" in one["err"] for one in answers), answers
+    return answers
+
+
+def started(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """``autotrace WORDS`` in a process of its own, with ``folder`` as the current directory."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("AUTOTRACE", "PYTHON"))}
     done = subprocess.run(
         [AUTOTRACE, *words], cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True
@@ -86,9 +95,8 @@ def elsewhere(tmp_path: Path) -> Path:
 
 def test_reading_writes_nothing(run: Path, elsewhere: Path) -> None:
     before = files_of(run)
-    for words in reading(run):
-        called(words, elsewhere)
-        assert files_of(run) == before, words
+    called(reading(run), elsewhere)
+    assert files_of(run) == before
 
 
 def test_no_code_that_came_with_a_tokenizer_runs(
@@ -117,7 +125,7 @@ def test_no_module_of_the_current_directory_is_imported(tmp_path: Path, elsewher
         (elsewhere / f"{name}.py").write_text(f"open({str(ran)!r}, 'a').write({name!r})\n")
     reads = [words for words in reading(run) if words[0] in ("ls", "show", "sql")]
     for words in [*reads, ["ship", str(run), "--backend", "jsonl"]]:
-        called(words, elsewhere)
+        started(words, elsewhere)
         assert not ran.exists(), (words, ran.read_text())
 
 
@@ -135,8 +143,8 @@ def test_export_writes_through_no_link_of_the_folder(tmp_path: Path, run: Path, 
     exported = run / "export" / "jsonl"
     exported.mkdir(parents=True)
     (exported / "trajectories.jsonl").symlink_to(mine)
-    done = called(["export", str(run)], elsewhere)
-    assert done.returncode != 0 and "is a link" in done.stderr and "--out" in done.stderr
+    (done,) = called([["export", str(run)]], elsewhere)
+    assert done["code"] and "is a link" in done["err"] and "--out" in done["err"]
     assert mine.read_text() == "mine"
 
 
@@ -146,10 +154,10 @@ def test_nothing_of_the_readers_is_copied_into_the_folder(tmp_path: Path, elsewh
     for name in ("config.json", "secrets.py", "tokenizer.json"):
         (project / name).write_text("{}")
     run = recorded(tmp_path / "runs", {"path": str(project)})
-    for words in [*reading(run), ["ship", str(run), "--backend", "jsonl"]]:
-        called(words, elsewhere)
+    for every in (reading(run), [["ship", str(run), "--backend", "jsonl"]]):
+        called(every, elsewhere)
         copies = {path.name for path in run.rglob("*")} & {path.name for path in project.iterdir()}
-        assert not copies, words
+        assert not copies, every
 
 
 @pytest.mark.parametrize("database", ["state", "mlflow"])
@@ -168,6 +176,6 @@ def test_no_file_is_removed_that_a_journal_names(database: str, tmp_path: Path, 
     header = SUPER_JOURNAL + struct.pack(">5I", 0, 0, path.stat().st_size // 4096, 512, 4096)
     named = struct.pack(">I", 1 << 18 | 1) + name + struct.pack(">2I", len(name), sum(name)) + SUPER_JOURNAL
     Path(f"{path}-journal").write_bytes(header.ljust(512, b"\0") + named)
-    for words in [*reading(run), ["ship", str(run), "--backend", backend]]:
-        called(words, elsewhere)
-        assert mine.read_text() == "mine", words
+    for every in (reading(run), [["ship", str(run), "--backend", backend]]):
+        called(every, elsewhere)
+        assert mine.read_text() == "mine", every

@@ -25,6 +25,7 @@ from autotrace.sinks.mlflow.sink import MlflowSink
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.uri import MARK, initialise, installed_revision, is_own
 from autotrace.sinks.protocol import Refused, Unavailable
+from tests.cases import examples
 from tests.postgres import Postgres
 from tests.waiting import DEADLINE, until
 
@@ -118,7 +119,7 @@ def test_the_comparison_sees_a_difference(fresh: Callable[[str], str], tmp_path:
 
 
 def test_two_writers_of_the_same_trajectories_leave_each_whole(uri: str) -> None:
-    writers = [_writer(uri, samples) for samples in (range(0, 40), range(20, 60), range(10, 50))]
+    writers = [_writer(uri, samples) for samples in (range(0, 40), range(20, 60))]
     for writer in writers:
         writer.join(DEADLINE)
         assert writer.exitcode == 0
@@ -128,7 +129,7 @@ def test_two_writers_of_the_same_trajectories_leave_each_whole(uri: str) -> None
 
 
 def test_a_killed_writer_leaves_each_trajectory_whole_or_not_at_all(uri: str) -> None:
-    for _ in range(3):
+    for _ in range(examples(4)):
         before = len(spans_of(uri))
         writer = _writer(uri, range(before, before + 4000))
         until(lambda before=before, writer=writer: len(spans_of(uri)) >= before + 3 or not writer.is_alive())  # type: ignore[misc]

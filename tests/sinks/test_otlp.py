@@ -6,10 +6,6 @@ import json
 import logging
 import math
 import os
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,8 +21,7 @@ from autotrace.sinks.otlp.sink import OtlpSink
 from autotrace.sinks.otlp.spans import CONVENTIONS
 from autotrace.sinks.payload import unpacked
 from autotrace.sinks.protocol import Refused, Rejected, Unavailable
-from tests import ports
-from tests.waiting import DEADLINE
+from tests.mlflow_server import MlflowServer
 
 ROOT = Path(__file__).parents[2]
 
@@ -296,44 +291,15 @@ def test_awkward_values_are_carried(receiver: Receiver) -> None:
     assert not {"autotrace.nothing", "autotrace.inf"} & told.keys()
 
 
-@pytest.fixture(scope="module")
-def mlflow_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real MLflow server on a store of its own."""
-    folder = tmp_path_factory.mktemp("mlflow")
-    port = ports.reserved()
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--default-artifact-root", str(folder)]
-    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env=os.environ | quiet, cwd=folder, start_new_session=True
-        )
-    try:
-        _wait(process, f"http://127.0.0.1:{port}/health", folder / "log")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, 15)
-        process.wait(DEADLINE)
-
-
-def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except OSError:
-            assert process.poll() is None and time.monotonic() < deadline, log.read_text()
-            time.sleep(0.1)
-
-
-def test_mlflow_reads_the_conventions_and_keeps_one_of_each(mlflow_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_reads_the_conventions_and_keeps_one_of_each(
+    mlflow_server: MlflowServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     from mlflow import MlflowClient
 
-    client = MlflowClient(mlflow_url)
+    client = MlflowClient(mlflow_server.url)
     experiment = client.create_experiment("otlp")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", mlflow_url)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", mlflow_server.url)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-mlflow-experiment-id={experiment}")
     OtlpSink(info()).deliver(group(rewards=(None, None)))
     OtlpSink(info()).deliver(group())

@@ -77,6 +77,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
     return point
 
 
+@pytest.mark.long  # test_parquet_gs.py reads a bucket, too
 def test_a_run_goes_to_s3_and_is_read_from_there(
     server: str, use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
