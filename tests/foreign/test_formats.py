@@ -71,7 +71,7 @@ def said(one: Trajectory) -> list[str]:
     return [span.title or span.role for span in one.spans[1:]]
 
 
-@pytest.mark.long  # test_shapes.py has rows of such a dump
+@pytest.mark.long  # test_metrics.py reads a row of such a dump
 def test_the_dumps_of_verl(made: Made) -> None:
     folder = made("verl") / "first"
     rows = listed(folder, "step", "rollout_n", "llm_calls", "tool_calls", "reward", "ground_truth", "findings")
@@ -89,7 +89,7 @@ def test_the_dumps_of_verl(made: Made) -> None:
     assert first.facts["reward_extra_info"] == {"acc": True} and first.attributes["request_id"] == "r0"
 
 
-@pytest.mark.long  # test_shapes.py has rows of such a dump
+@pytest.mark.long  # test_metrics.py reads a row of such a dump
 def test_the_dumps_of_verls_second_trainer(made: Made) -> None:
     rows = listed(made("verl") / "second", "uid", "rollout_n", "validate", "step")
     assert rows[:4] == [("a_b", 0, None, 1), ("a_b", 1, None, 1), ("c", 0, None, 1), ("c", 1, None, 1)]
