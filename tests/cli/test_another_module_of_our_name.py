@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import some
 from tests.places import ROOT, Place, installation, place  # noqa: F401 - fixtures
 
 COMMANDS = (["autotrace", "doctor"], ["autotrace", "ls"], ["autotrace-run", "python", "-c", "print('ran')"])
@@ -25,7 +26,10 @@ def install(folder: Path, name: str, text: str) -> None:
     (about / "RECORD").write_text("autotrace/__init__.py,,\n")
 
 
-@pytest.mark.parametrize("name, text", [("autotrace-py", '__version__ = "0.1.4"\n'), ("autotrace", "")])
+OTHERS = (("autotrace-py", '__version__ = "0.1.4"\n'), ("autotrace", ""))
+
+
+@pytest.mark.parametrize("name, text", some(OTHERS, OTHERS[0]))
 def test_every_command_explains_it(name: str, text: str, place: Place) -> None:  # noqa: F811
     install(place.cwd / "packages", name, text)
     for words in COMMANDS:

@@ -10,6 +10,7 @@ import pytest
 
 from autotrace.config.installation import again
 from autotrace.launch.checks import activates
+from tests.cases import some
 from tests.cli.conftest import Call
 from tests.places import Place, installation, place  # noqa: F401 - fixtures
 
@@ -66,17 +67,17 @@ def test_the_other_project_of_our_name_is_a_failure(
     assert f"pip uninstall autotrace, then {again()}" in result.output
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "subject", "said"),
-    [
-        ("AUTOTRACE_BACKEND", "jaeger", "options", "there is no backend 'jaeger'"),
-        ("AUTOTRACE_SPECS", "absent.yaml", "specs", "absent.yaml"),
-        ("AUTOTRACE_TRACKING_URI", "./mlruns", "backends", "sqlite:"),
-        ("AUTOTRACE_TRACKING_URI", "http://127.0.0.1:9", "mlflow", "does not answer"),
-        ("AUTOTRACE_TRACKING_URI", "http://u:hush@127.0.0.1:9", "mlflow", "Connection refused"),
-        ("AUTOTRACE_TRACKING_URI", "http://u:hush@host:notaport", "backends", "the port is not a number"),
-    ],
+WRONG = (
+    ("AUTOTRACE_BACKEND", "jaeger", "options", "there is no backend 'jaeger'"),
+    ("AUTOTRACE_SPECS", "absent.yaml", "specs", "absent.yaml"),
+    ("AUTOTRACE_TRACKING_URI", "./mlruns", "backends", "sqlite:"),
+    ("AUTOTRACE_TRACKING_URI", "http://127.0.0.1:9", "mlflow", "does not answer"),
+    ("AUTOTRACE_TRACKING_URI", "http://u:hush@127.0.0.1:9", "mlflow", "Connection refused"),
+    ("AUTOTRACE_TRACKING_URI", "http://u:hush@host:notaport", "backends", "the port is not a number"),
 )
+
+
+@pytest.mark.parametrize(("name", "value", "subject", "said"), some(WRONG, *WRONG[:4]))
 def test_what_is_wrong_fails_with_the_remedy(
     call: Call, monkeypatch: pytest.MonkeyPatch, name: str, value: str, subject: str, said: str
 ) -> None:
