@@ -79,7 +79,7 @@ def commands(place: Path | str, *, ships: bool = True, others: bool = False) -> 
 def parts(places: Iterable[Any], first: Collection[Any] | None = None) -> list[Any]:
     """Parameters (place, part): each place meets each part of the commands, see ``part_of``. ``make test`` tries an
     eighth of the commands on each place, in turns, so that each command meets an eighth of the places, and
-    ``make test-all`` the other commands, too. Of places that take long to make, ``make test`` has only ``first``."""
+    ``make test-all`` the other commands, too. If ``first`` is given, ``make test`` has those places only."""
     return [
         pytest.param(place, (number, is_rest), id=f"{getattr(place, '__name__', place)}-{word}",
                      marks=[pytest.mark.long] if is_rest or (first is not None and place not in first) else [])
