@@ -36,7 +36,7 @@ _TEXT_AT_THE_END = re.compile(
     r"|(?:auth|access|api|refresh|bearer|session|[cx]srf|private|personal)_?token$"
 )
 _ABOUT = re.compile(
-    r"_(?:len(?:gth)?|count|min|max|policy|hint|field|required|set|files?|path|number|word|santa|type|label|name|colou?r)$"
+    r"_(?:len(?:gth)?|count|min|max|policy|hint|field|required|set|files?|path|number|word|santa|type|label|name|colou?r|strength)$"
 )
 """Matches ends of names that describe a secret without holding the secret."""
 _KEY_OF_A_SHELL = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_KEY")
@@ -97,10 +97,10 @@ def is_strong(value: str) -> bool:
 
 
 _PLACEHOLDER = re.compile(
-    r"(?:(?i:basic|bearer)\s+)?(?:<[^<>]*>(?::<[^<>]*>)?|\{\{?[^{}]*\}?\}|\$\{?\w+\}?|\$\(.*\)|%\w|\*+|\.{3}|"
-    r"(?i:(?:[a-z]{1,9}[_-]){0,3}x{3,}))"
+    r"(?:(?i:basic|bearer)\s+)?(?:<[^<>]*>(?::<[^<>]*>)?|\{\{?[^{}]*\}?\}|![vV]ault|!Ref|!secret|\$\{?\w+\}?|\$\(.*\)|%\w|\*+|\.{3}|"
+    r"(?i:(?:[a-z]{1,9}[_-]){0,3}(?:x{3,}|\.{3})))"
 )
-_NO_SECRET = re.compile(rf"(?:bearer)?(?:{'|'.join(NO_SECRETS)})")
+_NO_SECRET = re.compile(rf"(?:bearer|sk|hf)?(?:{'|'.join(NO_SECRETS)})")
 _NO_WORD = re.compile(r"[\W_]+")
 _CAPITALS = re.compile(r"[A-Z]+_[A-Z_]+")
 _FIELDS = re.compile(r"\{[^{}]*\}")

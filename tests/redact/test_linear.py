@@ -183,6 +183,7 @@ REPEATED = [
     "密码是",
     "密码\uff1a",
     "contraseña es ",
+    "la contraseña del wifi a b ",
     "mot de passe : ",
     "senha é ",
     "parola d'ordine ",

@@ -32,10 +32,10 @@ def test_no_canary_gets_through() -> None:
     for line in given:
         left = json.dumps(masked(json.loads(SECRET.sub(r"\1", line))), ensure_ascii=False)
         through += [line for secret in SECRET.findall(line) if secret in left]
-    assert len(given) >= 350 and not through, through
+    assert len(given) >= 390 and not through, through
 
 
 def test_innocent_values_stay() -> None:
     given = [json.loads(line) for line in lines("innocent.jsonl")]
     changed = [(value, after) for value in given if (after := masked(value)) != value]
-    assert len(given) >= 550 and len(changed) <= MOST, changed
+    assert len(given) >= 660 and len(changed) <= MOST, changed
