@@ -23,7 +23,7 @@ from autotrace.sinks.mlflow.own_file import OwnFile
 from autotrace.sinks.mlflow.rows import Contents, json_text
 from autotrace.sinks.mlflow.sink import MlflowSink
 from autotrace.sinks.mlflow.spans import encode
-from autotrace.sinks.mlflow.uri import MARK, initialise, installed_revision, is_own
+from autotrace.sinks.mlflow.uri import MARK, initialise, is_own
 from autotrace.sinks.protocol import Refused, Unavailable
 from tests.cases import examples
 from tests.postgres import Postgres
@@ -203,12 +203,6 @@ def test_a_release_that_was_not_compared_is_left_to_mlflow(uri: str) -> None:
         make(uri).deliver([trajectory(sample=1), trajectory(sample=2)])
     assert spans == []
     assert {spans for spans, _ in spans_of(uri).values()} == {PER_TRACE}
-
-
-def test_the_installed_revision_is_the_one_that_mlflow_makes() -> None:
-    from mlflow.store.db import utils
-
-    assert installed_revision() == utils._get_latest_schema_revision()
 
 
 @pytest.mark.parametrize(

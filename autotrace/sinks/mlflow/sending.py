@@ -36,10 +36,9 @@ class Sender:
         rejected: dict[str, str] = {}
         encoded = (MlflowTrace(trace, spans, sum(span.size for span in spans)) for trace, spans in group)
         for deliveries in batches(encoded, lambda delivery: delivery.size, MAX_BYTES, store.max_traces):
-            left = _written(store, experiment, deliveries, run_id)
-            self.sent += sum(one.size for one in deliveries if one not in left)
-            if left:
-                rejected.update(self._singly(store, experiment, run_id, left))
+            refused, taken = isolate(deliveries, partial(_put, store, experiment, run_id), self._tries)
+            rejected |= refused
+            self.sent += sum(one.size for one in taken)
         return rejected
 
     def learn(self, store: Store, experiment: str, traces: Sequence[TraceDescription]) -> dict[str, str]:
@@ -53,40 +52,22 @@ class Sender:
             rejected[trace.trace_id.removeprefix("tr-")] = why
         return rejected
 
-    def _singly(self, store: Store, experiment: str, run_id: str | None, left: Sequence[MlflowTrace]) -> dict[str, str]:
-        """Store through the store's own interface: descriptions one by one, then the spans of all."""
 
-        def describe_all(part: Sequence[MlflowTrace]) -> None:
-            for delivery in part:
-                store.start_trace(experiment, delivery.description)
-
-        def log_all(part: Sequence[MlflowTrace]) -> None:
-            store.log_spans(experiment, [span for delivery in part for span in delivery.spans], run_id)
-            if store.adds_usage:
-                describe_all([delivery for delivery in part if TOKEN_USAGE in delivery.description.metadata])
-
-        rejected: dict[str, str] = {}
-        described: list[MlflowTrace] = []
-        for delivery in left:
-            refused, accepted = isolate([delivery], describe_all, self._tries)
-            rejected.update(refused)
-            described.extend(accepted)
-        _all_alike(rejected, bool(described))
-        if described:
-            refused, stored = isolate(described, log_all, self._tries)
-            rejected.update(refused)
-            self.sent += sum(one.size for one in stored)
-        return rejected
-
-
-def _written(store: Store, experiment: str, deliveries: list[MlflowTrace], run_id: str | None) -> list[MlflowTrace]:
-    """Store as many deliveries as possible in one go; return the rest, and the rejected deliveries."""
-    left: list[MlflowTrace] = []
-
-    def write(part: Sequence[MlflowTrace]) -> None:
-        left.extend(store.write(experiment, part, run_id))
-
-    return [*(delivery for delivery, _ in culprits(deliveries, write, StoreError)), *left]
+def _put(store: Store, experiment: str, run_id: str | None, part: Sequence[MlflowTrace]) -> None:
+    """Store ``part`` in the cheapest way, and the rest through the store's own interface: descriptions, then spans."""
+    try:
+        left = store.write(experiment, part, run_id)
+    except StoreError:
+        if len(part) > 1:
+            raise
+        left = part
+    if left:
+        for one in left:
+            store.start_trace(experiment, one.description)
+        store.log_spans(experiment, [span for one in left for span in one.spans], run_id)
+        for one in left if store.adds_usage else ():
+            if TOKEN_USAGE in one.description.metadata:
+                store.start_trace(experiment, one.description)
 
 
 def isolate(
@@ -111,19 +92,16 @@ def isolate(
             passing[one.id] = error
         else:
             rejected[one.id] = str(error)
+        if not taken and len(passing) > 2:  # the server may be down
+            break
     if taken:
         tries.update(passing.keys())
     rejected.update({id: str(error) for id, error in passing.items() if tries[id] >= PATIENCE})
     if passing.keys() - rejected.keys():
         raise Unavailable(f"MLflow answers with errors: {next(iter(passing.values()))}")
-    _all_alike(rejected, bool(taken))
-    return rejected, taken
-
-
-def _all_alike(rejected: Mapping[str, str], some_taken: bool) -> None:
-    """Check whether all were rejected for the same reason. Raises ``Refused``: then the cause is the store."""
-    if not some_taken and len(rejected) > 2 and len(set(rejected.values())) == 1:
+    if not taken and len(rejected) > 2 and len(set(rejected.values())) == 1:
         raise Refused(f"MLflow rejected every trace: {next(iter(rejected.values()))}")
+    return rejected, taken
 
 
 class StoreError(Exception):

@@ -6,14 +6,11 @@ import fcntl
 import importlib
 import importlib.util
 import os
-import re
 import shlex
 import sqlite3
 import threading
 from contextlib import closing
-from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -163,34 +160,15 @@ def revision_of(path: str) -> str:
 
 def _check_revision(uri: str, path: str) -> None:
     """Refuse a store of another release: MLflow would migrate an incomplete store without asking the owner."""
-    revision, expected = revision_of(path), installed_revision()
+    store_class()
+    database: Any = importlib.import_module("mlflow.store.db.utils")
+    revision, expected = revision_of(path), database._get_latest_schema_revision()
     if revision != expected:
         raise ValueError(
             f"{uri} was written by another release of MLflow (schema {revision or 'unknown'}; MLflow "
             f"{version('mlflow')} here expects {expected}); make a backup and run `mlflow db upgrade {uri}`, or "
             "choose another store"
         )
-
-
-_REVISION, _BEFORE = (re.compile(rf"^{name}\b.*$", re.MULTILINE) for name in ("revision", "down_revision"))
-_QUOTED = re.compile(r"""["'](\w+)["']""")
-
-
-@cache
-def installed_revision() -> str:
-    """Return the schema of the installed MLflow, read from MLflow's migrations: asking MLflow imports the store.
-
-    Raises ``ImportError``.
-    """
-    spec = importlib.util.find_spec("mlflow")
-    if spec is None or not spec.submodule_search_locations:
-        raise ImportError("No module named 'mlflow'", name="mlflow")
-    made, followed = set[str](), set[str]()
-    for file in Path(spec.submodule_search_locations[0], "store", "db_migrations", "versions").glob("*.py"):
-        text = file.read_text(encoding="utf-8")
-        made.update(_QUOTED.findall("".join(_REVISION.findall(text))))
-        followed.update(_QUOTED.findall("".join(_BEFORE.findall(text))))
-    return ", ".join(sorted(made - followed))
 
 
 LIBRARIES = ("numpy", "pandas", "polars", "pyarrow", "pygments", "scipy")
