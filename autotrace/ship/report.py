@@ -21,7 +21,7 @@ from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.packing import OVER_BUDGET
 from autotrace.ship.delivery.reporting import has_all_steps
 from autotrace.ship.pace import Pace
-from autotrace.ship.store.delivery_queue import TABLES, not_in_tables
+from autotrace.ship.store.delivery_queue import not_in_tables
 from autotrace.ship.store.state import State
 from autotrace.sinks import registry
 from autotrace.spool.reader import segments
@@ -72,7 +72,7 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
         status.traces += count if complete else 0
         status.trajectories += count if complete and whole else 0
         status.kept_here += kept_here if complete and whole else 0
-    status.in_tables = verdict == "done" and not not_in_tables(state) and has_all_steps(state, TABLES)
+    status.in_tables = verdict == "done" and not not_in_tables(state) and has_all_steps(state)
     status.facts_waiting = state.count("SELECT count(*) FROM facts WHERE trace_id IS NULL")
     sizes = {file.name: file.size for file in segments(run_folder)}
     status.spool_bytes = sum(sizes.values())

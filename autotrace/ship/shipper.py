@@ -21,7 +21,6 @@ from autotrace.ship.alerts import Alerts
 from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.cluster.receiver import Listening
 from autotrace.ship.delivery.delivery import Delivery
-from autotrace.ship.delivery.into_tables import open_tables
 from autotrace.ship.delivery.outbox import QUIET, Outbox
 from autotrace.ship.delivery.reporting import Reporting
 from autotrace.ship.index.indexer import Indexer
@@ -64,8 +63,7 @@ class Shipper:
             # backends still get the trajectories of the segments
             _log.warning("the tables cannot be read: %s", error)
         self._outbox = Outbox(self._state, self.info)
-        tables = open_tables(self.run_folder, self.info.run_id)
-        self._reporting = Reporting(self._state, self.run_folder, self.info, self.info.backends, tables)
+        self._reporting = Reporting(self._state, self.info)
         self._alerts = Alerts(self._state, self.info, self.run_folder, self._stop_run)
         self._live = LiveFindings(self._state, self._outbox, self._reporting.add, self._alerts.found)
         self._indexer = Indexer(
@@ -73,9 +71,8 @@ class Shipper:
         )
         self._retention = Retention(self._state, self.run_folder, self._indexer.has_news)
         self._delivery = Delivery(
-            self._state, self.run_folder, self.info, self._outbox, self._indexer.loader, tables,
-            unlimited=everything,
-        )  # fmt: skip
+            self._state, self.run_folder, self.info, self._outbox, self._indexer.loader, unlimited=everything
+        )
         self._listening = Listening(self.run_folder)
         self._unusable_choice = ""
         """Store why veRL's choice of a backend could not be followed."""
@@ -114,7 +111,7 @@ class Shipper:
         looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
         coming = self._indexer.open_traces > 0 and self._indexer.has_room
         self._alerts.settle(self._indexer.open_traces)
-        moved = self._delivery.deliver(not self.stopped, coming) | self._reporting.deliver(over)
+        moved = self._delivery.deliver(not self.stopped, coming) | self._reporting.deliver(self._delivery, over)
         self._retention.make_room()
         return self._verdict(draining, living, over), bool(read or settled or looked or moved)
 
@@ -134,32 +131,28 @@ class Shipper:
         return not self._indexer.living or gone_for > self.info.drain_timeout
 
     def _hand_on_binds(self) -> None:
-        """Apply the reports about the run since the last round: a choice of backends, and values for reporters."""
+        """Follow a choice of backends among the reports about the run since the last round."""
         binds = self._indexer.binds
         new, self._bound = binds[self._bound :], len(binds)
         for name, value in new:
             backends = chosen_backends(self.info, value) if name == "verl_trace" else []
-            if backends and self._redirect(backends, value):
-                new = binds  # the new backends know nothing yet
-        for name, value in new:
-            self._reporting.bind(name, value)
+            if backends:
+                self._redirect(backends, value)
 
-    def _redirect(self, backends: list[str], settings: dict[str, object]) -> bool:
-        """Deliver to ``backends`` from now on (before any delivery: veRL reports its choice before the first rollout).
-        Returns False if a backend cannot be used."""
+    def _redirect(self, backends: list[str], settings: dict[str, object]) -> None:
+        """Deliver to ``backends`` from now on (before any delivery: veRL reports its choice before the first
+        rollout), if the backends can be used."""
         try:
             self._delivery.replace(backends)
-            self._reporting.replace(backends)
         except registry.BackendError as error:
             self._unusable_choice = (
                 f"veRL's configuration names the backend {backends[0]}: {error}, then "
                 f"autotrace ship {self.info.run_id} --backend {backends[0]}"
             )
-            return False
+            return
         self.info.backends = backends
         self.info.origins = {**self.info.origins, "backends": origin_of(settings, "backend")}
         self.info.write(self.run_folder)
-        return True
 
     def _verdict(self, draining: bool, living: bool, over: bool) -> str:
         if not draining:
@@ -259,7 +252,6 @@ class Shipper:
         """Commit parcels on the way and release everything."""
         self._title.close()
         self._delivery.close()
-        self._reporting.close()
         self._listening.close()
         self._state.close()
 

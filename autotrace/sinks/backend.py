@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from autotrace.run.info import RunInfo
-from autotrace.sinks.protocol import Reporter, Sink
+from autotrace.sinks.protocol import Sink
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,6 @@ class Backend(ABC):
         import the same at that time. Exceptions are ignored: the sink reports problems.
         """
         return
-
-    def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter | None:
-        """Return an object that takes reports about whole steps; None if the backend has no place for reports. Connects
-        to nothing."""
-        return None
 
     def absolute_uri(self, uri: str) -> str:
         """Return the tracking URI in a form that does not depend on the working directory."""

@@ -79,6 +79,14 @@ class Sink(Protocol):
         """
         self.deliver(trajectories)
 
+    def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
+        """Store ``metrics`` (name -> number) and the text ``page`` about a step of training, beside the trainer's own
+        metrics; again after each change. Raises as ``deliver``.
+
+        If the trainer logs to no run of this backend, nothing is stored.
+        """
+        return
+
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Take a report about the run after the launch, and ignore unknown reports.
 
@@ -94,29 +102,6 @@ class Sink(Protocol):
     def page(self, trajectory: Trajectory) -> str | None:
         """Return the URL of a delivered trajectory in the backend's own pages; None: the backend has no pages."""
         return None
-
-    def close(self) -> None:
-        """Release connections; never raises."""
-
-
-class Reporter(Protocol):
-    """Takes a backend's numbers and texts about whole steps, beside the trainer's own metrics (``Backend.reporter``).
-    Called by one thread; raises as a sink does."""
-
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Take a report as a sink does."""
-
-    def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
-        """Store ``metrics`` (name -> number) and the text ``page`` about a step of training; again after each change.
-
-        If the trainer logs to no run of this backend, nothing is stored.
-        """
-
-    def logged(self, step: int, numbers: Mapping[str, Mapping[str, float]]) -> None:
-        """Replace the stored numbers of a step: ``metrics`` as the trainer logged the metrics, ``token_facts``.
-
-        Nothing to do if the trainer's own logger stores the numbers.
-        """
 
     def close(self) -> None:
         """Release connections; never raises."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -79,12 +78,11 @@ def counting(path: Path, superseded: Mapping[str, int]) -> Iterator[pa.Table]:
 
 
 class TableWriter:
-    """Write the tables of a run folder. All methods raise ``PlaceError``; two threads may call the methods."""
+    """Write the tables of a run folder, for one thread at a time. All methods raise ``StorageError``."""
 
     def __init__(self, run_folder: Path, run_id: str) -> None:
         self.folder = run_folder / FOLDER
         self.run_id = run_id
-        self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._given: dict[str, int] = {}
         """Committed trajectories that may be given again -> version."""
@@ -100,7 +98,7 @@ class TableWriter:
         return self._written(trajectories, WITH_FACTS)
 
     def _written(self, trajectories: Sequence[Trajectory], names: Collection[str]) -> int:
-        with self._lock, self._errors():
+        with self._errors():
             self._opened()
             rollouts = [Rollout(one) for one in trajectories if self._given.get(one.trace_id, 0) < one.version]
             try:
@@ -115,7 +113,7 @@ class TableWriter:
 
     def write_metrics(self, step: int, numbers: OfStep) -> None:
         """Commit the numbers of a step, replacing earlier numbers of the step."""
-        with self._lock, self._errors():
+        with self._errors():
             found = metrics.rows(self.run_id, {step: numbers}, self._opened().batch + 1)
             if found:
                 self._commit({METRICS.name: arrow.from_rows(METRICS.columns, found)}, {}, 0)
@@ -123,7 +121,7 @@ class TableWriter:
     def compact(self, everything: bool = False) -> bool:
         """Merge small files, if there are many, or a few and ``everything`` is set; return whether files were
         merged."""
-        with self._lock, self._errors():
+        with self._errors():
             found = self._opened()
             self._sweep(found, LINGERS)
             chosen = to_merge(found, everything)
@@ -145,7 +143,7 @@ class TableWriter:
         ``commits.jsonl`` again."""
         while self.compact(everything=True):
             pass
-        with self._lock, self._errors():
+        with self._errors():
             self._sweep(self._opened(), lingers=0.0)
             self._fold(0.0)
 
@@ -275,8 +273,8 @@ class TableWriter:
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raise ``PlaceError`` within the block; after a failure the disk is read again: the line may be present, torn
-        or missing."""
+        """Raise ``StorageError`` within the block; after a failure the disk is read again: the line may be present,
+        torn or missing."""
         try:
             yield
         except BaseException as error:

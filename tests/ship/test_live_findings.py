@@ -18,7 +18,7 @@ from autotrace.ship import live_findings
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
-from autotrace.sinks import registry
+from autotrace.sinks.jsonl.sink import JsonlSink
 from autotrace.sinks.mlflow.uri import initialise
 from autotrace.sinks.protocol import Refused
 from autotrace.tables.conditions import condition
@@ -185,24 +185,15 @@ class Refusing:
         self.refuses = True
         self.taken: list[int] = []
 
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        pass
-
-    def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
+    def report(self, _: object, step: int, metrics: Mapping[str, float], page: str) -> None:
         if self.refuses:
             raise Refused("not now")
         self.taken.append(step)
 
-    def logged(self, step: int, numbers: Mapping[str, Mapping[str, float]]) -> None:
-        raise AssertionError("no trainer logged anything")
-
-    def close(self) -> None:
-        pass
-
 
 def test_a_report_that_was_refused_is_told_by_the_next_shipper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reporter = Refusing()
-    monkeypatch.setattr(type(registry.get("jsonl")), "reporter", lambda *_: reporter)
+    monkeypatch.setattr(JsonlSink, "report", lambda *told: reporter.report(*told), raising=False)
     run = new_run(tmp_path)
     process = Process(run)
     group(process, 1, "u0")

@@ -7,7 +7,7 @@ again and replace the first copies.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -128,6 +128,16 @@ class Carrier:
             else:
                 receipt.delivered.append((trace_id, version, pages.get(trace_id)))
         return receipt
+
+    def tell(self, name: str, *arguments: Any) -> Future[None]:
+        """Call the sink's method ``name`` in the background; a sink of another package may have no such method."""
+        binds, self._binds = self._binds, []
+        return self._thread.submit(self._called, binds, getattr(self._sink, name, None), arguments)
+
+    def _called(self, binds: Binds, method: Callable[..., None] | None, arguments: Sequence[Any]) -> None:
+        self._told(binds)
+        if method is not None:
+            method(*arguments)
 
     def _told(self, binds: Binds) -> None:
         for name, value in binds:

@@ -46,6 +46,7 @@ class Courier:
         self._gather = gather
         self._gathers_since: float | None = None
         self._running: deque[tuple[Wanted, Future[ParcelReceipt]]] = deque()
+        self._telling: Future[None] | None = None
 
     def bind(self, name: str, value: Mapping[str, Any]) -> None:
         """Pass a report to the sink before the next delivery."""
@@ -86,6 +87,11 @@ class Courier:
         self._gathers_since = None
         self._running.append((wanted, self._carrier.send(wanted)))
 
+    def tell(self, name: str, *arguments: Any) -> Future[None]:
+        """Call a method of the sink in the background, one at a time."""
+        self._telling = self._carrier.tell(name, *arguments)
+        return self._telling
+
     def receipt(self) -> ParcelReceipt | None:
         """Return the outcome of a parcel, once; None while all parcels are on the way. A parcel without an outcome is
         tried again."""
@@ -118,8 +124,11 @@ class Courier:
         self._not_before = time.monotonic() + delay
 
     def close(self, seconds: float) -> list[ParcelReceipt]:
-        """Wait at most ``seconds`` for parcels on the way, then release the sink."""
-        wait([future for _, future in self._running], seconds)
+        """Wait at most ``seconds`` for everything on the way, then release the sink."""
+        under_way: list[Future[Any]] = [future for _, future in self._running]
+        if self._telling is not None:
+            under_way.append(self._telling)
+        left = wait(under_way, seconds).not_done
         receipts = list(iter(self.receipt, None))
-        self._carrier.close(idle=not self._running)
+        self._carrier.close(idle=not left)
         return receipts

@@ -14,7 +14,7 @@ from autotrace.ship.assembly.loader import Loader
 from autotrace.ship.delivery.carrier import Carrier, ParcelReceipt
 from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.delivery.into_tables import GATHER as GATHER_FOR_TABLES
-from autotrace.ship.delivery.into_tables import TablesSink
+from autotrace.ship.delivery.into_tables import open_tables
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.packing import Packer
 from autotrace.ship.store.delivery_queue import TABLES
@@ -28,16 +28,15 @@ class Delivery:
     """Pass queued trajectories to one courier per destination, and store which trajectories arrived."""
 
     def __init__(
-        self, state: State, run_folder: Path, info: RunInfo, outbox: Outbox, loader: Loader, tables: TablesSink, *,
-        unlimited: bool,
-    ) -> None:  # fmt: skip
+        self, state: State, run_folder: Path, info: RunInfo, outbox: Outbox, loader: Loader, *, unlimited: bool
+    ) -> None:
         """Set up the couriers. ``unlimited``: ignore budgets."""
         self._state = state
         self._run_folder = run_folder
         self._info = info
         self._outbox = outbox
         self._queue = outbox.queue
-        self._tables = tables
+        self._tables = open_tables(run_folder, info.run_id)
         self._decoder = Decoder(run_folder, much=True)
         self._packer = Packer(state, loader, self._decoder, None if unlimited else info.step_budget)
         self._bound = 0

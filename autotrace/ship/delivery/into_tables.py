@@ -24,7 +24,7 @@ GATHER = 2.0
 
 
 class TablesSink(Sink):
-    """Implement both ``Sink`` and ``Reporter``."""
+    """Write the tables."""
 
     name = TABLES
     needs_calls = False
@@ -48,12 +48,9 @@ class TablesSink(Sink):
             self._tables.compact()
 
     def logged(self, step: int, numbers: Mapping[str, Mapping[str, float]]) -> None:
-        """See ``Reporter``."""
+        """Replace the stored numbers of a step: ``metrics`` as the trainer logged the metrics, ``token_facts``."""
         with _as_sinks_do():
             self._tables.write_metrics(step, numbers)
-
-    def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
-        """See ``Reporter``; store nothing, because a report follows from the tables."""
 
     def close(self) -> None:
         """Merge small files."""

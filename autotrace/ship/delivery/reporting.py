@@ -1,31 +1,28 @@
-"""Send reports about steps, and the metrics that the trainer recorded, to the backends that show metrics. Each backend
-has a thread of its own."""
+"""Send reports about steps to the backends, and the metrics that the trainer recorded to the tables, each in the thread
+in which a backend takes trajectories."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
+from concurrent.futures import Future
 
 import msgspec
 
 from autotrace.run.info import RunInfo
+from autotrace.ship.delivery.courier import Courier
 from autotrace.ship.index import facts
 from autotrace.ship.index.indexer import Subscriber
 from autotrace.ship.store.delivery_queue import TABLES
-from autotrace.ship.store.state import Memory, State
-from autotrace.sinks import registry
-from autotrace.sinks.protocol import Refused, Reporter, Unavailable
+from autotrace.ship.store.state import State
+from autotrace.sinks.protocol import Refused, Unavailable
 
 _log = logging.getLogger("autotrace.ship")
 _KEY = "report:"
-_STORED = "metrics:"
-"""Map backend and step -> digest of the metrics that the backend has."""
+_STORED = f"metrics:{TABLES}:"
+"""Map step -> digest of the metrics that the tables have."""
 
 PAUSE = 10.0
 """Wait so many seconds before a failed report is tried again."""
@@ -55,157 +52,102 @@ class Logged(msgspec.Struct):
 
 
 Item = StepReport | Logged
-Waiting = tuple[int, str]
-"""Name an item by step and kind: of equal names, one item waits."""
 
 
 class _Post:
-    """Hold the waiting items of one backend and the item on the way."""
+    """Hold the waiting items of one destination, at most one a step, and the item on the way."""
 
-    def __init__(self, name: str, reporter: Reporter) -> None:
-        self.name = name
-        self.reporter = reporter
-        self.waiting: dict[Waiting, Item] = {}
+    def __init__(self, waiting: Iterable[Item]) -> None:
+        self.waiting = {item.step: item for item in waiting}
         self.sending: tuple[Item, Future[None]] | None = None
         self.failures = 0
         self.not_before = 0.0
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"report-{name}")
-
-    def send(self, item: Item) -> None:
-        """Hand an item over to the backend's thread."""
-        self.sending = (item, self._thread.submit(self._call, item))
-
-    def _call(self, item: Item) -> None:
-        if isinstance(item, StepReport):
-            self.reporter.report(item.step, item.metrics, item.page)
-        else:
-            self.reporter.logged(item.step, item.numbers)
-
-    def close(self) -> None:
-        """Release the reporter; an item on the way is left alone."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        if self.sending is None:
-            self.reporter.close()
 
 
 class Reporting(Subscriber):
     """Report on one run, as a subscriber of its indexer. The next shipper of the run sends the items that were not
     taken."""
 
-    def __init__(
-        self, state: State, run_folder: Path, info: RunInfo, backends: Iterable[str], tables: Reporter
-    ) -> None:
+    def __init__(self, state: State, info: RunInfo) -> None:
         self._state = state
-        self._run_folder = run_folder
         self._info = info
-        self._tables = tables
-        self._recorded: set[int] = set(facts.step_numbers(state))
-        """List steps with recorded numbers that some backend may lack."""
-        self._posts = self._made(backends)
-        for post in self._posts:
-            for text in state.metas(f"{_KEY}{post.name}:").values():
-                report = msgspec.json.decode(text, type=StepReport)
-                post.waiting[_place(report)] = report
+        self._posts = {TABLES: _Post(map(Logged, facts.step_numbers(state)))}
+        for name in info.backends:
+            self._post(name)
 
-    def _made(self, backends: Iterable[str]) -> list[_Post]:
-        posts = [_Post(TABLES, self._tables)]
-        for name in backends:
-            memory = Memory(self._state, f"backend:{name}:")
-            with contextlib.suppress(registry.BackendError, ImportError):  # reported where the sink is made
-                reporter = registry.usable(name).reporter(self._info, self._run_folder, memory)
-                if reporter is not None:
-                    posts.append(_Post(name, reporter))
-        return posts
-
-    def replace(self, backends: Iterable[str]) -> None:
-        """Report to ``backends`` from now on. New backends get everything known about the run."""
-        self.close()
-        self._posts = self._made(backends)
-        self._recorded |= set(facts.step_numbers(self._state))
-
-    def bind(self, name: str, value: Mapping[str, Any]) -> None:
-        """Pass a report about the run to all backends."""
-        for post in self._posts:
-            post.reporter.bind(name, value)
+    def _post(self, name: str) -> _Post:
+        """Return the post of a destination, with the reports that an earlier shipper left."""
+        if name not in self._posts:
+            left = self._state.metas(f"{_KEY}{name}:").values()
+            self._posts[name] = _Post(msgspec.json.decode(text, type=StepReport) for text in left)
+        return self._posts[name]
 
     def add(self, report: StepReport) -> None:
         """Report on a step, instead of an earlier waiting report on the step."""
-        for post in self._posts:
-            post.waiting[_place(report)] = report
+        for name in self._info.backends:
+            self._post(name).waiting[report.step] = report
             with self._state:
-                self._state.put_meta(_key(post, report), msgspec.json.encode(report).decode())
+                self._state.put_meta(f"{_KEY}{name}:{report.step}", msgspec.json.encode(report).decode())
 
     def recorded(self, step: int) -> None:
         """Note that numbers about a step were recorded."""
-        self._recorded.add(step)
+        self._posts[TABLES].waiting[step] = Logged(step)
 
-    def _send(self, post: _Post) -> bool:
-        """Hand over the next item that the backend lacks; return whether any was left."""
-        while post.waiting:
-            item = post.waiting.pop(min(post.waiting))
-            if isinstance(item, Logged):
-                item.numbers = facts.read_steps(self._state, item.step).get(item.step, {})
-                if _has(self._state, post.name, item):
-                    continue
-            post.send(item)
-            return True
-        return False
-
-    def deliver(self, over: bool) -> bool:
+    def deliver(self, couriers: Iterable[Courier], over: bool) -> bool:
         """Store the outcome of earlier items and hand over the next items. Returns whether something moved."""
         moved = False
-        for post in self._posts:
-            post.waiting |= {_place(logged): logged for logged in map(Logged, self._recorded)}
+        for courier in couriers:
+            post = self._post(courier.name)
             if post.sending is not None and post.sending[1].done():
                 item, future = post.sending
                 post.sending, moved = None, True
-                self._came(post, item, future.exception(), over)
+                error = Unavailable("the sink was closed") if future.cancelled() else future.exception()
+                self._came(courier.name, post, item, error, over)
             if post.sending is None and time.monotonic() >= post.not_before:
-                moved |= self._send(post)
-        self._recorded.clear()
+                moved |= self._send(courier, post)
         return moved
 
-    def _came(self, post: _Post, item: Item, error: BaseException | None, over: bool) -> None:
+    def _send(self, courier: Courier, post: _Post) -> bool:
+        """Hand over the next item that the destination lacks; return whether any was left."""
+        while post.waiting:
+            item = post.waiting.pop(min(post.waiting))
+            if isinstance(item, StepReport):
+                post.sending = item, courier.tell("report", item.step, item.metrics, item.page)
+                return True
+            item.numbers = facts.read_steps(self._state, item.step).get(item.step, {})
+            if not _is_stored(self._state, item):
+                post.sending = item, courier.tell("logged", item.step, item.numbers)
+                return True
+        return False
+
+    def _came(self, name: str, post: _Post, item: Item, error: BaseException | None, over: bool) -> None:
         if error is None:
             post.failures = 0
             with self._state:
                 if isinstance(item, Logged):
-                    self._state.put_meta(f"{_STORED}{post.name}:{item.step}", item.digest())
-                elif _place(item) not in post.waiting:
-                    self._state.db.execute("DELETE FROM meta WHERE key = ?", (_key(post, item),))
+                    self._state.put_meta(f"{_STORED}{item.step}", item.digest())
+                elif item.step not in post.waiting:
+                    self._state.db.execute("DELETE FROM meta WHERE key = ?", (f"{_KEY}{name}:{item.step}",))
             return
         post.failures += 1
         post.not_before = time.monotonic() + (0.5 if over else PAUSE)
         if isinstance(error, Unavailable) and post.failures < (LAST_TRIES if over else TRIES):
-            post.waiting.setdefault(_place(item), item)
+            post.waiting.setdefault(item.step, item)
             return
         unforeseen = None if isinstance(error, (Refused, Unavailable)) else error
         what = "report on" if isinstance(item, StepReport) else "metrics of"
-        _log.warning("%s did not take the %s step %d: %s", post.name, what, item.step, error, exc_info=unforeseen)
+        _log.warning("%s did not take the %s step %d: %s", name, what, item.step, error, exc_info=unforeseen)
 
     @property
     def busy(self) -> bool:
         """Return whether something waits to be sent."""
-        return bool(self._recorded) or any(post.waiting or post.sending is not None for post in self._posts)
-
-    def close(self) -> None:
-        """Release all backends."""
-        for post in self._posts:
-            post.close()
+        return any(post.waiting or post.sending is not None for post in self._posts.values())
 
 
-def has_all_steps(state: State, name: str) -> bool:
-    """Return whether ``name`` has all recorded numbers about steps."""
-    return all(_has(state, name, Logged(*step)) for step in facts.read_steps(state).items())
+def has_all_steps(state: State) -> bool:
+    """Return whether the tables have all recorded numbers about steps."""
+    return all(_is_stored(state, Logged(*step)) for step in facts.read_steps(state).items())
 
 
-def _has(state: State, name: str, logged: Logged) -> bool:
-    return state.meta(f"{_STORED}{name}:{logged.step}") == logged.digest()
-
-
-def _place(item: Item) -> Waiting:
-    return item.step, type(item).__name__
-
-
-def _key(post: _Post, report: StepReport) -> str:
-    return f"{_KEY}{post.name}:{report.step}"
+def _is_stored(state: State, logged: Logged) -> bool:
+    return state.meta(f"{_STORED}{logged.step}") == logged.digest()

@@ -10,7 +10,7 @@ from autotrace.redact.masking import masked_uri
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Backend, Destination, Health
 from autotrace.sinks.mlflow import uri as uris
-from autotrace.sinks.protocol import Reporter, Sink
+from autotrace.sinks.protocol import Sink
 
 
 class MlflowBackend(Backend):
@@ -32,12 +32,6 @@ class MlflowBackend(Backend):
         """Import MLflow, which takes seconds; see ``Backend``. A server needs no import."""
         if not (info.tracking_uri or "").startswith(("http://", "https://")):
             uris.store_class()
-
-    def reporter(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Reporter:
-        """Return a separate sink, because the first sink is busy in a thread or a process; see ``Backend``."""
-        from autotrace.sinks.mlflow.sink import MlflowSink
-
-        return MlflowSink(info, run_folder, memory)
 
     def absolute_uri(self, uri: str) -> str:
         """Return ``sqlite:///file.db`` with an absolute path, so that ``autotrace ship`` finds the file from any

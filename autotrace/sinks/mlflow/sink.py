@@ -127,7 +127,7 @@ class MlflowSink(Sink):
         return store.experiment_id(str(name or DEFAULT_PROJECT)[:250])
 
     def report(self, step: int, metrics: Mapping[str, float], page: str) -> None:
-        """Report into the run of the trainer's own logger; see ``Reporter``."""
+        """Report into the run of the trainer's own logger; see ``Sink``."""
         self._await_run()
         if not self._run:
             return
@@ -140,9 +140,6 @@ class MlflowSink(Sink):
             store.log_text(run_id, PAGE.format(step=step), page)
         except StoreError as error:
             raise (Unavailable if error.passing else Refused)(f"MLflow did not store the report: {error}") from error
-
-    def logged(self, step: int, numbers: Mapping[str, Mapping[str, float]]) -> None:
-        """Do nothing: the trainer's own logger stores the numbers; see ``Reporter``."""
 
     # -- delivery ------------------------------------------------------------------------------------------------------
 
