@@ -244,8 +244,7 @@ class Live(Committed):
 
     def binds(self) -> list[tuple[str, dict[str, Any]]]:
         """See ``Source``."""
-        state, indexer, _ = self._opened
-        return indexer.binds if indexer is not None else binds_of(state)
+        return binds_of(self._state)
 
     def decode(self, ids: list[int], key: str = "") -> str | None:
         """See ``Source``."""

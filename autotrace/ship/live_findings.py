@@ -11,7 +11,6 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -24,6 +23,7 @@ from autotrace.insight.step_lines import line
 from autotrace.insight.step_records import Hit, Step
 from autotrace.insight.words import metrics, page, verdict, worst
 from autotrace.run.status import Found
+from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.delivery.outbox import Outbox
 from autotrace.ship.delivery.reporting import StepReport
 from autotrace.ship.index import facts
@@ -119,7 +119,6 @@ class LiveFindings(Subscriber):
     def settle(
         self,
         open_traces: Callable[[], Mapping[str, int | None]],
-        binds: Sequence[tuple[str, Mapping[str, Any]]],
         over: bool,
     ) -> bool:
         """Examine one step that is due; return whether a step was due. ``open_traces``: the traces that may still
@@ -136,7 +135,7 @@ class LiveFindings(Subscriber):
         del self._due[step]
         begin = time.thread_time()
         try:
-            self._look(step, still_open, TrainerSettings.of(binds), live=not over)
+            self._look(step, still_open, TrainerSettings.of(binds_of(self._state)), live=not over)
         except (sqlite3.Error, OSError):
             raise
         except Exception:  # a fault here must not hold up delivery

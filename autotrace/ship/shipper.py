@@ -18,6 +18,7 @@ from autotrace.run.shipper_process import ShipperLock
 from autotrace.run.status import Found, Status
 from autotrace.ship import process
 from autotrace.ship.alerts import Alerts
+from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.recent import AHEAD
 from autotrace.ship.cluster.receiver import Listening
 from autotrace.ship.delivery.delivery import Delivery
@@ -104,11 +105,11 @@ class Shipper:
             self._listening.look()
             self._indexer.clocks = self._listening.clocks
         read = self._indexer.behind or self._indexer.round()
-        self._hand_on_binds()
+        self._follow_choice()
         living = self._indexer.living
         over = self._run_is_over(gone_for, waited_for) and not read
         settled = self._indexer.settle(over) + self._outbox.settle(self._indexer.open_groups, over)
-        looked = self._live.settle(self._indexer.open_steps, self._indexer.binds, over)
+        looked = self._live.settle(self._indexer.open_steps, over)
         coming = self._indexer.open_traces > 0 and self._indexer.has_room
         self._alerts.settle(self._indexer.open_traces)
         moved = self._delivery.deliver(not self.stopped, coming) | self._reporting.deliver(self._delivery, over)
@@ -130,13 +131,11 @@ class Shipper:
             return False
         return not self._indexer.living or gone_for > self.info.drain_timeout
 
-    def _hand_on_binds(self) -> None:
+    def _follow_choice(self) -> None:
         """Follow a choice of backends among the reports about the run since the last round."""
-        binds = self._indexer.binds
-        new, self._bound = binds[self._bound :], len(binds)
-        for name, value in new:
-            backends = chosen_backends(self.info, value) if name == "verl_trace" else []
-            if backends:
+        for name, value in binds_of(self._state, self._bound):
+            self._bound += 1
+            if name == "verl_trace" and (backends := chosen_backends(self.info, value)):
                 self._redirect(backends, value)
 
     def _redirect(self, backends: list[str], settings: dict[str, object]) -> None:

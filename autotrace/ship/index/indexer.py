@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from autotrace.run.info import RunInfo
-from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.loader import Loader, anchor, facts_of
 from autotrace.ship.assembly.recent import OVERHEAD_BYTES
 from autotrace.ship.index import facts
@@ -84,7 +83,6 @@ class Indexer:
         self._joins = Joins(state)
         self._traces = Traces(state, self.loader, self._joins, self._processes)
         self._calls = CallIndexer(self._traces, self._joins, self._processes, self.loader.kept, self._root)
-        self._binds = binds_of(state)
         self._told: set[str] = set()
         """Traces whose facts were read in this round."""
         self.clocks: Mapping[str, int] = {}
@@ -101,11 +99,6 @@ class Indexer:
                 self._traces.reopen(row)
                 self._joins.wait(trace_id, wanted(msgspec.json.decode(row.attributes), row.role))
                 self._traces.rest()
-
-    @property
-    def binds(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return all reports about the run after its start, in order, including reports that earlier shippers read."""
-        return list(self._binds)
 
     @property
     def living(self) -> bool:
@@ -284,12 +277,9 @@ class Indexer:
 
     def _bind(self, record: Bind) -> None:
         value = {str(key): jsonable(item) for key, item in sorted(record.value.items())}
-        cursor = self._state.db.execute(
-            "INSERT OR IGNORE INTO binds (name, value) VALUES (?, ?)", (record.name, msgspec.msgpack.encode(value))
-        )
-        if cursor.rowcount < 1:
+        sql = "INSERT OR IGNORE INTO binds (name, value) VALUES (?, ?)"
+        if self._state.db.execute(sql, (record.name, msgspec.msgpack.encode(value))).rowcount < 1:
             return
-        self._binds.append((record.name, value))
         if record.name == "config":
             for key in _CONFIG_KEYS:
                 if isinstance(value.get(key), str):
