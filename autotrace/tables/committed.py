@@ -113,7 +113,7 @@ class Committed(Source):
         return self._there(table, named) if named else {}
 
     def _there(self, table: str, named: list[Added]) -> dict[str, Added]:
-        """Return the named files that exist, by path, with their size on disk."""
+        """Return the named files that exist, by path, with the size on disk."""
         folder, there = f"{self.folder}/{table}", dict[str, Added]()
         for file in [] if os.path.islink(folder) else named:
             info = os.lstat(path := f"{folder}/{file.name}")
@@ -262,7 +262,7 @@ class Remote(Committed):
 
 
 def _sizes(filesystem: Any, at: str) -> dict[str, int]:
-    """Return the files below ``at``, by path, with their sizes in bytes."""
+    """Return the files below ``at``, by path, with the sizes in bytes."""
     base = filesystem._strip_protocol(at).rstrip("/")
     found = filesystem.find(base, detail=True)
     return {path.removeprefix(base).lstrip("/"): int(info.get("size") or 0) for path, info in found.items()}

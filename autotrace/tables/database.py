@@ -117,8 +117,8 @@ def checked_id(name: str, value: str) -> str:
 class Views:
     """Serve the tables of ``sources`` as views. A table is read when a question needs the table."""
 
-    def __init__(self, sources: Sequence[Source], progress: Progress | None = None) -> None:
-        self.progress = progress
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.progress: Progress | None = None
         self._sources = sources
         self._there: dict[tuple[str, Steps | None], set[str]] = {}
         """Table and steps -> the columns that the database already has."""

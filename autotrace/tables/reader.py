@@ -18,7 +18,7 @@ import msgspec
 
 from autotrace.tables.columns import ID, id_of
 from autotrace.tables.conditions import EVERY, Condition
-from autotrace.tables.database import IN_MEMORY, LABELS, Progress, Views
+from autotrace.tables.database import IN_MEMORY, LABELS, Views
 from autotrace.tables.errors import Gone, NotFound, QueryError, known
 from autotrace.tables.schema import TABLES
 from autotrace.tables.sources import Source, Steps
@@ -78,9 +78,9 @@ def _asked_again(method: Callable[P, T]) -> Callable[P, T]:
 class Reader:
     """Read a run, or several runs together."""
 
-    def __init__(self, sources: Sequence[Source], progress: Progress | None = None) -> None:
+    def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = list(sources)
-        self.views = Views(self.sources, progress)
+        self.views = Views(self.sources)
 
     # -- lines and tables ----------------------------------------------------------------------------------------------
 
@@ -129,13 +129,13 @@ class Reader:
         sql = f"SELECT step, count(*) FROM {view} WHERE is_trajectory GROUP BY step ORDER BY step NULLS LAST"
         return dict(self.views.asked(sql))
 
-    def rows(self, name: str, columns: Sequence[str], where: str = "true", values: Sequence[Any] = ()) -> Iterator[Any]:
+    def rows(self, name: str, columns: Sequence[str], where: str = "true") -> Iterator[Any]:
         """Yield ``columns`` of the table ``name`` where ``where`` (SQL, never user input) is true, in no order."""
         view = self.views.provide(known(name), columns, None)
         listed = ", ".join(f'"{column}"' for column in columns)
         cursor = self.views.database.cursor()
         try:
-            cursor.execute(f"SELECT {listed} FROM {view} WHERE {where}", values)
+            cursor.execute(f"SELECT {listed} FROM {view} WHERE {where}")
             while rows := cursor.fetchmany(1000):
                 yield from rows
         finally:

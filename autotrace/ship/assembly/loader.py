@@ -72,19 +72,20 @@ class Loader:
             self._tables.close()
             self._tables = None
 
-    def load(self, trace_id: str, *, final: bool = False) -> Trajectory | None:
-        """Load a trace as far as recorded, for the caller alone; None when no record is left.
-
-        Raises ``OSError`` while a segment cannot be read. ``final``: open calls count as interrupted even in living
-        processes.
-        """
+    def load(self, trace_id: str) -> Trajectory | None:
+        """Load a trace as far as recorded, for the caller alone; None when no record is left. Raises ``OSError`` while
+        a segment cannot be read."""
         self.refresh()
-        assembled = self._taken(trace_id, final)
+        assembled = self._assembled(trace_id, self._state.offsets_of(trace_id), final=False)
         return None if assembled is None else self._described(trace_id, assembled)
 
     def load_sized(self, trace_id: str) -> tuple[Trajectory, int] | None:
-        """Load a trace as ``load`` with ``final``, without ``refresh``; also return the approximate bytes of memory."""
-        assembled = self._taken(trace_id, True)
+        """Load a complete trace as ``load``, without ``refresh``; also return the approximate bytes of memory. Take
+        the examined trace, if no more records were read since. Open calls count as interrupted even in living
+        processes."""
+        assembled = self.recent.take(trace_id) or self._assembled(
+            trace_id, self._state.offsets_of(trace_id), final=True
+        )
         return None if assembled is None else (self._described(trace_id, assembled), assembled.size)
 
     def known(self, trace_id: str) -> Trajectory | None:
@@ -111,10 +112,6 @@ class Loader:
         trajectory = self._described(trace_id, assembled, row)
         self.recent.put(trace_id, assembled)
         return Look(trajectory, assembled.digests)
-
-    def _taken(self, trace_id: str, final: bool) -> Assembled | None:
-        """Return the examined trace, if no more records were read since; else assemble the trace."""
-        return self.recent.take(trace_id) or self._assembled(trace_id, self._state.offsets_of(trace_id), final)
 
     def _assembled(self, trace_id: str, offsets_of: OffsetsOf, final: bool) -> Assembled | None:
         before = None
