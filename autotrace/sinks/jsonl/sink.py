@@ -65,6 +65,10 @@ def _late(trajectory: Trajectory) -> dict[str, Any]:
     return {"facts": jsonable(trajectory.facts), **({"findings": found} if found else {})}
 
 
+_ALWAYS = (
+    "span_id", "parent_id", "name", "role", "key", "host", "pid", "start_ns", "end_ns", "status", "inputs", "output",
+    "attributes",
+)  # fmt: skip
 _SOMETIMES = (
     "error", "new_prompt_ids", "prompt_base", "prompt_keep", "response_ids", "prompt_tokens", "response_tokens",
     "logprobs", *TRAINERS, "response_mask", "new_prompt_text", "response_text", "response_parts", "messages",
@@ -76,21 +80,7 @@ _NUMBERS = frozenset({"logprobs", *TRAINERS})
 
 def _span(span: Span) -> dict[str, Any]:
     """Return the fields of a span, which are plain values except log probabilities of impossible tokens."""
-    line = {
-        "span_id": span.span_id,
-        "parent_id": span.parent_id,
-        "name": span.name,
-        "role": span.role,
-        "key": span.key,
-        "host": span.host,
-        "pid": span.pid,
-        "start_ns": span.start_ns,
-        "end_ns": span.end_ns,
-        "status": span.status,
-        "inputs": span.inputs,
-        "output": span.output,
-        "attributes": span.attributes,
-    }
+    line = {name: getattr(span, name) for name in _ALWAYS}
     having = vars(span)  # without what has the class's default, in which there is nothing
     for name in _SOMETIMES:
         if value := getattr(span, name) if name in _DEFERRED else having.get(name):

@@ -43,6 +43,13 @@ class _Outgoing:
     """JSON of the call."""
 
 
+def _outgoing(calls: WeaveCalls, trajectory: Trajectory, span: Span, op: str) -> _Outgoing:
+    call = {**calls.of(span), "op_name": op}
+    if span is trajectory.root:
+        call = add_facts(call, trajectory.facts)
+    return _Outgoing(trajectory, call["id"], fitted(encoded(call)))
+
+
 class WeaveSink(Sink):
     """Writes to the sink ``weave``. Makes no request before the first delivery.
 
@@ -104,13 +111,9 @@ class WeaveSink(Sink):
         project = self._projects.get(self._wanted_project(trajectory))
         id = project.id if project else f"entity/{self._wanted_project(trajectory)}"
         calls = WeaveCalls(trajectory, id, f"{id}/run12345" if self._wandb else None)
-        return sum(len(fitted(encoded(self._sized(calls, trajectory, span, id)))) for span in trajectory.spans)
-
-    def _sized(self, calls: WeaveCalls, trajectory: Trajectory, span: Span, id: str) -> dict[str, Any]:
-        """Return the call for ``span``, with words of the right length for the server's own values."""
-        call = calls.of(span)
-        call["op_name"] = f"weave:///{id}/op/{span.name}:{'0' * DIGEST_CHARS}"
-        return add_facts(call, trajectory.facts) if span is trajectory.root else call
+        digest = "0" * DIGEST_CHARS
+        named = ((span, f"weave:///{id}/op/{span.name}:{digest}") for span in trajectory.spans)
+        return sum(len(_outgoing(calls, trajectory, span, op).data) for span, op in named)
 
     def page(self, trajectory: Trajectory) -> str | None:
         """Return the trajectory's address in W&B's pages, once the project received a delivery."""
@@ -155,20 +158,14 @@ class WeaveSink(Sink):
         waiting: list[_Outgoing] = []
         for trajectory in group:
             calls = WeaveCalls(trajectory, project.id, self._run(project))
-            waiting += [self._outgoing(project, calls, trajectory, span) for span in trajectory.spans]
+            named = ((span, project.op(span.name, span.key)) for span in trajectory.spans)
+            waiting += [_outgoing(calls, trajectory, span, op) for span, op in named]
         reasons: dict[str, str] = {}
         for batch in batches(waiting, lambda one: len(one.data), REQUEST_BYTES, REQUEST_CALLS):
             self._store(project, batch, reasons)
         if reasons:
             self._check(project, ": " + next(iter(reasons.values())), 1)
         return reasons
-
-    def _outgoing(self, project: Project, calls: WeaveCalls, trajectory: Trajectory, span: Span) -> _Outgoing:
-        call = calls.of(span)
-        call["op_name"] = project.op(span.name, span.key)
-        if span is trajectory.root and trajectory.facts:
-            call = add_facts(call, trajectory.facts)
-        return _Outgoing(trajectory, call["id"], fitted(encoded(call)))
 
     def _store(self, project: Project, batch: Sequence[_Outgoing], reasons: dict[str, str]) -> None:
         for one, error in culprits(batch, partial(self._send, project), ClientError):
