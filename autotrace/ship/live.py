@@ -23,6 +23,7 @@ from autotrace.ship.index.processes import status_now
 from autotrace.ship.store.delivery_queue import TABLES as IN_TABLES
 from autotrace.ship.store.delivery_queue import not_in_tables
 from autotrace.ship.store.migrations import NewerDatabase
+from autotrace.ship.store.row import COLUMNS
 from autotrace.ship.store.state import State
 from autotrace.spool.reader import segments, unreadable
 from autotrace.tables import labels, metrics
@@ -46,11 +47,8 @@ if TYPE_CHECKING:  # assembly and decoding are imported at the first use: the im
     from autotrace.ship.index.indexer import Indexer
 
 _GIVEN = {
-    **{name: name for name in (
-        "trace_id", "step", "uid", "rollout_n", "project_name", "experiment_name", "sample_index", "data_source",
-        "attempt", "name", "role", "status", "error", "reward", "tool_calls", "spans", "late_spans", "prompt_tokens",
-        "response_tokens", "start_ns", "end_ns", "version", "validate", "complete",
-    )},
+    **{column.name: column.name for column in TRAJECTORIES.columns if column.name in COLUMNS},
+    "complete": "complete",
     "llm_calls": "turns",
     "duration_s": "(end_ns - start_ns) / 1e9",
     "group_id": "CASE WHEN group_key > '' THEN group_key ELSE trace_id END",
