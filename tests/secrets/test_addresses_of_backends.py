@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from autotrace.redact.masking import masked_uri
-from autotrace.ship.delivery.carrier import _problem
+from autotrace.ship.delivery.courier import _problem
 from autotrace.ship.process import log_to_file
 from autotrace.sinks import registry
 from autotrace.sinks.own_keys import without_own_keys

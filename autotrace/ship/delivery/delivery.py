@@ -11,8 +11,7 @@ from autotrace.run.info import RunInfo
 from autotrace.ship.assembly.about_run import binds_of
 from autotrace.ship.assembly.decoding import Decoder
 from autotrace.ship.assembly.loader import Loader
-from autotrace.ship.delivery.carrier import Carrier, ParcelReceipt
-from autotrace.ship.delivery.courier import Courier
+from autotrace.ship.delivery.courier import Courier, ParcelReceipt
 from autotrace.ship.delivery.into_tables import GATHER as GATHER_FOR_TABLES
 from autotrace.ship.delivery.into_tables import open_tables
 from autotrace.ship.delivery.outbox import Outbox
@@ -51,14 +50,14 @@ class Delivery:
         """Create the courier of the tables, then one courier per backend: some backends read the tables. Raises
         ``registry.BackendError``."""
         self._packer.destinations = 1 + sum(not registry.get(name).from_tables for name in backends)
-        into_tables = Courier(TABLES, Carrier(self._tables, self._packer), gather=GATHER_FOR_TABLES)
+        into_tables = Courier(TABLES, self._tables, self._packer, gather=GATHER_FOR_TABLES)
         return [into_tables, *map(self._to, backends)]
 
     def _to(self, name: str) -> Courier:
         backend = registry.usable(name)
         sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
-        carrier = Carrier(sink, self._packer, backend.from_tables)
-        return Courier(name, carrier, gather=backend.gather, after=TABLES if backend.from_tables else "")
+        after, from_tables = TABLES if backend.from_tables else "", backend.from_tables
+        return Courier(name, sink, self._packer, gather=backend.gather, from_tables=from_tables, after=after)
 
     def replace(self, backends: Sequence[str]) -> None:
         """Deliver to ``backends`` from now on. Raises ``registry.BackendError`` and changes nothing if a backend cannot

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from autotrace.ship.delivery.carrier import Carrier, ParcelReceipt
-from autotrace.ship.delivery.courier import MAX_BATCH, Courier
+from autotrace.ship.delivery.courier import MAX_BATCH, Courier, ParcelReceipt
 from autotrace.ship.delivery.packing import LeftOut, Packer, Parcel
 from autotrace.sinks.protocol import Sink, Unavailable
 from autotrace.trajectory.model import Span, Trajectory
@@ -78,8 +77,7 @@ def packing() -> Packing:
 
 @pytest.fixture
 def courier(backend: Backend, packing: Packing) -> Iterator[Courier]:
-    carrier = Carrier(cast(Sink, backend), cast(Packer, packing))
-    courier = Courier("slow", carrier)
+    courier = Courier("slow", cast(Sink, backend), cast(Packer, packing))
     yield courier
     for _ in range(10):
         backend.answer.release()
@@ -166,8 +164,7 @@ def test_parcels_grow_while_everything_fits_and_follow_what_fits(
 def test_a_few_wait_for_others_where_a_delivery_costs_much(
     backend: Backend, packing: Packing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carrier = Carrier(cast(Sink, backend), cast(Packer, packing))
-    courier, now = Courier("slow", carrier, gather=2.0), 100.0
+    courier, now = Courier("slow", cast(Sink, backend), cast(Packer, packing), gather=2.0), 100.0
     monkeypatch.setattr("autotrace.ship.delivery.courier.time.monotonic", lambda: now)
     assert not courier.waits(0)
     assert courier.waits(3) and not courier.waits(courier.batch), "enough for a parcel"
