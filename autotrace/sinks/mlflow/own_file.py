@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any
 
 from autotrace.sinks.mlflow.info import TraceDescription
-from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Contents, Row, RowBuilder, Schema
+from autotrace.sinks.mlflow.rows import IN_DATABASE, SPANS_LOCATION, Row, RowBuilder
 from autotrace.sinks.mlflow.sending import MlflowTrace, StoreError
 from autotrace.sinks.mlflow.uri import is_own, revision_of
 from autotrace.sinks.protocol import Refused, Unavailable
@@ -43,8 +43,7 @@ class OwnFile:
         self._keys = {
             table: [name for _, name, *_, key in found if key] for table, found in columns.items()
         }  # fmt: skip
-        schema = Schema.of({table: {name for _, name, *_ in found} for table, found in columns.items() if found})
-        self._rows = RowBuilder(schema, Contents(schema.ascii_only))
+        self._rows = RowBuilder({table: {name for _, name, *_ in found} for table, found in columns.items() if found})
         self._join: Any = import_module("mlflow.utils.uri").append_to_uri_path
 
     @classmethod

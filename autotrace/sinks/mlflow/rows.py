@@ -13,7 +13,6 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any
@@ -179,45 +178,23 @@ _ANALYTICS = "mlflow.store.tracking.utils.trace_analytics"
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Schema:
-    """Describes the differences between releases, which the tables themselves show."""
-
-    metrics: bool
-    """Tells whether ``trace_metrics`` holds the token counts of a trace (MLflow 3.9 to 3.16)."""
-    dimensions: bool
-    """Tells whether ``spans.dimension_attributes`` holds the model's name (3.10 to 3.16)."""
-    generations: bool
-    """Tells whether ``trace_info`` counts the writes of spans, the archive's guard (since 3.13)."""
-    columns: bool
-    """Tells whether name, session and token counts are columns of ``trace_info``, the model a column of ``spans``, and
-    ``assessments`` have a number (since 3.17)."""
-
-    @property
-    def ascii_only(self) -> bool:
-        """Tell whether text in ``spans.content`` is escaped. Since 3.17 the text is not escaped, so that a search finds
-        text."""
-        return not self.columns
-
-    @classmethod
-    def of(cls, tables: Mapping[str, Collection[str]]) -> Schema:
-        """Read the schema from the columns of each table."""
-        columns = "trace_name" in tables["trace_info"]
-        return cls(
-            metrics="trace_metrics" in tables and not columns,
-            dimensions="dimension_attributes" in tables["spans"],
-            generations="db_payload_generation" in tables["trace_info"],
-            columns=columns,
-        )
-
-
 class RowBuilder:
-    """Makes rows for one schema and the installed MLflow."""
+    """Makes rows for the installed MLflow and one schema. The tables themselves show how releases differ."""
 
-    def __init__(self, schema: Schema, contents: Contents) -> None:
-        self._schema = schema
-        self._contents = contents
-        self._analytics: Any = import_module(_ANALYTICS) if schema.columns else None
+    def __init__(self, tables: Mapping[str, Collection[str]]) -> None:
+        """Take the columns of each table."""
+        self._has_columns = "trace_name" in tables["trace_info"]
+        """Tells whether name, session and token counts are columns of ``trace_info``, the model a column of ``spans``,
+        and ``assessments`` have a number (since 3.17)."""
+        self._has_metrics = "trace_metrics" in tables and not self._has_columns
+        """Tells whether ``trace_metrics`` holds the token counts of a trace (MLflow 3.9 to 3.16)."""
+        self._has_dimensions = "dimension_attributes" in tables["spans"]
+        """Tells whether ``spans.dimension_attributes`` holds the model's name (3.10 to 3.16)."""
+        self._has_generations = "db_payload_generation" in tables["trace_info"]
+        """Tells whether ``trace_info`` counts the writes of spans, the archive's guard (since 3.13)."""
+        # since 3.17 text in `spans.content` is not escaped, so that a search finds text
+        self._contents = Contents(ascii_only=not self._has_columns)
+        self._analytics: Any = import_module(_ANALYTICS) if self._has_columns else None
         keys: Any = import_module("mlflow.tracing.constant").TraceMetadataKey
         self._finalized: str | None = getattr(keys, "TRACE_INFO_FINALIZED", None)
         """Mark in the metadata that nothing more is computed from spans (since 3.12)."""
@@ -246,9 +223,9 @@ class RowBuilder:
 
     def _model(self, span: MlflowSpan) -> Row:
         model = span.attributes.get("mlflow.llm.model")
-        if self._schema.dimensions:
+        if self._has_dimensions:
             return {"dimension_attributes": json.dumps(None if model is None else {"mlflow.llm.model": model})}
-        if self._schema.columns:
+        if self._has_columns:
             return {"model_name": None if model is None else self._analytics.bounded_model_dimension(model)}
         return {}
 
@@ -264,9 +241,9 @@ class RowBuilder:
             "request_preview": trace.request_preview,
             "response_preview": trace.response_preview,
         }
-        if self._schema.generations:
+        if self._has_generations:
             row["db_payload_generation"] = 1
-        if self._schema.columns:
+        if self._has_columns:
             row["trace_name"] = trace.tags[TRACE_NAME]
             row |= dict.fromkeys(("session_id", *self._analytics.TOKEN_COLUMN_BY_KEY.values()))
             row |= self._analytics.analytics_columns_from_metadata(trace.metadata)
@@ -275,7 +252,7 @@ class RowBuilder:
     def tags(self, trace: TraceDescription) -> list[Row]:
         """Return the rows of ``trace_tags`` that describe the trajectory."""
         tags = dict(trace.tags)
-        if self._schema.columns:
+        if self._has_columns:
             del tags[TRACE_NAME]
         return _pairs(trace, tags)
 
@@ -289,7 +266,7 @@ class RowBuilder:
     def metadata(self, trace: TraceDescription) -> list[Row]:
         """Return the rows of ``trace_request_metadata``."""
         metadata = dict(trace.metadata)
-        if self._schema.columns:
+        if self._has_columns:
             for name in self._analytics.PROMOTED_TRACE_METADATA_KEYS:
                 metadata.pop(name, None)
         if self._finalized is not None:
@@ -298,7 +275,7 @@ class RowBuilder:
 
     def metrics(self, trace: TraceDescription) -> list[Row]:
         """Return the rows of ``trace_metrics``."""
-        if not self._schema.metrics or TOKEN_USAGE not in trace.metadata:
+        if not self._has_metrics or TOKEN_USAGE not in trace.metadata:
             return []
         return _pairs(trace, {name: float(count) for name, count in json.loads(trace.metadata[TOKEN_USAGE]).items()})
 
@@ -326,7 +303,7 @@ class RowBuilder:
             "source_id": SOURCE,
             "valid": True,
         }
-        if self._schema.columns:
+        if self._has_columns:
             number, numeric = self._analytics.assessment_aggregate(value)
             row |= {"experiment_id": experiment_id, "trace_timestamp_ms": start_ms}
             row |= {"aggregate_value": number, "is_numeric_value": numeric}
