@@ -17,7 +17,7 @@ from autotrace.ship.assembly.assembler import Assembly, Callee, Origin
 from autotrace.ship.assembly.recent import Assembled, KeptRecords, Recent
 from autotrace.ship.assembly.token_sequences import add_columns
 from autotrace.ship.store.row import TraceRow
-from autotrace.ship.store.state import OffsetsOf, State
+from autotrace.ship.store.state import State
 from autotrace.spool import token_facts
 from autotrace.spool.reader import Budget, Located, SegmentFile, opened, records_at
 from autotrace.spool.records import Close, Header, Open
@@ -76,16 +76,14 @@ class Loader:
         """Load a trace as far as recorded, for the caller alone; None when no record is left. Raises ``OSError`` while
         a segment cannot be read."""
         self.refresh()
-        assembled = self._assembled(trace_id, self._state.offsets_of(trace_id), final=False)
+        assembled = self._assembled(trace_id, False)
         return None if assembled is None else self._described(trace_id, assembled)
 
     def load_sized(self, trace_id: str) -> tuple[Trajectory, int] | None:
         """Load a complete trace as ``load``, without ``refresh``; also return the approximate bytes of memory. Take
         the examined trace, if no more records were read since. Open calls count as interrupted even in living
         processes."""
-        assembled = self.recent.take(trace_id) or self._assembled(
-            trace_id, self._state.offsets_of(trace_id), final=True
-        )
+        assembled = self.recent.take(trace_id) or self._assembled(trace_id, True)
         return None if assembled is None else (self._described(trace_id, assembled), assembled.size)
 
     def known(self, trace_id: str) -> Trajectory | None:
@@ -106,15 +104,15 @@ class Loader:
     def look(self, row: TraceRow, *, final: bool) -> Look | None:
         """Load a trace for examination, without changes. ``row``: current line of the trace."""
         trace_id = row.trace_id
-        assembled = self._assembled(trace_id, self._state.offsets_of(trace_id), final)
+        assembled = self._assembled(trace_id, final)
         if assembled is None:
             return None
         trajectory = self._described(trace_id, assembled, row)
         self.recent.put(trace_id, assembled)
         return Look(trajectory, assembled.digests)
 
-    def _assembled(self, trace_id: str, offsets_of: OffsetsOf, final: bool) -> Assembled | None:
-        before = None
+    def _assembled(self, trace_id: str, final: bool) -> Assembled | None:
+        offsets_of, before = self._state.offsets_of(trace_id), None  # in this order: a removal deletes the offsets
         if self._some_removed and self._state.removed(trace_id):
             before = self._written(trace_id)
             if before is None:  # the rest alone would be another trajectory
@@ -139,7 +137,7 @@ class Loader:
             except FileNotFoundError:
                 if before is None and self._state.removed(trace_id):  # removed at this moment
                     self._some_removed = True
-                    return self._assembled(trace_id, self._state.offsets_of(trace_id), final)
+                    return self._assembled(trace_id, final)
                 assembly.lost(name)
         if before is not None and not assembly.grew:
             return Assembled(before.spans, before.notes, [], [], lasting=False, bytes=STORED, before=before)
