@@ -1,59 +1,26 @@
-"""Send batches of trajectories into a store: find new trajectories, the cheapest way, and rejected trajectories."""
+"""Send a batch of trajectories into a store in the cheapest way, and find the trajectories that the store rejects."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from autotrace.run import files
 from autotrace.sinks.mlflow.info import TOKEN_USAGE, Issue, TraceDescription
 from autotrace.sinks.mlflow.spans import MlflowSpan
-from autotrace.sinks.protocol import Refused, Unavailable, batches, culprits
+from autotrace.sinks.protocol import Refused, Unavailable, culprits
 
 MAX_BYTES = 4 << 20
 """Bytes of spans in one request, about."""
 PATIENCE = 5
 """Answers 500 to a trajectory, beside others that were taken, before the trajectory counts as rejected."""
 
-Encoded = tuple[TraceDescription, list[MlflowSpan]]
 
-
-class Sender:
-    """Sends to one store, and counts the failures of each trajectory."""
-
-    def __init__(self) -> None:
-        self.sent = 0
-        """Bytes of spans that were taken."""
-        self._tries: Counter[str] = Counter()
-
-    def send(self, store: Store, experiment: str, run_id: str | None, group: Iterable[Encoded]) -> dict[str, str]:
-        """Store ``group``; map the trace id of each trajectory that MLflow rejected to the reason."""
-        rejected: dict[str, str] = {}
-        encoded = (MlflowTrace(trace, spans, sum(span.size for span in spans)) for trace, spans in group)
-        for deliveries in batches(encoded, lambda delivery: delivery.size, MAX_BYTES, store.max_traces):
-            refused, taken = isolate(deliveries, partial(_put, store, experiment, run_id), self._tries)
-            rejected |= refused
-            self.sent += sum(one.size for one in taken)
-        return rejected
-
-    def learn(self, store: Store, experiment: str, traces: Sequence[TraceDescription]) -> dict[str, str]:
-        """Store tags and feedback of ``traces``; map the trace id of each rejection by MLflow to the reason."""
-        rejected: dict[str, str] = {}
-        for trace, error in culprits(traces, partial(store.learn, experiment), StoreError):
-            self._tries[trace.trace_id] += error.passing
-            if error.passing and self._tries[trace.trace_id] < PATIENCE:
-                raise Unavailable(f"MLflow answers with errors: {error}")
-            why = f"the trajectory is stored, but MLflow rejected its facts: {error}"
-            rejected[trace.trace_id.removeprefix("tr-")] = why
-        return rejected
-
-
-def _put(store: Store, experiment: str, run_id: str | None, part: Sequence[MlflowTrace]) -> None:
+def put(store: Store, experiment: str, run_id: str | None, part: Sequence[MlflowTrace]) -> None:
     """Store ``part`` in the cheapest way, and the rest through the store's own interface: descriptions, then spans."""
     try:
         left = store.write(experiment, part, run_id)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,11 +19,11 @@ from autotrace.run import files, layout
 from autotrace.run.info import RunInfo
 from autotrace.sinks import DEFAULT_PROJECT, registry
 from autotrace.sinks.mlflow.info import Issue, describe, linked, shown_codes, trace_id_of
-from autotrace.sinks.mlflow.sending import Encoded, Sender, Store, StoreError
+from autotrace.sinks.mlflow.sending import MAX_BYTES, PATIENCE, MlflowTrace, Store, StoreError, isolate, put
 from autotrace.sinks.mlflow.spans import encode
 from autotrace.sinks.mlflow.uri import check_uri, ui_command
 from autotrace.sinks.own_keys import keep_secret
-from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable
+from autotrace.sinks.protocol import Refused, Rejected, Sink, Unavailable, batches, culprits
 from autotrace.trajectory.model import Trajectory
 
 _log = logging.getLogger("autotrace.ship")
@@ -55,7 +57,8 @@ class MlflowSink(Sink):
         self._no_issues_before = 0.0
         self._issues_of: dict[str, dict[str, str]] = {}
         """Maps an experiment to a map from a finding's code to the id of the issue."""
-        self._sender = Sender()
+        self._tries: Counter[str] = Counter()
+        """Counts the failures of each trajectory that may pass."""
 
     # -- where ---------------------------------------------------------------------------------------------------------
 
@@ -150,13 +153,13 @@ class MlflowSink(Sink):
         rejected: dict[str, str] = {}
         groups = self._grouped(store, trajectories)
         self._experiment_of |= {one.trace_id: of for (of, _), group in groups.items() for one in group}
-        try:
-            for (experiment, own_run), group in groups.items():
-                issues = self._issues(store, experiment, group)
-                encoded = _encoded(group, own_run, issues, rejected)
-                rejected.update(self._sender.send(store, experiment, own_run, encoded))
-        finally:
-            self.sent = self._sender.sent
+        for (experiment, own_run), group in groups.items():
+            issues = self._issues(store, experiment, group)
+            encoded = _encoded(group, own_run, issues, rejected)
+            for some in batches(encoded, lambda one: one.size, MAX_BYTES, store.max_traces):
+                refused, taken = isolate(some, partial(put, store, experiment, own_run), self._tries)
+                rejected |= refused
+                self.sent += sum(one.size for one in taken)
         if rejected:
             raise Rejected(rejected)
 
@@ -165,7 +168,13 @@ class MlflowSink(Sink):
         store = self._opened()
         rejected: dict[str, str] = {}
         for (experiment, own_run), group in self._grouped(store, trajectories).items():
-            rejected |= self._sender.learn(store, experiment, [describe(one, own_run) for one in group])
+            told = [describe(one, own_run) for one in group]
+            for trace, error in culprits(told, partial(store.learn, experiment), StoreError):
+                self._tries[trace.trace_id] += error.passing
+                if error.passing and self._tries[trace.trace_id] < PATIENCE:
+                    raise Unavailable(f"MLflow answers with errors: {error}")
+                why = f"the trajectory is stored, but MLflow rejected its facts: {error}"
+                rejected[trace.trace_id.removeprefix("tr-")] = why
         if rejected:
             raise Rejected(rejected)
 
@@ -218,14 +227,15 @@ class MlflowSink(Sink):
 
 def _encoded(
     group: Iterable[Trajectory], run_id: str | None, issues: Mapping[str, str], rejected: dict[str, str]
-) -> Iterator[Encoded]:
+) -> Iterator[MlflowTrace]:
     """Yield each trajectory encoded, when due: encoding all at once would double the memory.
 
     A trajectory that cannot be encoded is added to ``rejected``.
     """
     for trajectory in group:
         try:
-            encoded = describe(trajectory, run_id, issues), encode(trajectory)
+            spans = encode(trajectory)
+            encoded = MlflowTrace(describe(trajectory, run_id, issues), spans, sum(span.size for span in spans))
         except Exception as error:  # an unforeseen failure of one trajectory must not hold up the others
             rejected[trajectory.trace_id] = f"cannot be encoded: {type(error).__name__}"
             continue
