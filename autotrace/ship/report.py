@@ -3,24 +3,20 @@ otherwise the choice of veRL's configuration, otherwise the default."""
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.losses import losses, with_full_disk
-from autotrace.run.status import BackendStatus, Found, Status, TargetStatus
-from autotrace.ship.delivery.courier import Courier
+from autotrace.run.status import BackendStatus, Status, TargetStatus
 from autotrace.ship.delivery.packing import OVER_BUDGET
 from autotrace.ship.delivery.reporting import has_all_steps
-from autotrace.ship.pace import Pace
 from autotrace.ship.store.delivery_queue import not_in_tables
 from autotrace.ship.store.state import State
 from autotrace.sinks import registry
@@ -45,8 +41,6 @@ def origin_of(settings: Mapping[str, Any], name: str) -> str:
     """Name the origin of a veRL setting, as ``autotrace status`` shows the origin."""
     return f"veRL's {settings.get('key', VERL_TRACE)}.{name}"
 
-
-_log = logging.getLogger("autotrace.ship")
 
 _SHOWN = 20
 _MINUTE = 60
@@ -89,51 +83,6 @@ def status_of(state: State, info: RunInfo, run_folder: str | Path, verdict: str)
     status.lag_seconds = max(0.0, (status.updated_ns - oldest) / 1e9) if oldest else 0.0
     _processes(state, run_folder, status)
     return status
-
-
-class StatusFile:
-    """Write ``status.json`` about once a second and whenever the state changes."""
-
-    def __init__(self, state: State, run_folder: Path, pace: Pace) -> None:
-        self._state = state
-        self._run_folder = run_folder
-        self._pace = pace
-        self.latest: Status | None = None
-        self._written = 0.0
-
-    def write(
-        self,
-        verdict: str,
-        info: RunInfo,
-        notes: Iterable[str],
-        couriers: Iterable[Courier],
-        progress: Callable[[Status], None] | None,
-        found: Callable[[], Found] = Found,
-    ) -> Status:
-        """Write the status with the states of the ``couriers`` and the findings of ``found``. ``progress`` gets the
-        status, and more often."""
-        now = time.monotonic()
-        often = progress is not None or verdict in ("done", "blocked")
-        latest = self.latest
-        if latest is not None and verdict == latest.state and now - self._written < (0.25 if often else 1.0):
-            return latest
-        self._written = now
-        status = self.latest = status_of(self._state, info, self._run_folder, verdict)
-        status.found = found()
-        for courier in couriers:
-            if courier.state != "ok":
-                if (backend := status.backends.get(courier.name)) is not None:
-                    backend.state, backend.error = courier.state, courier.error
-                status.error = status.error or courier.error
-        self._pace.look(status)
-        status.notes.extend(notes)
-        try:
-            status.write(self._run_folder)
-        except OSError as error:
-            _log.error("cannot write %s: %s", layout.STATUS_JSON, error)
-        if progress is not None:
-            progress(status)
-        return status
 
 
 def title_of(status: Status) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from autotrace.run import layout
 from autotrace.run.info import RunInfo
 from autotrace.run.shipper_process import ShipperLock
-from autotrace.run.status import Found, Status
+from autotrace.run.status import Status
 from autotrace.ship import process
 from autotrace.ship.alerts import Alerts
 from autotrace.ship.assembly.about_run import binds_of
@@ -28,7 +28,7 @@ from autotrace.ship.index.indexer import Indexer
 from autotrace.ship.live_findings import LiveFindings
 from autotrace.ship.pace import Pace
 from autotrace.ship.process import MainProcess, TerminalTitle
-from autotrace.ship.report import StatusFile, chosen_backends, origin_of, title_of
+from autotrace.ship.report import chosen_backends, origin_of, status_of, title_of
 from autotrace.ship.retention import Retention, restore
 from autotrace.ship.store.delivery_queue import TABLES
 from autotrace.ship.store.row import ALL
@@ -82,7 +82,10 @@ class Shipper:
         """Store when the first process was first seen to wait for delivery."""
         self._main = MainProcess(self.info.main_pid, self.info.host)
         self._title = TerminalTitle(-1, False)
-        self._status = StatusFile(self._state, self.run_folder, Pace())
+        self._pace = Pace()
+        self._status: Status | None = None
+        """Store the status that was written last."""
+        self._written = 0.0
         with self._state:
             if everything:  # with traces that the keep-rules left in the run folder
                 self._state.db.execute("UPDATE traces SET kept = ? WHERE complete = 1", (ALL,))
@@ -239,13 +242,36 @@ class Shipper:
         return self.write("done" if state == "done" else "blocked", progress)
 
     def write(self, state: str, progress: Callable[[Status], None] | None = None) -> Status:
-        """Write ``status.json``, about once a second and whenever the state changes."""
-        notes = [*self._delivery.notes(), *filter(None, [self._unusable_choice])]
-        notes += [*self._listening.notes(), *self._live.notes, *self._alerts.notes]
-        return self._status.write(state, self.info, notes, self._delivery, progress, self._found)
+        """Write ``status.json``, about once a second and whenever the state changes. ``progress`` gets the status, and
+        more often."""
+        now = time.monotonic()
+        often = progress is not None or state in ("done", "blocked")
+        latest = self._status
+        if latest is not None and state == latest.state and now - self._written < (0.25 if often else 1.0):
+            return latest
+        self._written = now
+        status = self._status = self._computed(state)
+        try:
+            status.write(self.run_folder)
+        except OSError as error:
+            _log.error("cannot write %s: %s", layout.STATUS_JSON, error)
+        if progress is not None:
+            progress(status)
+        return status
 
-    def _found(self) -> Found:
-        return msgspec.structs.replace(self._live.found(), ended_run=self._alerts.stopped_by)
+    def _computed(self, state: str) -> Status:
+        """Compute the status, with the states of the couriers and notes for the user."""
+        status = status_of(self._state, self.info, self.run_folder, state)
+        status.found = msgspec.structs.replace(self._live.found(), ended_run=self._alerts.stopped_by)
+        for courier in self._delivery:
+            if courier.state != "ok":
+                if (backend := status.backends.get(courier.name)) is not None:
+                    backend.state, backend.error = courier.state, courier.error
+                status.error = status.error or courier.error
+        self._pace.look(status)
+        status.notes += [*self._delivery.notes(), *filter(None, [self._unusable_choice])]
+        status.notes += [*self._listening.notes(), *self._live.notes, *self._alerts.notes]
+        return status
 
     def close(self) -> None:
         """Commit parcels on the way and release everything."""
