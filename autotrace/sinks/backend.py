@@ -67,10 +67,6 @@ class Backend(ABC):
     """Tells whether the sink reads the tables of the run folder. Such a sink gets no trajectories, and is called once
     the trajectories are in the tables."""
 
-    gather: ClassVar[float] = 0.0
-    """Seconds for which trajectories wait for others while more are to come, for a backend whose deliveries are
-    expensive even if small."""
-
     @abstractmethod
     def make(self, info: RunInfo, run_folder: Path, memory: MutableMapping[str, str]) -> Sink:
         """Make the sink for a run. Connects to nothing: the first delivery connects.

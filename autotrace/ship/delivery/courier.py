@@ -37,7 +37,7 @@ FIRST_BATCH, MAX_BATCH = 50, 1_000
 """Set the trajectories of a parcel, if so many fit. The next parcel takes from the queue a quarter more than the latest
 parcel held. Trajectories that do not fit return to the queue."""
 GATHERED_BATCH = 200
-"""Replace ``FIRST_BATCH`` for a backend with a fixed cost per delivery."""
+"""Replace ``FIRST_BATCH`` for a destination with a fixed cost per delivery."""
 TRIES = 4
 """Give up a backend in the foreground after so many failed tries in a row."""
 
@@ -81,11 +81,10 @@ class Courier:
     back untried.
     """
 
-    def __init__(
-        self, name: str, sink: Sink, packer: Packer, *, gather: float = 0.0, from_tables: bool = False, after: str = ""
-    ) -> None:
-        """Set up the courier. ``gather``, ``from_tables``: as in ``Backend``; for a sink that reads the tables nothing
-        is loaded. ``after``: as in ``DeliveryQueue.next``."""
+    def __init__(self, name: str, sink: Sink, packer: Packer, *, gather: float = 0.0, after: str = "") -> None:
+        """Set up the courier. ``gather``: seconds for which a few trajectories wait for others while more are to come.
+        ``after``: as in ``DeliveryQueue.next``; the sink then reads what the other destination has, and nothing is
+        loaded."""
         self.name = name
         self.after = after
         self.state = "ok"
@@ -96,7 +95,6 @@ class Courier:
         self.batch = GATHERED_BATCH if gather else FIRST_BATCH
         self._sink = sink
         self._packer = packer
-        self._from_tables = from_tables
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"deliver-{name}")
         self._binds: list[tuple[str, Mapping[str, Any]]] = []
         self._failed_parcels = 0
@@ -125,7 +123,7 @@ class Courier:
     def ready(self) -> bool:
         """Return whether a parcel may be sent now. A budget asks the sink for sizes, and only one thread at a time may
         ask a sink."""
-        most = 1 if self._from_tables or self._packer.limits(self._sink) else 2
+        most = 1 if self.after or self._packer.limits(self._sink) else 2
         under_way = len(self._running) + (self._telling is not None and not self._telling.done())
         return under_way < most and time.monotonic() >= self._not_before
 
@@ -150,7 +148,7 @@ class Courier:
         self._gathers_since = None
         parcel: Parcel | None = Parcel([], dict(wanted))
         left_out = LeftOut()
-        if not self._from_tables:
+        if not self.after:
             parcel, left_out = self._packer.parcel(self._sink, wanted)
         future: Future[ParcelReceipt] = Future()
         if parcel is None:
@@ -224,7 +222,7 @@ class Courier:
         reasons: dict[str, str] = {}
         before = self._sink.sent
         receipt.given = len(parcel.versions)
-        sends = [(self._sink.deliver, parcel.trajectories)] if parcel.trajectories or self._from_tables else []
+        sends = [(self._sink.deliver, parcel.trajectories)] if parcel.trajectories or self.after else []
         if parcel.known:  # a backend of another package may have no such method
             sends.append((getattr(self._sink, "facts", self._sink.deliver), parcel.known))
         for send, trajectories in sends:

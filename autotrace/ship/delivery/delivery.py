@@ -56,8 +56,7 @@ class Delivery:
     def _to(self, name: str) -> Courier:
         backend = registry.usable(name)
         sink = registry.make(name, self._info, self._run_folder, Memory(self._state, f"backend:{name}:"))
-        after, from_tables = TABLES if backend.from_tables else "", backend.from_tables
-        return Courier(name, sink, self._packer, gather=backend.gather, from_tables=from_tables, after=after)
+        return Courier(name, sink, self._packer, after=TABLES if backend.from_tables else "")
 
     def replace(self, backends: Sequence[str]) -> None:
         """Deliver to ``backends`` from now on. Raises ``registry.BackendError`` and changes nothing if a backend cannot
