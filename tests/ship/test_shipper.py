@@ -23,7 +23,6 @@ from autotrace.ship.assembly.token_sequences import digest_of
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
-from autotrace.sinks.parquet.backend import ParquetBackend
 from autotrace.tables.conditions import equals
 from autotrace.tables.errors import QueryError
 from tests.ship.spools import ANSWER, FINAL, PROMPT, TOOL, Process, attributes, new_run, trajectory
@@ -429,7 +428,7 @@ def stepped(shipper: Shipper) -> State:
 
 def test_a_backlog_waits_for_no_more_than_memory_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotrace.ship.shipper.AHEAD", 2 << 20)
-    monkeypatch.setattr(ParquetBackend, "gather", 1e9)  # seconds, where more is to come
+    monkeypatch.setattr("autotrace.ship.delivery.delivery.GATHER_FOR_TABLES", 1e9)  # seconds, where more is to come
     run = new_run(tmp_path, backends=["parquet"])
     process = Process(run)
     for number in range(300):
