@@ -72,8 +72,6 @@ class Reporting(Subscriber):
         self._state = state
         self._info = info
         self._posts = {TABLES: _Post(map(Logged, facts.step_numbers(state)))}
-        for name in info.backends:
-            self._post(name)
 
     def _post(self, name: str) -> _Post:
         """Return the post of a destination, with the reports that an earlier shipper left."""
@@ -141,7 +139,8 @@ class Reporting(Subscriber):
     @property
     def busy(self) -> bool:
         """Return whether something waits to be sent."""
-        return any(post.waiting or post.sending is not None for post in self._posts.values())
+        posts = map(self._post, (TABLES, *self._info.backends))
+        return any(post.waiting or post.sending is not None for post in posts)
 
 
 def has_all_steps(state: State) -> bool:
