@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from click.testing import CliRunner
 
 from autotrace.cli.main import main
 from autotrace.insight import profile
+from autotrace.run.info import RunInfo
 from autotrace.ship import live_findings
+from autotrace.ship.delivery.reporting import Reporting, StepReport
 from autotrace.ship.readers import of_run
 from autotrace.ship.shipper import Shipper, ship
 from autotrace.ship.store.state import State
@@ -184,8 +188,10 @@ class Refusing:
     def __init__(self) -> None:
         self.refuses = True
         self.taken: list[int] = []
+        self.threads: set[str] = set()
 
     def report(self, _: object, step: int, metrics: Mapping[str, float], page: str) -> None:
+        self.threads.add(threading.current_thread().name)
         if self.refuses:
             raise Refused("not now")
         self.taken.append(step)
@@ -202,4 +208,14 @@ def test_a_report_that_was_refused_is_told_by_the_next_shipper(tmp_path: Path, m
     reporter.refuses = False
     assert ship(run, once=True).state == "done"
     assert ship(run, once=True).state == "done"
-    assert reporter.taken == [1]
+    assert reporter.taken == [1] and reporter.threads == {"deliver-jsonl_0"}, "as the trajectories"
+
+
+def test_a_backend_that_a_run_no_longer_has_keeps_the_run_from_no_end(tmp_path: Path) -> None:
+    info = RunInfo.read(new_run(tmp_path))
+    with closing(State(":memory:")) as state:
+        reporting = Reporting(state, info)
+        reporting.add(StepReport(1, {}, "page"))
+        assert reporting.busy
+        info.backends = ["parquet"]
+        assert not reporting.busy

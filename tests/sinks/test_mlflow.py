@@ -559,6 +559,19 @@ def test_a_passing_500_loses_nothing_and_a_lasting_one_costs_its_trajectory() ->
             isolate([batch[1]], send, Counter())
 
 
+def test_a_server_that_answers_500_to_everything_is_asked_about_three_trajectories() -> None:
+    batch = [MlflowTrace(describe(trajectory(sample=sample), None), [], 0) for sample in range(64)]
+    asked: list[int] = []
+
+    def send(part: Any) -> None:
+        asked.append(len(part))
+        raise StoreError("HTTP 500", passing=True)
+
+    with pytest.raises(Unavailable, match="answers with errors"):
+        isolate(batch, send, Counter())
+    assert asked.count(1) == 3
+
+
 @pytest.mark.row("findings")
 def test_findings_are_issues_that_mlflows_client_reads_back(
     uri: str, project: str, rollout: Callable[..., Trajectory]
