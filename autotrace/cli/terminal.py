@@ -61,7 +61,11 @@ def block(text: object, style: str = "", *, lines: int | None = None, width: int
 def json_line(value: Any) -> str:
     """Return ``value`` as one line of JSON for other programs; JSON escapes replace characters that a terminal acts
     on."""
-    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False)) + "\n"
+    return UNSAFE.sub(_as_json, json.dumps(value, ensure_ascii=False)) + "\n"
+
+
+def _as_json(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1] if match[0] > "\x7f" else f"\\u{ord(match[0]):04x}"
 
 
 class SafeConsole(Console):

@@ -28,7 +28,8 @@ from autotrace.trajectory.jsonable import integer, loaded
 
 SCHEME, BASE = "wandb://", "https://api.wandb.ai"
 PAGE, PAGES, TIMEOUT = 1000, 2000, 30.0
-"""Steps of a request, maximum requests of a run, seconds of a request."""
+"""Rows of a request, maximum requests of a run, seconds of a request. A request covers ``PAGE`` steps, and more where
+few steps have rows."""
 QUERY = """query Run($entity: String!, $project: String!, $run: String!, $from: Int64!, $to: Int64!, $size: Int!) {
     project(name: $project, entityName: $entity) {
         run(name: $run) { config historyKeys history(minStep: $from, maxStep: $to, samples: $size) }
@@ -52,19 +53,26 @@ def run(address: str) -> Foreign:
 
 
 def _history(names: dict[str, str], address: str) -> Iterator[Scalar]:
-    for page in range(PAGES):
-        answer = _asked({**names, "from": page * PAGE, "to": (page + 1) * PAGE, "size": PAGE}, address)
+    at, width = 0, PAGE
+    for _ in range(PAGES):
+        answer = _asked({**names, "from": at, "to": at + width, "size": PAGE}, address)
         told = mapped(answer, "data", "project", "run")
         if not told:
             raise QueryError(f"{address}: W&B knows no such run, or your key may not read the run")
-        given = loaded(str(told.get("config"))) if not page else None
+        rows = listed(told.get("history"))
+        if len(rows) >= PAGE < width:  # W&B leaves rows out of a longer answer
+            width //= 2
+            continue
+        given = loaded(str(told.get("config"))) if not at else None
         for name, value in mapped(given).items():
             yield "", SETTING, name, mapped(value).get("value", value)
-        for line in listed(told.get("history")):
+        for line in rows:
             row = mapped(loaded(line) if isinstance(line, str) else line)
             yield from of_row("", {name: value for name, value in row.items() if name[:1] != "_"}, row.get("_step"))
-        if (integer(mapped(told, "historyKeys").get("lastStep")) or 0) < (page + 1) * PAGE:
+        at += width
+        if (integer(mapped(told, "historyKeys").get("lastStep")) or 0) < at:
             return
+        width *= 2 if len(rows) < PAGE // 4 else 1
 
 
 def _of_netrc(host: str) -> str:

@@ -14,7 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from autotrace.cli import runs
+from autotrace.cli.escaping import safe
 from autotrace.cli.main import main
+from autotrace.cli.terminal import json_line
 from tests.ship.spools import Process, new_run, trajectory
 
 HOSTILE = "\x1b]0;owned\x07 \x9b2J \u202e"
@@ -87,3 +89,28 @@ def test_a_command_imports_no_more_than_it_needs(command: str, without: set[str]
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+HIDDEN = (
+    "\xad\u180e\u200b\u200c\u200d\u200e\u200f\u2028\u202a\u202e\u2060\u2064\u2069\ufe0f\ufeff"
+    "\U000e0001\U000e0041\U000e0100"
+)
+
+
+@pytest.mark.parametrize("one", HIDDEN, ids=lambda one: f"{ord(one):x}")
+def test_a_character_without_width_is_written_out(one: str) -> None:
+    for text in (one, f"id{one}", f"{one}id", f"i{one}d"):
+        assert one not in safe(text) and f"{ord(one):x}" in safe(text)
+    for text in (f"a{one}b", f"\u30ab{one}", "\x7f\x1b"):
+        assert not {*json_line(text)} & {*HIDDEN, "\x7f", "\x1b"} and json.loads(json_line(text)) == text
+
+
+def test_emoji_and_scripts_with_joiners_stay_readable() -> None:
+    kept = (
+        "\U0001f469\U0001f3fd\u200d\U0001f680", "\u2764\ufe0f\u200d\U0001f525", "1\ufe0f\u20e3",
+        "\u0645\u06cc\u200c\u062e\u0648", "\u845b\U000e0100",
+    )  # fmt: skip
+    for text in kept:
+        assert safe(f"so {text} it is") == f"so {text} it is"
+    hides = "\u2764" + "\ufe0f\U000e0141" * 20
+    assert safe(hides).count("\\") == 39, "a single selector belongs to a character"

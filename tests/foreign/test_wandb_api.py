@@ -92,6 +92,20 @@ def test_all_pages_are_read_with_the_users_key(monkeypatch: pytest.MonkeyPatch) 
         assert (told["differences"], told["metrics"]) == ([], []) and KEY not in json.dumps(told)
 
 
+def test_few_steps_far_apart_take_few_requests_and_many_steps_are_all_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [*range(0, 1_000_000, 5_000), *range(1_000_000, 1_003_000), 2_000_000]
+
+    def sparse(variables: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        rows = [json.dumps({"_step": one, "loss": 1.0}) for one in steps if variables["from"] <= one < variables["to"]]
+        told = {"historyKeys": {"lastStep": steps[-1]}, "history": rows[: variables["size"]]}
+        return 200, {}, json.dumps({"data": {"project": {"run": told}}}).encode()
+
+    with server(sparse) as (base, asked):
+        monkeypatch.setenv("WANDB_BASE_URL", base)
+        found = autotrace.open(ADDRESS).sql("SELECT step FROM metrics ORDER BY step").column(0).to_pylist()
+    assert found == steps and len(asked) < 60
+
+
 def test_the_key_of_netrc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with server(history) as (base, asked):
         monkeypatch.delenv("WANDB_API_KEY")

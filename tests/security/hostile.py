@@ -37,7 +37,7 @@ from autotrace.spool.segment import frame
 from tests.ship.spools import ROLES, Process, attributes, new_run, trajectory
 
 ONE, TWO = b"\xab" * 16, b"\xcd" * 16
-EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202etxt\u2028new\nline"
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202etxt\u200b\u2060\u2028new\nline\xad\ufeff\U000e0041"
 HOLE = 1 << 40
 """Bytes of a file that has none on the disk."""
 SLOW = "(a|a)*(a|a)*b|(x+x+)+y"

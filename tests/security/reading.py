@@ -19,7 +19,7 @@ from autotrace.export.format import FORMATS
 
 MEMORY, SECONDS = 2 << 30, 30.0
 """The address space that a command may take, beside the libraries', and its CPU."""
-ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\u2028")
+ESCAPES = ("\x1b", "\x9b", "\x07", "\u202e", "\u2028", "\u200b", "\u2060", "\xad", "\ufeff", "\U000e0041")
 
 READS = {
     "runs": [["runs", "{}", "--json"]],

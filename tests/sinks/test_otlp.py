@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import math
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from receiver import Receiver, attributes_of
 from rollouts import START, group, info, trajectory
 
 from autotrace.insight.profile import Mark, Profile, encode
+from autotrace.sinks.otlp import sink
 from autotrace.sinks.otlp.sink import OtlpSink
 from autotrace.sinks.otlp.spans import CONVENTIONS
 from autotrace.sinks.payload import unpacked
@@ -266,6 +269,30 @@ def test_what_a_receiver_says_it_dropped_is_passed_on(receiver: Receiver) -> Non
     with pytest.raises(Rejected) as caught:
         OtlpSink(info()).deliver([one])
     assert "dropped 2 of the 5 spans" in caught.value.reasons[one.trace_id]
+
+
+def test_a_long_answer_and_an_answer_that_never_ends_are_unavailable(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.answers += [(200, {}, b" " * (sink.MOST_ANSWER + 1)), (200, {}, b"later")]
+    with pytest.raises(Unavailable):
+        OtlpSink(info()).deliver([trajectory()])
+    monkeypatch.setattr(sink, "TIMEOUT", -1.0)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", str(DEADLINE))
+    with pytest.raises(Unavailable):
+        OtlpSink(info()).deliver([trajectory()])
+
+
+def test_an_answer_that_expands_is_not_expanded(receiver: Receiver) -> None:
+    expands = gzip.compress(bytes(1 << 25))
+    assert len(expands) < sink.MOST_ANSWER
+    receiver.answers += [(200, {"content-encoding": "gzip"}, expands)] * 2
+    tracemalloc.start()
+    try:
+        OtlpSink(info()).deliver([trajectory()])
+        assert tracemalloc.get_traced_memory()[1] < 1 << 23
+    finally:
+        tracemalloc.stop()
 
 
 def test_large_deliveries_are_split_and_long_texts_cut(receiver: Receiver) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -37,6 +38,9 @@ REQUEST_TRACES = 100
 TIMEOUT = 30.0
 """Seconds for one request, unless ``OTEL_EXPORTER_OTLP_TIMEOUT`` says otherwise."""
 
+MOST_ANSWER = 64 << 10
+"""Limits the bytes of an answer, which is empty or a sentence."""
+
 _Item = tuple[Trajectory, ReadableSpan]
 
 
@@ -62,8 +66,10 @@ class OtlpSink(Sink):
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._resource = _resource(info)
         self._last: requests.Response | None = None
+        self._body = b""
         self.sent = 0
         self._session = requests.Session()
+        self._session.headers["Accept-Encoding"] = "identity"
         self._session.hooks["response"].append(self._answered)
         self._exporter: OTLPSpanExporter | None = None
         self._accepted = False
@@ -127,7 +133,7 @@ class OtlpSink(Sink):
             raise Unavailable(f"{_receiver()} does not answer")
         status = answer.status_code
         if done and status < 300:
-            return _partial(answer, len(spans))
+            return _partial(answer, self._body, len(spans))
         if status in (400, 413, 422):
             raise _SpanAtFault(status)
         if status in (408, 425, 429) or status >= 500:
@@ -140,6 +146,14 @@ class OtlpSink(Sink):
         self._last = response
         if response.status_code >= 300:
             raise _Answered(response=response)
+        until, body = time.monotonic() + TIMEOUT, bytearray()
+        for part in response.raw.stream(1, decode_content=False):  # a longer part may take any time to arrive
+            body += part
+            if len(body) > MOST_ANSWER or time.monotonic() > until:
+                self._last = None
+                response.close()
+                raise _Answered(response=response)
+        self._body = bytes(body)
 
 
 def _exporter(session: requests.Session) -> OTLPSpanExporter:
@@ -173,11 +187,11 @@ def _receiver() -> str:
     return f"the OTLP receiver at {parts.hostname or 'the configured address'}{port}"
 
 
-def _partial(answer: requests.Response, sent: int) -> str:
-    if not answer.content or "json" in answer.headers.get("content-type", ""):
+def _partial(answer: requests.Response, body: bytes, sent: int) -> str:
+    if not body or "json" in answer.headers.get("content-type", ""):
         return ""
     try:
-        partial = ExportTraceServiceResponse.FromString(answer.content).partial_success
+        partial = ExportTraceServiceResponse.FromString(body).partial_success
     except DecodeError:
         return ""
     if not partial.rejected_spans:
