@@ -39,7 +39,7 @@ WITH said AS (
     SELECT trace_id, bit_xor(hash(turn, new_prompt_ids, CASE WHEN new_prompt_ids IS NULL THEN prompt_text END,
         response_ids, CASE WHEN response_ids IS NULL THEN response_text END)) AS words FROM turns GROUP BY trace_id)
 SELECT trace_id, step, trim(concat(CASE WHEN validate THEN 'validation ' END, data_source)),
-    [uid, sample_index, prompt], CASE WHEN isfinite(reward) THEN reward END,
+    [uid, sample_index, prompt], CASE WHEN abs(reward) <= 1e100 THEN reward END,
     hash(words, status, reward, advantage, trained_in_step, dropped, min_global_steps, max_global_steps)
 FROM trajectories LEFT JOIN said USING (trace_id) WHERE {} ORDER BY step NULLS LAST, start_ns, trace_id"""
 """Selects the values of ``Kept``."""

@@ -33,10 +33,14 @@ def number(value: Any) -> float | None:
         return None
 
 
+LARGEST = 1e100
+"""Treat larger numbers as not finite: a sum of their squares would be none."""
+
+
 def finite(value: Any) -> float | None:
-    """Return ``value`` as a float, if ``value`` is a finite number."""
+    """Return ``value`` as a float, if ``value`` is a finite number that can be computed with."""
     measured = number(value)
-    return measured if measured is not None and math.isfinite(measured) else None
+    return measured if measured is not None and abs(measured) <= LARGEST else None
 
 
 def word(value: Any) -> str | None:

@@ -127,6 +127,34 @@ def _numbers(folder: Path) -> Path:
 
 
 PLACES["lines_of_large_numbers"] = _numbers
+ODD = (
+    10**400,
+    10**309,
+    1e308,
+    1e308,
+    -1e308,
+    float("inf"),
+    float("nan"),
+    -0.0,
+    5e-324,
+    True,
+    "1e999",
+    None,
+    [1e308],
+    1,
+)
+
+
+def _odd(folder: Path) -> Path:
+    """Dumps of several steps whose rewards are numbers that no sum, or no mean, can be taken of."""
+    for step in range(12):
+        row = {"input": "user\nq\nassistant\n", "output": "a", "gts": "1", "step": step}
+        rows = [{**row, "score": value, "acc": value, "uid": f"u{n % 3}"} for n, value in enumerate(ODD)]
+        (folder / f"{step}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in rows))
+    return folder
+
+
+PLACES["dumps_of_odd_numbers"] = _odd
 
 # -- foreign formats ---------------------------------------------------------------------------------------------------
 

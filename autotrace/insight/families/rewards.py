@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -54,7 +53,7 @@ def _reported(parts: Sequence[Any], scores: Sequence[Any], turn: int | None) -> 
         if isinstance(part, dict) and isinstance(error := part.get("error"), str) and error:  # a number is a part
             yield Mark("AT-REWARD-RAISES", turn, None, error, masked(error))
             break
-    odd = next((score for score in scores if not math.isfinite(measured(score) or 0.0)), None)
+    odd = next((score for score in scores if finite(measured(score) or 0.0) is None), None)
     if odd is not None:
         yield Mark("AT-REWARD-NAN", turn, None, f"reward {odd}")
 
@@ -126,7 +125,7 @@ def trainers_score(step: Step, history: History) -> Iterator[Hit]:
     """Find rollouts for which the trainer uses another score than the reward function returned."""
     for record in step.records:
         score, reward = number(record.facts.get("token_level_score")), record.score
-        if score is not None and reward is not None and math.isfinite(reward):
+        if score is not None and finite(reward) is not None:
             note = f"the reward is {reward:.4g}, the trainer has {score:.4g}"
             yield Hit("AT-REWARD-MISMATCHED", record, len(record.profile.turns) or None, note=note)
 

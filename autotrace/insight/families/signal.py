@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from autotrace.insight.finding import GROUPS, Code
 from autotrace.insight.step_records import Group, History, Hit, Record, Step, grouped
-from autotrace.trajectory.jsonable import integer
+from autotrace.trajectory.jsonable import finite, integer
 
 CAUSE_SHARE = 0.2
 """Limit the share of a step's groups that are flat for one bad cause."""
@@ -125,9 +125,9 @@ def advantages(group: Group, step: Step) -> Iterator[Hit]:
         if record.advantage is not None and math.isnan(record.advantage):
             yield Hit("AT-ADVANTAGE-NAN", record)
     having = [
-        (record, record.score, record.advantage)
+        (record, score, advantage)
         for record in group.records
-        if record.score is not None and record.advantage is not None and math.isfinite(record.score + record.advantage)
+        if (score := finite(record.score)) is not None and (advantage := finite(record.advantage)) is not None
     ]
     if step.settings.adv_estimator not in BY_GROUP or len(having) < 2 or group.is_flat:
         return
