@@ -16,10 +16,10 @@ UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufe00-\ufe0f\ufeff"
     "\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-"""C0 without tab and newline, DEL, C1; marks that reorder what is read; separators that some terminals take for
+"""Match C0 without tab and newline, DEL, C1; marks that reorder what is read; separators that some terminals take for
 newlines; characters without width, which make different names look alike, or hide text."""
 _JOINER, _VARIANT = re.compile("[\u200c\u200d]"), re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-"""Characters without width that belong between, or behind, two characters of emoji and of some scripts."""
+"""Match characters without width that belong between, or behind, two characters of emoji and of some scripts."""
 
 
 def safe(text: object) -> str:

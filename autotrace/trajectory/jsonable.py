@@ -34,11 +34,11 @@ def number(value: Any) -> float | None:
 
 
 LARGEST = 1e100
-"""Treat larger numbers as not finite: a sum of their squares would be none."""
+"""Limit the numbers that count as finite: squares of larger numbers overflow."""
 
 
 def finite(value: Any) -> float | None:
-    """Return ``value`` as a float, if ``value`` is a finite number that can be computed with."""
+    """Return ``value`` as a float, if ``value`` is a finite number up to ``LARGEST``."""
     measured = number(value)
     return measured if measured is not None and abs(measured) <= LARGEST else None
 
