@@ -15,6 +15,7 @@ wanted=$(cat "$root/pyproject.toml" "$pins")
     { echo "autotrace needs Python 3.10 or newer, $host is older; set PYTHON=..." >&2; exit 1; }
 if [ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
+echo "installing into $venv (once; about 1.5 GB, some minutes); uv reports each large download" >&2
 [ -x "$venv/bin/python" ] || "$host" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
 # uv does not read pip's own places of wheels. Where none are given, torch comes from its own index, as the CPU build:
@@ -24,7 +25,6 @@ for link in $("$venv/bin/python" -m pip config get global.find-links 2>/dev/null
     links+=(--find-links "$link")
 done
 [ ${#links[@]} -gt 0 ] || export UV_TORCH_BACKEND=cpu
-echo "installing into $venv (once; about 1.5 GB, some minutes); uv reports each large download" >&2
 # another name or another worktree's editable install would share its files with this one
 "$venv/bin/python" -m uv pip uninstall --quiet --python "$venv/bin/python" autotrace autotrace-rl
 "$venv/bin/python" -m uv pip install --python "$venv/bin/python" ${links[@]+"${links[@]}"} \
