@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from autotrace.insight import registry
 from autotrace.insight.examine import examine
 from autotrace.insight.finding import Code
-from autotrace.insight.needs import NEEDS, needs
+from autotrace.insight.needs import NEEDS, checked, needs
 from autotrace.insight.profile import VERSION, Mark, decode, encode
 from autotrace.insight.settings import TrainerSettings
 from autotrace.trajectory.model import Trajectory
@@ -47,6 +48,12 @@ def test_the_data_that_a_page_names_is_known() -> None:
     for code in registry.codes().values():
         assert known.issuperset(code.needs) or code.needs in (("any trajectory",), ("",)), code.code
     assert needs(registry.codes()["AT-MASK-EMPTY"]) == ["token ids", "the response and the mask"]
+
+
+def test_a_detector_of_another_package_names_its_data() -> None:
+    code = replace(own.codes[0], needs=("token ids",))  # type: ignore[attr-defined]
+    assert checked({code.code: code}, ["rewards"]) == (0, {"token ids": 1})
+    assert checked({code.code: code}, ["token ids"]) == (1, {})
 
 
 def test_a_profile_is_the_same_after_it_was_stored() -> None:
