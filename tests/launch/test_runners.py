@@ -88,7 +88,13 @@ def spans(place: Place) -> list[list[str]]:
     return [[span["name"] for span in json.loads(line)["spans"]] for line in lines]
 
 
-@pytest.mark.parametrize("names", [("prog", "pack.prog"), ("__main__",)], ids=["by its file's name", "as __main__"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(("prog", "pack.prog"), id="by its file's name"),
+        pytest.param(("__main__",), id="as __main__", marks=pytest.mark.long),  # `python -c` and IPython below have it
+    ],
+)
 def test_functions_and_classes_are_recorded_and_the_program_says_the_same(
     project: Place, names: tuple[str, ...]
 ) -> None:
