@@ -75,6 +75,8 @@ class Evidence:
         self.turns = [
             LLMCall(number, span, figures(trajectory, span)) for number, span in enumerate(trajectory.llm_spans, 1)
         ]
+        self.shown: dict[str, list[tuple[str, float | None]]] = {}
+        """Maps the name of a trait that proves a finding to sentences with turns (``traits.shown``)."""
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -67,12 +67,19 @@ def trait(position: Stage, proves: str = "") -> Callable[[Declared], Declared]:
     return declare
 
 
+def shown(evidence: Evidence, name: str) -> list[Shown]:
+    """Return the sentences of a trait that proves a finding: the finding and the trait share one computation."""
+    if name not in evidence.shown:
+        evidence.shown[name] = list(DECLARED[name][1](evidence))
+    return evidence.shown[name]
+
+
 def traits_of(evidence: Evidence, failed: Callable[[str, Exception], None]) -> list[Trait]:
     """Compute the declared traits of a trajectory; ``failed`` is called for each trait that raises."""
     found: dict[str, Trait] = {}
     for name, (_, of) in DECLARED.items():
         try:
-            for said, value in of(evidence):
+            for said, value in shown(evidence, name) if name in PROVES else of(evidence):
                 short = " ".join(text(said).split())
                 short = short if len(short) <= LONGEST else short[: LONGEST - 1] + "…"
                 found.setdefault(said, Trait(name, short, None if name in PROVES else value))

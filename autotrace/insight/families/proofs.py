@@ -14,7 +14,7 @@ from autotrace.insight.evidence import Evidence
 from autotrace.insight.finding import Code
 from autotrace.insight.profile import Mark
 from autotrace.insight.step_records import Group, History, Hit, Record, Step
-from autotrace.insight.traits import DECLARED, PROVES, Shown, Stage, shape, trait
+from autotrace.insight.traits import PROVES, Shown, Stage, shape, shown, trait
 from autotrace.trajectory.span_text import answered_words, asked_words
 
 FEW, USUAL = 8, 0.9
@@ -79,7 +79,7 @@ def arguments_cut(evidence: Evidence) -> Iterator[Shown]:
 def proven(evidence: Evidence) -> Iterator[Mark]:
     """Find traits that prove a fault."""
     for name, code in PROVES.items():
-        for words, turn in DECLARED[name][1](evidence):
+        for words, turn in shown(evidence, name):
             yield Mark(code, None if turn is None else int(turn), None, words, words)
 
 
