@@ -193,5 +193,5 @@ def _whole(path: Path, what: str, parts: Iterable[bytes]) -> None:
             for part in parts:
                 staging.append(path.name, part)
     except (OSError, ExportError) as error:
-        raise terminal.fail(f"{path} cannot be written: {error}") from None
+        raise terminal.fail(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from None
     click.echo(f"{what} -> {terminal.safe(path)} ({terminal.size(path.stat().st_size)})")

@@ -110,7 +110,14 @@ class Staging:
         """Append ``data`` to the file ``name``. Raises ``OSError``."""
         if self._open is None or self._open[0] != name:
             self._close()
-            self._open = name, os.fdopen(files.append(self.path(name)), "wb")
+            try:
+                fd = files.append(path := self.path(name))
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                raise OSError(errno.ENXIO, "it is a socket, or a pipe that nobody reads", str(path)) from None
+            os.set_blocking(fd, True)  # the reader of a pipe may be slower
+            self._open = name, os.fdopen(fd, "wb")
         self._open[1].write(data)
 
     def _close(self) -> None:

@@ -151,11 +151,6 @@ def _folder(options: Options) -> str:
     now = datetime.now(timezone.utc)
     name = f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03x}{secrets.token_hex(3)}"
     folder = os.path.join(parent, name)
-    if not options.quiet and (mode := files.readable_by_others(parent)):
-        complain(
-            f"{parent} can be read by other users (mode {mode:o}); the runs in it cannot, but their names can be seen: "
-            f"chmod 700 {shlex.quote(parent)}"
-        )
     try:
         files.folder(layout.spool_of(folder))
         files.folder(os.path.join(folder, layout.BLOBS))
@@ -165,6 +160,12 @@ def _folder(options: Options) -> str:
     if reason is not None:
         shutil.rmtree(folder, ignore_errors=True)
         raise RunSetupError(f"no run is made in {parent}: {reason}; {_ELSEWHERE}")
+    mode = os.stat(parent).st_mode & 0o7777
+    if not options.quiet and mode & 0o044:
+        complain(
+            f"{parent} can be read by other users (mode {mode:o}); the runs in it cannot, but their names can be seen: "
+            f"chmod 700 {shlex.quote(parent)}"
+        )
     return folder
 
 

@@ -217,6 +217,8 @@ def reading(top: AnyPath, *names: str) -> int:
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
                 error = OSError(errno.ELOOP, "is a link, which is not followed")
+            if error.errno == errno.ENXIO:
+                error = OSError(errno.EINVAL, "is a socket")
             raise OSError(error.errno, error.strerror, path) from None
         finally:
             os.close(at)
@@ -237,9 +239,24 @@ def read(top: AnyPath, *names: str, most: int | None = None) -> bytes:
     return data
 
 
+def named(path: AnyPath, most: int = 8 << 20) -> bytes:
+    """Read a whole file that a person named, through links. The call never waits. Raises ``OSError``, also for a pipe,
+    a socket, a device, a folder, and a file of more than ``most`` bytes (8 MB of YAML compile for half a minute)."""
+    if not stat.S_ISREG(os.stat(path).st_mode):  # before opening: to open a device can change the device
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        if len(data := file.read(most + 1)) <= most:
+            return data
+    raise OSError(errno.EFBIG, f"larger than {most >> 20} MB", str(path))
+
+
 def of_this_user(path: AnyPath) -> str:
     """Read a regular file that belongs to this user, or to root; an empty text for a missing file, and for anything
-    that somebody else may have put there. Raises ``OSError``, ``UnicodeDecodeError``."""
+    that somebody else may have put there. Raises ``OSError``, ``UnicodeDecodeError``.
+
+    ``RUN_OWNER`` does not count: the variable holds a number of the run folder's file system, which on another file
+    system can be a neighbour's.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -252,7 +269,11 @@ def of_this_user(path: AnyPath) -> str:
 
 def planted(path: AnyPath) -> str | None:
     """Explain why the file ``path``, which is to be written, may be a trap: another user made it in a folder in which
-    everybody may write. None if the file is missing or no trap."""
+    everybody may write. None if the file is missing or no trap.
+
+    ``RUN_OWNER`` does not count, as in ``exposed``: a file system that names all users alike (NFS with
+    ``all_squash``) names a neighbour alike, too.
+    """
     try:
         info, above = os.lstat(path), os.stat(os.path.dirname(os.path.abspath(path)))
     except FileNotFoundError:
@@ -277,15 +298,6 @@ def write_all(fd: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
-
-
-def readable_by_others(path: AnyPath) -> int:
-    """Return the mode of a folder whose names other users can list; 0 if nobody else can, or the folder is missing."""
-    try:
-        mode = os.stat(path).st_mode & 0o7777
-    except OSError:
-        return 0
-    return mode if mode & 0o044 else 0
 
 
 class Descriptor:

@@ -21,6 +21,7 @@ import msgspec
 from autotrace.config import plan as plan_module
 from autotrace.config.installation import carried
 from autotrace.config.plan import SHIPPED, Plan, Settings, Target
+from autotrace.run.files import named
 
 _LISTS = Path(carried(SHIPPED, SHIPPED)).resolve()
 COMPILED = "compiled.json"
@@ -62,7 +63,7 @@ def compile_plan(
 
 def without_entry(files: Sequence[str | Path]) -> list[str]:
     """Return a sentence for each of ``files`` that names no target: such a spec has comments alone, or ``[]``."""
-    texts = {file: Path(file).read_text(encoding="utf-8") for file in files}
+    texts = {file: named(file).decode() for file in files}
     return [
         f"{file}: this spec has no entry; write a line such as `- my_project.agents.Agent.run`"
         for file, text in texts.items()

@@ -15,6 +15,7 @@ import msgspec
 from autotrace.config.installation import carried
 from autotrace.config.plan import SHIPPED, Target
 from autotrace.config.written import located
+from autotrace.run.files import named
 from autotrace.spec import document, entry, names
 from autotrace.spec.document import Node, Position, Problem, SpecError
 from autotrace.spec.model import Entry, Key, Paths
@@ -167,7 +168,7 @@ class _Drafts:
 
     def _text(self, path: Path, file: str) -> str | None:
         try:
-            return path.read_text(encoding="utf-8")
+            return named(path).decode()
         except FileNotFoundError:
             near = [name.name for name in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
             close = difflib.get_close_matches(path.name, near, n=1)

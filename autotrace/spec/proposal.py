@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
+from autotrace.run.files import named
 from autotrace.spec import syntax
 from autotrace.spec.sources import SOURCES
 
@@ -83,9 +84,10 @@ def of_program(path: Path, covered: AbstractSet[tuple[str, str]] = frozenset()) 
 
 
 def _trees(path: Path) -> Iterator[tuple[ast.Module, str]]:
+    unreadable = (OSError,) if path.is_dir() else ()  # a program may have broken links
     for file, module in _modules(path):
-        with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-            yield syntax.parsed(file.read_bytes()), module
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError, *unreadable):
+            yield syntax.parsed(named(file)), module
 
 
 def _modules(path: Path) -> Iterator[tuple[Path, str]]:

@@ -170,7 +170,7 @@ def _spec(module: str, folders: Sequence[str]) -> importlib.machinery.ModuleSpec
 
 def _files(path: Path) -> Iterator[tuple[str, bytes | None]]:
     """Yield (name, content) of the Python and metadata files; the content of an extension module is None."""
-    if not path.exists():
+    if not path.is_file():
         raise ValueError(f"{path}: no such file; name a wheel (.whl) or source distribution (.tar.gz, .zip)")
     # text packs to a fifth of its size; a file that grows a thousandfold is not code
     left = 64 * path.stat().st_size + (64 << 20)

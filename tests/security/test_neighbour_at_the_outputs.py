@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotrace.export.format import Staging
+from autotrace.run import files
 from autotrace.run.info import RunInfo
 from autotrace.sinks.backend import Destination
 from autotrace.sinks.mlflow.sink import MlflowSink
@@ -100,6 +101,23 @@ def test_settings_of_wandb_are_this_users(tmp_path: Path, monkeypatch: pytest.Mo
     if kind == "his":
         give(settings, monkeypatch)
     assert _setting("entity") == ("team" if kind == "mine" else None)
+
+
+def test_a_number_of_another_file_system_makes_nobody_the_owner(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path / "none"))
+    Path("wandb").mkdir()
+    settings, database, run = Path("wandb/settings"), shared / "mlflow.db", shared / "run"
+    settings.write_text("[default]\nentity = team\n")
+    database.touch()
+    run.mkdir(mode=0o700)
+    for path in (settings, database, run):
+        give(path, monkeypatch)
+    monkeypatch.setenv("AUTOTRACE_RUN_OWNER", str(run.stat().st_uid))
+    assert files.is_own(run)  # of a run folder, the number counts
+    assert files.exposed(run) and files.planted(database) and _setting("entity") is None
 
 
 def test_the_address_of_a_lake_has_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
