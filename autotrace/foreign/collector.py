@@ -10,17 +10,16 @@ from datetime import datetime, timezone
 from itertools import groupby, pairwise
 from typing import Any
 
+from autotrace.foreign.whole_prompts import WholePrompts
 from autotrace.trajectory.jsonable import known, loaded
 from autotrace.trajectory.markup import MARKUPS, Message, prompt_messages, response_message
-from autotrace.trajectory.model import ERROR, OK, Allowance, Span, Trajectory
+from autotrace.trajectory.model import ERROR, OK, Span, Trajectory
 from autotrace.trajectory.span_text import message_text, one_line
 
 MOST = 10_000
 """Maximum calls of a rollout; further calls are left out, with a note."""
-REPEATED = 1_000_000
-"""Maximum messages of whole prompts over all turns; later prompts contain only the new messages."""
-NAMES = 2_000
-"""Limits the characters of an attribute, which many rollouts may share."""
+NAMES, ERRORS = 2_000, 32_000
+"""Limits the characters of an attribute or a name, and of an error, which many rollouts or turns may share."""
 GAP = 4
 """Tokens in a row without the mask that separate two turns: a chat template writes more between two turns."""
 
@@ -35,7 +34,7 @@ class SpanCollector:
         self.notes: list[str] = []
         self.asked: dict[str, Span] = {}
         """Id of a call -> the tool call that has no answer yet."""
-        self._allowance = Allowance(REPEATED)
+        self._prompts = WholePrompts()
         self._before: list[int] = []
         """Prompt and response of the turn ``_base``."""
         self._base: str | None = None
@@ -46,6 +45,7 @@ class SpanCollector:
             self.notes[:] = [f"the file has more calls of this rollout than the {MOST:,} that are read"]
             return None
         number, at = len(self.spans) + 1, self.spans[-1].start_ns + 1 if start_ns is None else start_ns
+        name = name[:NAMES]
         span = Span(f"{number:016x}", self.root.span_id, name, role, name, at, status=OK, **fields)
         self.spans.append(span)
         return span
@@ -77,10 +77,13 @@ class SpanCollector:
     def turn(self, said: Sequence[Message], model: str | None = None, **fields: Any) -> Span | None:
         """Add the model's call that answered with the last of ``said``, and the requested tool calls."""
         answer = said[-1]
-        whole = self._allowance.take(len(said))
+        whole = self._prompts.has_room(said)
         answers = (at + 1 for at in range(len(said) - 2, -1, -1) if said[at]["role"] == "assistant")
         messages = list(said if whole else said[next(answers, 0) :])
+        before = None if whole else next((span for span in reversed(self.spans) if span.role == "llm"), None)
         span = self.call(model or "model", "llm", messages=messages, **fields)
+        if span is not None and before is not None:
+            self._prompts.cut(span, said, before)
         text, calls = answer.get("content"), answer.get("tool_calls", ())
         if span is not None and isinstance(text, str) and text and not calls:
             span.response_text = text
@@ -110,7 +113,7 @@ class SpanCollector:
         return tool
 
     def _tool(self, name: str, **fields: Any) -> Span | None:
-        return self.call(name, "tool", attributes={"tool_name": name}, **fields)
+        return self.call(name, "tool", attributes={"tool_name": name[:NAMES]}, **fields)
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 
@@ -157,7 +160,8 @@ class SpanCollector:
     def failed(self, kind: Any, message: Any = "", stack: Any = "") -> None:
         """Set the error with which the rollout ended."""
         self.root.status = ERROR
-        self.root.error = one_line(kind or "error"), one_line(message or ""), one_line(stack or "")
+        stack = one_line(stack or "")[-ERRORS:]
+        self.root.error = one_line(kind or "error")[:NAMES], one_line(message or "")[:ERRORS], stack
 
     def judged(self, truth: Any) -> None:
         """Set the answer that the reward was given."""
@@ -173,7 +177,7 @@ class SpanCollector:
     def trajectory(self, attributes: Mapping[str, Any], facts: Mapping[str, Any]) -> Trajectory:
         """Return the rollout so far. None means unknown and is left out; the reader sets the ids."""
         named = {name: value[:NAMES] if isinstance(value, str) else value for name, value in known(attributes).items()}
-        return Trajectory("", "", self.spans, named, known(facts), self.notes)
+        return Trajectory("", "", self.spans, named, known(facts), self.notes + self._prompts.finish())
 
 
 def _parts(mask: list[int]) -> list[tuple[int, int]]:

@@ -54,7 +54,7 @@ def _read(sample: dict[str, Any], attributes: dict[str, Any]) -> Trajectory:
 
 def _with_attachments(messages: list[Any], attached: Mapping[str, Any]) -> Iterator[Any]:
     """Replace the names of attachments by their texts, as long as the texts are not far longer than the sample."""
-    left = _NAMED * sum(len(text) for text in attached.values() if isinstance(text, str)) + (1 << 20)
+    left = _NAMED * sum(len(text) for text in attached.values() if isinstance(text, str)) + (1 << 16)
     for message in messages:
         content = mapped(message).get("content")
         if isinstance(content, str) and content.startswith(_ATTACHED):

@@ -167,7 +167,13 @@ class Foreign(Source):
         return one
 
     def _read_row(self, row: Row, path: str) -> Iterable[Trajectory]:
-        return self._format.read(row, path) if self._format else ()
+        """Yield the rollouts of a row. A list or an object that several rollouts share belongs to the first alone."""
+        owned: dict[int, Any] = {}
+        for one in self._format.read(row, path) if self._format else ():
+            for name in [name for name, value in one.attributes.items() if id(value) in owned]:
+                del one.attributes[name]
+            owned |= {id(value): value for value in one.attributes.values() if isinstance(value, (dict, list))}
+            yield one
 
     def _read(self, file: int, row: int) -> list[Trajectory]:
         """Return the rollouts of a row. Rows are mostly requested in order."""

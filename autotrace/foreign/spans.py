@@ -67,6 +67,7 @@ def read(row: Row, path: str) -> Iterator[Trajectory]:
                 of = {**_attributes(span.get("attributes")), **mapped(span, "context"), **span}
                 of |= {f"usage.{name}": value for name, value in mapped(parsed(_of(of, "usage"))).items()}
                 traces.setdefault(str(_of(of, "trace")), (about, []))[1].append(of)
+                about = {}  # belongs to the first trace alone
     for id, (about, spans) in traces.items():
         if any(_role(span) == "llm" for span in spans):
             yield _trace(id, about, sorted(spans, key=lambda span: _time(span, "start") or 0))

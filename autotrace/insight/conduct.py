@@ -182,6 +182,8 @@ def history_lost(evidence: Evidence) -> tuple[int, str] | None:
         after = asked_messages(following.span, whole=True)
         if not before or not after or tree.before[following.number] != call.number:
             continue
+        if following.span.inputs.get("previous_response_id"):  # its messages are the new messages alone
+            continue
         roles = [one.get("role") for one in after]
         if len(after) <= len(before) or ("assistant" in roles and "assistant" not in roles[len(before) :]):
             if len(before) == 1:  # a prompt of one text may hold the whole history

@@ -7,7 +7,7 @@ import functools
 import os
 import struct
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,10 @@ _CODES = {"int32": "i", "int8": "b", "float32": "f"}
 _MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError, struct.error)
 
 
+ROWS = 512
+"""Rows that are converted at once."""
+
+
 def arrow_type(name: str) -> pa.DataType:
     """Return the Arrow type for the ``type`` of a column."""
     if name.startswith("list<"):
@@ -43,6 +47,11 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 def from_rows(columns: Sequence[Column], asked: Sequence[Any]) -> pa.Table:
     """Build a table of ``columns`` with one row for each item of ``asked``."""
     return pa.Table.from_arrays([_array(column, asked) for column in columns], schema=arrow_schema(columns))
+
+
+def in_parts(columns: Sequence[Column], asked: Sequence[Any]) -> Iterator[pa.Table]:
+    """Yield tables as of ``from_rows``, with few rows each: whole prompts of all turns may take gigabytes at once."""
+    return (from_rows(columns, asked[at : at + ROWS]) for at in range(0, len(asked), ROWS))
 
 
 def _array(column: Column, asked: Sequence[Any]) -> pa.Array:

@@ -116,7 +116,7 @@ class TableWriter:
         with self._errors():
             found = metrics.rows(self.run_id, {step: numbers}, self._opened().batch + 1)
             if found:
-                self._commit({METRICS.name: arrow.from_rows(METRICS.columns, found)}, {}, 0)
+                self._commit({METRICS.name: [arrow.from_rows(METRICS.columns, found)]}, {}, 0)
 
     def compact(self, everything: bool = False) -> bool:
         """Merge small files, if there are many, or a few and ``everything`` is set; return whether files were
@@ -148,20 +148,20 @@ class TableWriter:
             self._fold(0.0)
 
     def _write(self, rollouts: list[Rollout], names: Collection[str]) -> int:
-        made = {}
+        made: dict[str, Iterable[pa.Table]] = {}
         for name in names:
             table = OF_TRAJECTORIES[name]
             if rows := table.rows(rollouts):
-                made[name] = arrow.from_rows(table.columns, rows)
+                made[name] = arrow.in_parts(table.columns, rows)
         again = {one.trace_id: one.version for one in rollouts if one.version > 1}
         if TRAJECTORIES.name in names:
             return self._commit(made, again, len(rollouts))
         return self._commit(made, {}, 0)
 
-    def _commit(self, made: Mapping[str, pa.Table], supersedes: dict[str, int], count: int) -> int:
+    def _commit(self, made: Mapping[str, Iterable[pa.Table]], supersedes: dict[str, int], count: int) -> int:
         batch = self._opened().batch + 1
         name = f"{batch:06}{SUFFIX}"
-        added = {table: self._file(table, name, [content]) for table, content in made.items()}
+        added = {table: self._file(table, name, content) for table, content in made.items()}
         self._append(Commit(batch, time.time_ns(), added, [], supersedes, count))
         return sum(file.bytes for file in added.values())
 
