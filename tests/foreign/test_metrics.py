@@ -17,6 +17,8 @@ from click.testing import CliRunner
 
 import autotrace
 from autotrace.cli.main import main
+from autotrace.foreign import scalars
+from autotrace.foreign.opened import Opened
 from autotrace.insight.difference import settings_of
 from autotrace.tables.errors import QueryError
 from tests.foreign.makers.metrics import CONFIG, STEPS, of_step
@@ -122,3 +124,24 @@ def test_a_database_that_would_run_something_is_not_read(tmp_path: Path) -> None
         db.close()
         with pytest.raises(QueryError, match="no format"):
             autotrace.open(tmp_path / f"{number}.db")
+
+
+def test_a_row_that_an_index_names_many_times_is_read_once(tmp_path: Path) -> None:
+    """Another tree of entries stands in place of the index, and statistics that praise the index."""
+    with sqlite3.connect(tmp_path / "mlflow.db") as db:
+        db.executescript("""
+            CREATE TABLE metrics (run_uuid, step, key, value, is_nan, timestamp);
+            CREATE INDEX named ON metrics (timestamp) WHERE NOT is_nan;
+            CREATE TABLE entries (timestamp, of, PRIMARY KEY (timestamp, of)) WITHOUT ROWID;
+            INSERT INTO metrics VALUES ('r', 1, 'reward', 0.5, 0, 0);
+            ANALYZE;
+            DELETE FROM sqlite_stat1;
+            INSERT INTO sqlite_stat1 VALUES ('metrics', NULL, '100000000'), ('metrics', 'named', '2 1');
+            PRAGMA writable_schema = ON;
+        """)
+        db.executemany("INSERT INTO entries VALUES (?, 1)", [(number,) for number in range(20_000)])
+        roots = dict(db.execute("SELECT name, rootpage FROM sqlite_master").fetchall())
+        db.execute("UPDATE sqlite_master SET rootpage = ? WHERE name = 'named'", (roots["entries"],))
+        db.execute("UPDATE sqlite_master SET rootpage = ? WHERE name = 'entries'", (roots["named"],))
+    db.close()
+    assert len(list(scalars._database(Opened(tmp_path, "mlflow.db")))) == 1
