@@ -162,6 +162,30 @@ def test_markdown_code_tables_and_formulas(tmp_path: Path, visit: Open) -> None:
     expect(first.locator(".title.h2")).to_have_text("Plan")
 
 
+DEFINED = (
+    r"\def\a{xx}\def\b{\a\a}\b", r"\gdef\a{x}\a", r"\edef\a{x}\a", r"\xdef\a{x}\a", r"\let\a=x\a",
+    r"\newcommand{\a}{x}\a", r"\renewcommand{\frac}{x}\frac", r"\providecommand{\a}{x}\a", r"\global\def\a{x}\a",
+    r"\long\def\a{x}\a",
+)  # fmt: skip
+"""Formulas that KaTeX renders, and whose definitions could make more of a formula than the length."""
+
+
+def test_a_formula_that_defines_something_stays_its_source(tmp_path: Path, visit: Open) -> None:
+    folder, trace = new_run(tmp_path, "defined"), b"\1" * 16
+    process = Process(folder)
+    root = process.open(trace, "trajectory", attributes=attributes(step=1))
+    llm = process.open(trace, "llm", root, inputs={"messages": [{"role": "user", "content": "q"}]})
+    said = "\n\n".join(f"Here ${formula}$ stands." for formula in (*DEFINED, r"\frac{a}{b}"))
+    process.close(trace, llm, output=reply(said))
+    process.close(trace, root)
+    process.exit()
+    page = visit(folder).go(f"#/run/defined/trace/{'01' * 16}", ".item")
+    for number in range(len(DEFINED) + 1):
+        page.locator(".item.assistant .formula").nth(number).scroll_into_view_if_needed()
+    expect(page.locator(".item.assistant math")).to_have_count(1)
+    assert page.locator(".item.assistant .formula.source").all_inner_texts() == list(DEFINED)
+
+
 def test_a_call_of_a_tool_is_one_card(tmp_path: Path, visit: Open) -> None:
     tab = visit(worked(tmp_path))
     page = tab.go(f"#/run/said/trace/{'01' * 16}", ".item")
