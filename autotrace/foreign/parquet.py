@@ -41,6 +41,8 @@ def parquet_rows(opened: Opened, start: int, most: str = "ALL") -> Rows:
                     raise opened.wrong(f"it has {count:,} rows, more than {MOST_ROLLOUTS:,}; write smaller files")
                 if size := expanded(connection, path, PADDED):
                     raise opened.wrong(f"its rows would take {size >> 20:,} MB, far more than the file has")
+                if (size := A_VALUE * values // max(1, count)) > allowed(path):
+                    raise opened.wrong(f"a row would take {size >> 20:,} MB, far more than the file has")
             opened.is_bounded = True
             at = 0
             at_once = min(ROWS_AT_ONCE, max(1, AT_ONCE * count // (values + 1)))

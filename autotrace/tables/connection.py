@@ -65,12 +65,13 @@ def allowed(path: str) -> int:
 
 def expanded(connection: duckdb.DuckDBPyConnection, path: str, a_value: int = A_VALUE) -> int:
     """Return the bytes that the rows of the Parquet file ``path`` take in memory if these are far more than the file
-    has, otherwise 0; ``a_value``: bytes of each value. The file holds a text that many rows share only once. Raises
-    ``duckdb.Error``."""
+    has, otherwise 0; ``a_value``: bytes of each value. The file holds a text that many rows share only once: before any
+    text is fetched, the metadata tells the bytes of the distinct texts. Raises ``duckdb.Error``."""
     columns = connection.sql(f"SELECT * FROM {read([path])}")
     sizes = [_size_of(kind, _quoted(name)) for name, kind in zip(columns.columns, columns.types, strict=True)]
     asked = (
-        f"SELECT {a_value} * sum(num_values) FROM parquet_metadata([{_quoted(path, chr(39))}])",
+        f"SELECT greatest({a_value} * sum(num_values), sum(total_uncompressed_size) FILTER (type = 'BYTE_ARRAY'))"
+        f" FROM parquet_metadata([{_quoted(path, chr(39))}])",
         f"SELECT sum({' + '.join(sizes)}) FROM {read([path])}",
     )
     for sql in asked:

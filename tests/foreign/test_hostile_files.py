@@ -21,6 +21,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from autotrace.foreign.opened import Opened
+from autotrace.foreign.parquet import parquet_rows
+from autotrace.tables.errors import QueryError
 from tests.cases import some
 from tests.foreign.test_shapes import SHAPES
 from tests.security import reading
@@ -517,6 +520,14 @@ def parquet_of_lists_of_nothing(place: Path) -> None:
     _of_lists(place, [6_000] * 10_000, numpy.zeros(60_000_000))
 
 
+def parquet_of_one_row(place: Path) -> None:
+    _of_lists(place, [16_000_000], numpy.zeros(16_000_000))
+
+
+def parquet_of_one_text(place: Path) -> None:
+    _completions(place, notes=pa.array(["x" * 600_000_000]).dictionary_encode())
+
+
 def json_of_many_parts(place: Path) -> None:
     (place / "rows.jsonl").write_bytes(lines(chat(answer())) + b'{"messages": [' + b'{"":{}},' * (7 << 20) + b"0]}\n")
 
@@ -601,6 +612,18 @@ def test_padded_lists_take_no_gigabytes(make: Callable[[Path], None] | None, tmp
     assert not reading.faults([listed]) and listed["peak"] < 1 << 30, (listed["peak"], listed["err"])
     read, said = listed["out"].count('"trace_id"'), listed["err"]
     assert read == 768 if make is None else not read and "far more than the file has" in said, (read, said)
+
+
+@pytest.mark.parametrize("make", [parquet_of_one_row, parquet_of_one_text])
+def test_a_row_that_expands_is_not_fetched(
+    make: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata of the columns tells the size."""
+    make(tmp_path)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)
+    assert (tmp_path / "c.parquet").stat().st_size < 100_000
+    with pytest.raises(QueryError, match=r"would take [\d,]+ MB, far more than the file has"):
+        next(parquet_rows(Opened(tmp_path, "c.parquet"), 0))
 
 
 def a_sentence_a_file(lines: list[str], theirs: Path) -> bool:
