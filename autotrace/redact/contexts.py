@@ -54,7 +54,7 @@ PART = re.compile(
     r"\\{0,255}[\"'](?:(?:\r?\n|\\{1,7}r\\{1,7}n)[A-Za-z-]{1,40}:[^\r\n\\]{0,200})?(?:\r?\n|\\{1,7}r\\{1,7}n){2}(?P<value>[^\r\n\\]+)"
 )
 """Matches a field of a multipart form: the name, an empty line, the value."""
-ENCODED = re.compile(r"%(?:25)?3[dD](?P<value>(?:(?!%(?:25)?(?:26|3[bB]|23))[^\s\"'`&<>;,)])+)")
+ENCODED = re.compile(r"%(?:25)?3[dD](?P<bare>(?:(?!%(?:25)?(?:26|3[bB]|23))[^\s\"'`&<>;,)])+)")
 """Matches ``password%3D...`` of an address within an address."""
 ELEMENT = re.compile(
     r"(?:\s[^<>]{0,200})?>\s{0,9}"

@@ -181,6 +181,10 @@ def _alone(name: _Name, match: re.Match[str]) -> Span:
     return match.span("value") if _is_alone(match["value"], name) else None
 
 
+def _encoded(name: _Name, match: re.Match[str]) -> Span:
+    return _whole(match).span("bare") if _is_alone(match["bare"], name) else None
+
+
 def _marked(name: _Name, match: re.Match[str]) -> Span:
     return match.span("value") if is_strong(match["value"]) and _is_alone(match["value"], name) else False
 
@@ -250,7 +254,7 @@ CONTEXTS: tuple[tuple[str, re.Pattern[str], int, Callable[[_Name, re.Match[str]]
     ("\"'\\", contexts.PAIR, _WINDOW, _in_pair),
     ("\"'\\", contexts.ATTRIBUTE, 5_000, _alone),
     ("\"'\\", contexts.PART, 5_000, _alone),
-    ("%", contexts.ENCODED, 5_000, _alone),
+    ("%", contexts.ENCODED, _WINDOW, _encoded),
     ("\"'\\", contexts.AFTER_SUBSCRIPT, _WINDOW, _behind_subscript),
     (" \t\n", contexts.AFTER_OPTION, 5_000, _behind_option),
     (":", contexts.BLOCK, _WINDOW, _in_block),

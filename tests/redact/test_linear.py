@@ -192,6 +192,8 @@ REPEATED = [
     "password='your",
     "password=xxx-",
     "machine a.b login c password ",
+    "密码%3D",
+    "token%3D密",
 ]
 
 
