@@ -75,8 +75,8 @@ def is_mixed(value: str) -> bool:
 
 _WORD = re.compile(r"[A-Z]{1,8}|.{0,2}|\d{1,6}|[\s\u0120\u010a\u2581#<].*|.*[^\x21-\x7e].*", re.DOTALL)
 _WORDS = frozenset({"token", "secret"})
-OF_A_MODEL = ("logprob", "token_id")
-"""Names beside a piece of text that is a model's token."""
+OF_A_MODEL = ("logprob", "logprobs", "token_id", "token_ids")
+"""Names beside a piece of text, or a list, that is a model's token."""
 
 
 def is_word(name: str, value: object) -> bool:

@@ -65,6 +65,7 @@ def test_tokens_of_a_model_and_codes_of_a_game_stay() -> None:
         "tokens": ["hunter2hunter2"], "token_ids": [1, 2], "token": {"id": 5, "text": "hunter2hunter2"},
         "secret": ["CRANE", "SLATE"], "secret_code": [1, 2, 3, 4], "api_key": {}, "password": [None], "cookies": [],
         "top_logprobs": [{"token": "hunter2hunter2", "token_id": 5}],
+        "choice": {"token": ["hunter2hunter2", "other3other3"], "logprobs": [-0.5, -0.25]},
     }  # fmt: skip
     assert Redactor(Settings()).clean("value", kept) == kept
 
