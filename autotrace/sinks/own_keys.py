@@ -56,6 +56,8 @@ def _keys_of(name: str, value: str) -> set[str]:
     """Return the parts of a variable's value that stay hidden, and the whole value under the name of a secret."""
     if not secret_kind(name) and not any(sign in value for sign in ("://", "=", ":")):
         return set()
+    if os.sep in value and os.path.exists(value):  # the place of a secret, or PWD: folders stay in messages
+        return set()
     seen = masked_variable(name, value)
     hidden = {value.strip(), *_PARTS.findall(value)} if seen == MASK else set(_PARTS.findall(value))
     hidden -= set(_PARTS.findall(seen))

@@ -163,6 +163,17 @@ def test_a_message_shows_no_key_of_this_process(monkeypatch: pytest.MonkeyPatch)
     assert without_own_keys(plain) == plain
 
 
+def test_a_message_shows_the_folders_that_variables_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := tmp_path / "training runs" / "project").mkdir(parents=True)
+    (key := folder / "credentials.json").write_text("{}")
+    monkeypatch.setenv("PWD", str(folder))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
+    told = f"training of the project stopped: cannot write {folder}/autotrace-runs: No space left on device"
+    assert without_own_keys(told) == told
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "/secret/77")
+    assert without_own_keys("you sent /secret/77") == "you sent ***"
+
+
 @pytest.mark.parametrize("kind", [RuntimeError, Refused, Unavailable])
 def test_errors_of_a_backends_library_are_kept_without_credentials(
     kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
