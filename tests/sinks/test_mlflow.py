@@ -559,6 +559,18 @@ def test_a_passing_500_loses_nothing_and_a_lasting_one_costs_its_trajectory() ->
             isolate([batch[1]], send, Counter())
 
 
+def test_trajectories_that_failed_often_take_no_other_with_them() -> None:
+    batch = [MlflowTrace(describe(trajectory(sample=sample), None), [], 0) for sample in range(8)]
+    bad = [one.id for one in batch[:4]]
+
+    def send(part: Any) -> None:
+        if found := [one.id for one in part if one.id in bad]:
+            raise StoreError(f"HTTP 500: {found[0]}", passing=True)
+
+    rejected, taken = isolate(batch, send, Counter(dict.fromkeys(bad, PATIENCE)))
+    assert list(rejected) == bad and [one.id for one in taken] == [one.id for one in batch[4:]]
+
+
 def test_a_server_that_answers_500_to_everything_is_asked_about_three_trajectories() -> None:
     batch = [MlflowTrace(describe(trajectory(sample=sample), None), [], 0) for sample in range(64)]
     asked: list[int] = []

@@ -59,7 +59,7 @@ def isolate(
             passing[one.id] = error
         else:
             rejected[one.id] = str(error)
-        if not taken and len(passing) > 2:  # the server may be down
+        if not taken and sum(tries[id] < PATIENCE for id in passing) > 2:  # the server may be down
             break
     if taken:
         tries.update(passing.keys())
