@@ -88,6 +88,20 @@ def test_a_line_that_somebody_broke_stays_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / FILE).read_bytes() == broken
 
 
+def test_a_file_that_somebody_sorts_keeps_every_line(tmp_path: Path) -> None:
+    """The bytes stay as many."""
+    sink = JsonlSink(tmp_path, {})
+    whole = [rewarded(number, 0.0) for number in range(3)]
+    whole[1].notes = ["a longer line"]
+    sink.deliver(whole)
+    written = (tmp_path / FILE).read_bytes().splitlines(keepends=True)
+    with (tmp_path / FILE).open("wb") as file:
+        file.writelines(reversed(written))
+    sink.facts([rewarded(0, 1.0)])
+    assert rewards(tmp_path) == {one.trace_id: float(one is whole[0]) for one in whole}
+    assert len(lines(tmp_path)) == 3
+
+
 def test_what_is_written_for_late_rewards_grows_with_them_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

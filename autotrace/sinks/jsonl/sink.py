@@ -123,8 +123,10 @@ class JsonlSink(Sink):
         self._path = run_folder / FILE
         self._lines: dict[bytes, tuple[int, int]] = {}
         """Maps a trace id to the place of the last line about the trace: start and length, in bytes."""
-        self._size = -1
-        """Bytes of the file that this sink knows. A file of another size must be read first."""
+        self._size = 0
+        """Bytes of the file that this sink knows."""
+        self._known: tuple[int, int, int] | None = None
+        """Holds ``_stamp`` of the known file. A file that somebody changed must be read first."""
         self._replaced = 0
         """Bytes of lines that a later line replaces."""
         memory["place"] = str(self._path)
@@ -164,18 +166,19 @@ class JsonlSink(Sink):
                 self._replaced += self._lines.get(trace_id, (0, 0))[1]
                 self._lines[trace_id] = self._size, len(line)
                 self._size += len(line)
+            self._known = self._stamp()
             if self._size <= SMALL or 2 * self._replaced > self._size:
                 self._rewrite()
         except OSError as error:
-            self._size = -1
+            self._known = None
             raise Unavailable(f"cannot write {self._path}: {error.strerror}") from error
         self.sent += sum(map(len, lines.values()))
 
     def _look(self) -> None:
         """Find the last line of each trace, unless the file is known; cut an incomplete last line off the file."""
-        if self._path.exists() and self._path.stat().st_size == self._size:
-            return
         files.ensure(self._path)
+        if self._known is not None and self._stamp() == self._known:
+            return
         self._size, self._lines = 0, {}
         with self._path.open("rb") as file:
             for trace_id, length in _ids(file):
@@ -183,6 +186,12 @@ class JsonlSink(Sink):
                 self._size += length
         os.truncate(self._path, self._size)
         self._replaced = self._size - sum(length for _, length in self._lines.values())
+        self._known = self._stamp()
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        """Return what changes when somebody writes the file; None: somebody did, and the size is another."""
+        info = self._path.stat()
+        return (info.st_ino, info.st_size, info.st_mtime_ns) if info.st_size == self._size else None
 
     def _rewrite(self) -> None:
         """Write the file anew without the lines that a later line replaces."""
@@ -198,6 +207,7 @@ class JsonlSink(Sink):
             os.fsync(new.fileno())
             self._size, self._replaced = new.tell(), 0
         os.replace(part, self._path)
+        self._known = self._stamp()
 
     def size(self, trajectory: Trajectory) -> int:
         """Return the length of the trajectory's line."""
