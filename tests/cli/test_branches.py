@@ -97,7 +97,7 @@ def test_a_line_is_shown_as_it_was(call: Call, runs: Path) -> None:
 def test_the_page_has_a_place_for_each_fork(runs: Path) -> None:
     trace = branching(runs)
     reader = of_run(runs / "run")
-    ((line,),) = reader.rows("trajectories", ["trace_id"], "trace_id <> ?", [trace])
+    ((line,),) = reader.rows("trajectories", ["trace_id"], f"trace_id <> '{trace}'")
     assert chains(reader.load(line)) == []
     first, second = chains(reader.load(trace))
     assert (first["words"], first["own"], first["kind"]) == ("chain 0", [1, 2], None)

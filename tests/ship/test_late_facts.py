@@ -66,7 +66,7 @@ def test_nothing_is_assembled_for_a_late_fact(tmp_path: Path, assembled: list[st
 def test_a_backend_that_needs_the_calls_gets_them_with_the_fact(
     tmp_path: Path, assembled: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A line of JSON is whole. A backend of another package may know no late facts at all."""
+    """A line of JSON takes the fact alone. A backend of another package may know no late facts at all."""
     run = new_run(tmp_path)
     process = Process(run)
     trace = trajectory(process, reward=None)
@@ -86,7 +86,7 @@ def test_a_backend_that_needs_the_calls_gets_them_with_the_fact(
     told(run, 2, (trace, "advantage", 0.25))
     (line,) = map(json.loads, (run / "trajectories.jsonl").read_text().splitlines())
     assert (line["facts"]["reward"], line["facts"]["advantage"]) == (0.5, 0.25) and len(line["spans"]) > 3
-    assert len(assembled) == 3
+    assert len(assembled) == 2
 
 
 def test_a_step_shows_what_a_late_reward_says(tmp_path: Path) -> None:
