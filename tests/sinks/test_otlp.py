@@ -328,8 +328,9 @@ def test_mlflow_reads_the_conventions_and_keeps_one_of_each(
     experiment = client.create_experiment("otlp")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", mlflow_server.url)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-mlflow-experiment-id={experiment}")
-    OtlpSink(info()).deliver(group(rewards=(None, None)))
-    OtlpSink(info()).deliver(group())
+    step = 77  # ids of their own: MLflow keeps a known trace in the experiment that had the trace first
+    OtlpSink(info()).deliver(group(step, rewards=(None, None)))
+    OtlpSink(info()).deliver(group(step))
     traces: list[Any] = client.search_traces(locations=[experiment])
     assert len(traces) == 2
     for trace in traces:
