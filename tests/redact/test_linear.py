@@ -219,6 +219,6 @@ def test_a_repetition_takes_linear_time(unit: str, before: str) -> None:
 
 def test_what_is_repeated_is_looked_at_once() -> None:
     """Not each of the names in it."""
-    distinct = "".join(f"jwt{number % 1_000_000}:" for number in range(8 * SIZE // 10))
-    repeated, looked_at = _seconds("jwt:" * (8 * SIZE // 4), distinct)
+    distinct = "".join(f"token{number % 1_000_000}:" for number in range(8 * SIZE // 12))
+    repeated, looked_at = _seconds("token:" * (8 * SIZE // 6), distinct)
     assert repeated <= looked_at

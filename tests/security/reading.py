@@ -79,10 +79,12 @@ def commands(place: Path | str, *, ships: bool = True, others: bool = False) -> 
 def parts(places: Iterable[Any], first: Collection[Any] | None = None) -> list[Any]:
     """Parameters (place, part): each place meets each part of the commands, see ``part_of``. ``make test`` tries an
     eighth of the commands on each place, in turns, so that each command meets an eighth of the places, and
-    ``make test-all`` the other commands, too. If ``first`` is given, ``make test`` has those places only."""
+    ``make test-all`` the other commands, too, which CI leaves to the night. If ``first`` is given, ``make test`` has
+    those places only."""
+    rest, further = [pytest.mark.long, pytest.mark.night], [pytest.mark.long]
     return [
         pytest.param(place, (number, is_rest), id=f"{getattr(place, '__name__', place)}-{word}",
-                     marks=[pytest.mark.long] if is_rest or (first is not None and place not in first) else [])
+                     marks=rest if is_rest else further if first is not None and place not in first else [])
         for number, place in enumerate(places)
         for word, is_rest in (("some", False), ("rest", True))
     ]  # fmt: skip
