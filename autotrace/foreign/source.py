@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from autotrace.config import ids
 from autotrace.foreign import atif, inspect_logs, messages, slime, spans, verifiers, verl
 from autotrace.foreign.containers import NAMED, SUFFIXES, Format, entries, rows
-from autotrace.foreign.opened import Opened, Row, Rows
+from autotrace.foreign.opened import Opened, Row
 from autotrace.foreign.parquet import MOST_ROLLOUTS
+from autotrace.foreign.row_reader import RowReader
 from autotrace.foreign.scalars import TITLES, TrainerLog, is_wanted, scalars
 from autotrace.insight.examine import examine
 from autotrace.insight.profile import encode
@@ -78,7 +79,7 @@ class Foreign(Source):
         self.kind = f"{found.title} ({counted(count, 'file')})"
         self._index: list[dict[str, _Place] | QueryError] = []
         """Index of the rollouts, built on first access; shared with other readers of the same moment."""
-        self._rows: tuple[int, Rows] | None = None
+        self._rows = RowReader()
         self._kept: tuple[tuple[int, int], list[Trajectory]] | None = None
 
     @property
@@ -176,18 +177,12 @@ class Foreign(Source):
             yield one
 
     def _read(self, file: int, row: int) -> list[Trajectory]:
-        """Return the rollouts of a row. Rows are mostly requested in order."""
+        """Return the rollouts of a row."""
         if self._kept is not None and self._kept[0] == (file, row):
             return self._kept[1]
-        for _ in range(2):
-            if self._rows is None or self._rows[0] != file:
-                self._rows = file, rows(self._opened[file], row)
-            at, value = next(self._rows[1], (None, {}))
-            if at == row:
-                self._kept = (file, row), list(self._read_row(value, self._opened[file].name))
-                return self._kept[1]
-            self._rows = None
-        return []
+        value = self._rows.row(self._opened[file], row)
+        self._kept = (file, row), [] if value is None else list(self._read_row(value, self._opened[file].name))
+        return self._kept[1]
 
     def fingerprint(self) -> tuple[tuple[int, int] | None, ...]:
         """See ``Source``."""
@@ -203,7 +198,7 @@ class Foreign(Source):
 
     def close(self) -> None:
         """See ``Source``."""
-        self._rows = self._kept = None
+        self._rows, self._kept = RowReader(), None
 
 
 def foreign(path: Path) -> list[Source]:

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 
 import autotrace
 from autotrace.cli.main import main
+from autotrace.foreign import containers
+from autotrace.foreign.source import Foreign, foreign
 from autotrace.tables.errors import QueryError
 from tests.foreign.test_formats import listed, read, said
 
@@ -297,3 +299,28 @@ def test_tools_as_text_and_pictures_are_kept(tmp_path: Path) -> None:
     assert one.llm_spans[0].inputs["tools"] == [{"name": "add"}]
     assert (one.llm_spans[0].messages or [{}])[0]["content"] == [picture, {"type": "text", "text": "Who?"}]
     assert listed(tmp_path, "prompt") == [("Who?",)]
+
+
+@pytest.mark.parametrize("names", [("one.json",), ("one.json", "two.json")], ids=len)
+def test_rows_out_of_order_parse_a_json_file_twice_at_most(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at, name in enumerate(names):
+        messages = [{"role": "user", "content": name}, {"role": "assistant", "content": "yes"}]
+        made = [{"messages": messages, "step": len(names) * (40 - number) + at} for number in range(40)]
+        (tmp_path / name).write_text(json.dumps(made))
+    (run,) = foreign(tmp_path)
+    assert isinstance(run, Foreign)
+    steps = {run.load(id).attributes["step"]: id for id in run.ids(None)}
+    parsed: list[object] = []
+    decoded = containers.decoded
+
+    def counted(data: bytes) -> object:
+        parsed.append(data)
+        return decoded(data)
+
+    monkeypatch.setattr(containers, "decoded", counted)
+    another = run.again()
+    assert another is not None
+    assert [another.load(steps[step]).attributes["step"] for step in sorted(steps)] == sorted(steps)
+    assert 0 < len(parsed) <= 4 * len(names)
