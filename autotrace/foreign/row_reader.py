@@ -35,6 +35,7 @@ class RowReader:
         size = seen[1] if seen else LONGEST
         if size < self._room:
             self._room -= size
+            self._opened, self._rows = None, iter(())  # holds the whole file, too
             self._parsed[opened.name] = dict(rows(opened))
             return self._parsed[opened.name].get(number)
         self._opened, self._rows = opened, rows(opened, number)
