@@ -63,6 +63,21 @@ def compiled_lists() -> None:
     write_shipped()
 
 
+@pytest.fixture(autouse=True)
+def own_variables() -> Iterator[None]:
+    """Restore the variables of autotrace after each test: a command that runs in this process sets some, and the next
+    test's processes would inherit them."""
+    before = _own_variables()
+    yield
+    for name in _own_variables().keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
+def _own_variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("AUTOTRACE")}
+
+
 def pytest_runtest_logfinish(nodeid: str) -> None:
     """Note which test left what."""
     for name in os.listdir(tempfile.gettempdir()):

@@ -34,3 +34,12 @@ def test_processes_are_started_with_default_signals_and_keep_what_they_compile()
     )  # fmt: skip
     ended = [-signal.SIGHUP, -signal.SIGINT, -signal.SIGQUIT, -signal.SIGTERM]
     assert done.stdout.split() == [*map(str, map(int, ended)), "None"], done.stderr
+
+
+def test_a_command_changes_the_variables() -> None:
+    os.environ["AUTOTRACE"] = "0"
+    os.environ["AUTOTRACE_MORE"] = "1"
+
+
+def test_the_next_test_does_not_see_the_change() -> None:
+    assert os.environ.get("AUTOTRACE") != "0" and "AUTOTRACE_MORE" not in os.environ

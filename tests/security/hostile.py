@@ -218,17 +218,7 @@ def texts_that_are_obeyed(folder: Path, mine: Path) -> Path:
     for trace in (ONE, TWO):
         root = 7 + trace[0]
         process.write(
-            Open(
-                root,
-                trace,
-                0,
-                number,
-                process.tick(),
-                {EVIL: EVIL},
-                {EVIL: EVIL, "step": EVIL, "uid": EVIL},
-                None,
-                EVIL,
-            ),
+            Open(root, trace, 0, number, process.tick(), {EVIL: EVIL}, {EVIL: EVIL, "step": EVIL, "uid": EVIL}),
             Close(root, trace, process.tick(), EVIL, {EVIL: EVIL}, {EVIL: EVIL}, (EVIL, EVIL, EVIL)),
         )
         process.fact(EVIL, EVIL, trace)
