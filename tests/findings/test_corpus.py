@@ -39,7 +39,8 @@ SHORT = {
 }
 
 
-@pytest.mark.parametrize("mode", [pytest.param("v0", marks=pytest.mark.long), "v1"])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["v0", "v1"])
 def test_what_is_planted_is_found_where_it_is_and_nothing_else(mode: str, tmp_path: Path) -> None:
     play(mode, tmp_path, SHORT[mode])
     verdicts = judge(mode, tmp_path)

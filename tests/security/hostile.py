@@ -863,11 +863,11 @@ _parquet("parquet_hole", _hole)
 
 
 def wheel_that_expands(folder: Path) -> Path:
-    """4 MB of a wheel that become 4 GB."""
+    """8 MB of a wheel that become 2 GB."""
     path = folder / "theirs-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("theirs-1.0.dist-info/METADATA", "Name: theirs\nVersion: 1.0\n")
-        for number in range(40):
+        for number in range(20):
             with archive.open(f"theirs/m{number}.py", "w", force_zip64=True) as file:
                 for _ in range(100):
                     file.write(b"#" * 1_000_000)

@@ -99,6 +99,7 @@ def test_reading_writes_nothing(run: Path, elsewhere: Path) -> None:
     assert files_of(run) == before
 
 
+@pytest.mark.long
 def test_no_code_that_came_with_a_tokenizer_runs(
     tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +149,7 @@ def test_export_writes_through_no_link_of_the_folder(tmp_path: Path, run: Path, 
     assert mine.read_text() == "mine"
 
 
+@pytest.mark.long
 def test_nothing_of_the_readers_is_copied_into_the_folder(tmp_path: Path, elsewhere: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()

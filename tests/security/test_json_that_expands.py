@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import tracemalloc
 from pathlib import Path
@@ -14,6 +15,7 @@ from autotrace.foreign.containers import rows
 from autotrace.foreign.opened import Opened
 from autotrace.tables.errors import Gone, QueryError
 from autotrace.tables.line_files import line_files
+from tests.cases import some
 from tests.security import reading, strangers
 
 SLACK, A_BYTE = 128 << 20, 24
@@ -30,8 +32,9 @@ def line(kind: str, item: str, size: float) -> bytes:
     return (json.dumps({**row, "facts": {"x": "@"}}).replace('"@"', value) + "\n").encode()
 
 
-@pytest.mark.parametrize("item", DENSE)
-@pytest.mark.parametrize("kind", ["messages", "stored"])
+@pytest.mark.parametrize(
+    ("kind", "item"), some(itertools.product(["messages", "stored"], DENSE), ("messages", "[],"), ("stored", "1,"))
+)
 def test_values_take_memory_in_proportion_to_their_bytes(kind: str, item: str, tmp_path: Path) -> None:
     path = tmp_path / "stored.jsonl"
     for size in (0.7, 12):

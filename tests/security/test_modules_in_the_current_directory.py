@@ -32,6 +32,7 @@ def imported(trap: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
+@pytest.mark.long
 def test_no_command_imports_from_the_current_directory(trap: Path, tmp_path: Path) -> None:
     run, process = hostile.honest(tmp_path)
     hostile.with_tokenizer(run)
@@ -45,6 +46,7 @@ def test_no_command_imports_from_the_current_directory(trap: Path, tmp_path: Pat
     assert "loads the agent" in doctor["out"] and '"trace_id"' in asked["out"], (doctor, asked)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("begin", [["autotrace"], ["python", "-m", "autotrace"]])
 def test_however_the_command_is_started(begin: list[str], place: Place, trap: Path) -> None:
     words = [str(place.bin / begin[0]), *begin[1:]]

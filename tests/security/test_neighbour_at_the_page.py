@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import in_turns
 from tests.ship.spools import Process, new_run, trajectory
 from tests.waiting import DEADLINE, until
 
@@ -136,6 +137,7 @@ def test_nothing_that_lets_in_goes_to_another_port(page: Page) -> None:
     assert page.ask("/api/runs", cookie=f"autotrace-{page.port}={page.secret}")[0] == 401
 
 
+@pytest.mark.long
 def test_connections_that_send_nothing_keep_nobody_out(page: Page) -> None:
     """And whoever sends half a request is closed; the terminal stays quiet, and the core idle."""
     neighbours = []
@@ -180,8 +182,10 @@ def test_the_link_names_the_address_that_is_listened_on(tmp_path: Path) -> None:
     page.end()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("when", ["made", "browsed", "removed", "served"])
+@pytest.mark.parametrize(
+    ("when", "number"),
+    in_turns(["made", "browsed", "removed", "served"], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]),
+)
 def test_whatever_ends_the_page_leaves_no_file(tmp_path: Path, number: signal.Signals, when: str) -> None:
     """Also while the file that leads to the page is made, a browser runs in the terminal, or the file is removed; and
     where a shell that starts it with ``&`` has it ignore Ctrl-C."""

@@ -16,10 +16,10 @@ from programs import HERE, LIMIT, ROOT
 from autotrace.ship.readers import of_run
 from autotrace.sinks.jsonl.sink import encoded
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.row("rewards and advantages")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900), pytest.mark.row("rewards and advantages")]
 
 
-@pytest.fixture(scope="module", params=["classic", pytest.param("v1", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=["classic", "v1"])
 def ran(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
     """The mode, what the trainer used and computed, and the trajectories."""
     folder = tmp_path_factory.mktemp(request.param)
