@@ -26,6 +26,7 @@ from autotrace.ship.store.state import State
 from autotrace.sinks.protocol import Refused
 from autotrace.spool.reader import Located, SegmentReader, segments
 from autotrace.trajectory.model import Trajectory
+from tests.cases import some
 from tests.run_folder import recorded
 from tests.ship.spools import Process, new_run, trajectory
 from tests.ship.test_shipper import delivered
@@ -161,12 +162,12 @@ def test_a_lost_state_is_made_again_of_the_tables(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "about",
-    [
+    some([
         b"garbage", b"", msgspec.msgpack.encode({}),
         msgspec.msgpack.encode({"processes": [{}], "reports": [], "binds": []}),
         msgspec.msgpack.encode({"processes": [{"process": "a", "of_a_later_release": 1}], "reports": [], "binds": []}),
         msgspec.msgpack.encode({"processes": [], "reports": [], "binds": [{"id": 1, "name": "config", "value": b"?"}]}),
-    ],
+    ], b"garbage"),
     ids=range(6),
 )  # fmt: skip
 def test_trajectories_come_back_whatever_is_said_beside_them(tmp_path: Path, about: bytes) -> None:
