@@ -145,5 +145,7 @@ def test_a_full_disk_is_said(run: Path) -> None:
     limit = "import resource as r, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
     limit += f"; r.setrlimit(r.RLIMIT_FSIZE, ({room}, {room}))"
     words = f"from autotrace.cli.main import main; main(['label', {first!r}, 'good', '--run', {str(run)!r}])"
-    done = subprocess.run([sys.executable, "-c", f"{limit}; {words}"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", f"{limit}; {words}"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2 and "the label was not kept" in done.stderr and not labels.read(run)
