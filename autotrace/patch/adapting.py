@@ -7,6 +7,7 @@ library can be bound. When the engine stops, everything ends except the rules.
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import sys
 from collections.abc import Callable
@@ -30,6 +31,9 @@ ABSENT: Any = object()
 """Mark a place without a value."""
 _exchanged: list[tuple[Any, str, Any, Any]] = []
 """List owner, attribute, the value before, the value now."""
+_once_builtin: list[Any] = []
+"""Hold every replacement that ``builtins`` no longer has. ``torch._dynamo.trace_rules`` remembers the ``id()`` of each
+builtin; a function of the host that got the ``id()`` of a freed replacement would not compile any more."""
 _hooked: WeakKeyDictionary[ModuleType, set[Callable[[ModuleType], None]]] = WeakKeyDictionary()
 """Map module -> callbacks that have run and must not run again."""
 _refusals: list[Refusal] = []
@@ -113,6 +117,8 @@ def stop() -> None:
     _hooked.clear()
     while _exchanged:
         owner, name, before, made = _exchanged.pop()
+        if owner is builtins:
+            _once_builtin.append(made)
         try:
             if vars(owner).get(name) is not made:
                 continue

@@ -57,3 +57,22 @@ def test_rules_are_asked_in_turn_and_added_once(monkeypatch: pytest.MonkeyPatch)
     assert adapting.refusal(None, None, "forward") == "not this one"
     assert adapting.refusal(None, None, "run") is None
     assert adapting.class_behind("an actor class") is int and adapting.class_behind("x") == "x"
+
+
+def test_what_stood_in_builtins_is_never_freed() -> None:
+    """``torch._dynamo`` knows builtins by ``id()``: with the ``id()`` of a freed one, a function is taken for it."""
+    code = (
+        "import builtins, gc, weakref\n"
+        "from autotrace.adapters import registry\n"
+        "from autotrace.config.plan import Plan, Settings, Target\n"
+        "from autotrace.patch import engine, program_hooks\n"
+        "plan = Plan((Target('all', ('json.**',)),), Settings(), 'digest')\n"
+        "registry.start(plan, '/nowhere', 'run-1')\n"
+        "program_hooks.hook_compile()\n"
+        "stood = [weakref.ref(builtins.__build_class__), weakref.ref(builtins.compile)]\n"
+        "engine.stop()\n"
+        "gc.collect()\n"
+        "print([one() is not None and one() not in vars(builtins).values() for one in stood])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE, check=True)
+    assert done.stdout == "[True, True]\n", done.stderr
