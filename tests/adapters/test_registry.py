@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_rules_are_asked_in_turn_and_added_once(monkeypatch: pytest.MonkeyPatch)
     assert adapting.class_behind("an actor class") is int and adapting.class_behind("x") == "x"
 
 
-def test_what_stood_in_builtins_is_never_freed() -> None:
+def test_what_stood_in_builtins_is_never_freed(tmp_path: Path) -> None:
     """``torch._dynamo`` knows builtins by ``id()``: with the ``id()`` of a freed one, a function is taken for it."""
     code = (
         "import builtins, gc, weakref\n"
@@ -67,7 +68,7 @@ def test_what_stood_in_builtins_is_never_freed() -> None:
         "from autotrace.config.plan import Plan, Settings, Target\n"
         "from autotrace.patch import engine, program_hooks\n"
         "plan = Plan((Target('all', ('json.**',)),), Settings(), 'digest')\n"
-        "registry.start(plan, '/nowhere', 'run-1')\n"
+        f"registry.start(plan, {str(tmp_path)!r}, 'run-1')\n"
         "program_hooks.hook_compile()\n"
         "stood = [weakref.ref(builtins.__build_class__), weakref.ref(builtins.compile)]\n"
         "engine.stop()\n"
