@@ -87,6 +87,7 @@ def test_a_call_outside_of_any_span_starts_a_trace_of_its_own(calls: list[tuple[
     assert leaves[f"{kind} after"].parent == 0, "the context of an earlier call stayed behind in the worker"
 
 
+@pytest.mark.long
 def test_a_worker_without_autotrace_works_as_ever(tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     (hidden / "autotrace").mkdir(parents=True)

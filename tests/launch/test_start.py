@@ -344,6 +344,7 @@ def task(x):
 """
 
 
+@pytest.mark.long
 def test_actors_of_ray(project: Place) -> None:
     project.write("actors.py", ACTORS)
     code = """

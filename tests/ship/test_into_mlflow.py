@@ -100,6 +100,7 @@ def server(tmp_path: Path) -> MlflowServer:
     return MlflowServer(tmp_path)
 
 
+@pytest.mark.long
 def test_a_server_that_is_down_for_the_whole_run_gets_everything_afterwards(
     tmp_path: Path, server: MlflowServer
 ) -> None:

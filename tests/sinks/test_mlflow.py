@@ -48,7 +48,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return uri
 
 
-@pytest.fixture(params=["store", "mlflow_server"])
+@pytest.fixture(params=["store", pytest.param("mlflow_server", marks=pytest.mark.long)])
 def uri(request: pytest.FixtureRequest) -> str:
     """Both ways to write."""
     place = request.getfixturevalue(request.param)
