@@ -48,11 +48,7 @@ class Conversations:
         """Return the value ready to be written, as if ``snapshot`` had copied and the redactor had cleaned the
         value."""
         value = pickled.load()
-        if (
-            (type(value) is list or type(value) is tuple)
-            and self._redactor.is_by_item(name, value)
-            and self._limits.depth > 0
-        ):
+        if (type(value) is list or type(value) is tuple) and self._redactor.is_by_item(name) and self._limits.depth > 0:
             messages = self._messages(value)
             if messages is not None:
                 return messages

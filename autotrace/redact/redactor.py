@@ -62,9 +62,9 @@ class Redactor:
             value = self._hook(name, value)
         return self.without_secrets(value)
 
-    def is_by_item(self, name: str, items: Any) -> bool:
+    def is_by_item(self, name: str) -> bool:
         """Tell whether a list of dicts may be cleaned item by item with ``without_secrets``."""
-        return self._hook is None and not _hidden(self._key(name)[1], items)
+        return self._hook is None and not self._key(name)[1]
 
     def text(self, value: str) -> str:
         """Return a string without credentials, cut to the limit."""

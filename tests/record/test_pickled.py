@@ -126,6 +126,11 @@ def test_the_record_is_the_same_both_ways(way: str, value: Any, name: str) -> No
         assert both.encoded(value, name) == both.copied(value, name)  # what is remembered, too
 
 
+def test_an_empty_value_below_the_depth_limit_is_the_same_both_ways() -> None:
+    both = ways["flat"]
+    assert both.encoded([{}], "auth") == both.copied([{}], "auth")
+
+
 def test_what_has_too_many_nodes_is_cut_in_the_same_place() -> None:
     both = Ways()
     for messages, each in ((250, 7), (250, 8), (250, 9), (199, 10), (200, 10), (4, 600)):
