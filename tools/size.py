@@ -14,7 +14,7 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
-CEILING = {"lines": 43_585, "files": 396}
+CEILING = {"lines": 43_581, "files": 396}
 LONGEST = 350
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _NO_CODE = {*_LAYOUT, tokenize.COMMENT, tokenize.ENCODING}
