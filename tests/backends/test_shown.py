@@ -121,23 +121,18 @@ def test_a_group_stands_side_by_side(both: Launch, read_back: ReadBack, release:
     samples = {one.attributes["sample_index"] for one in both.recorded.values()}
     sample = min(sample for sample in samples if int(sample) % 10 != 7)  # what spells a key has no token ids
     words = ["compare", "--step", "1", "--sample", str(sample)]
-    local = json.loads(autotrace(both, *words, "--run", str(both.run), "--json"))
-    uri = both.variables["MLFLOW_TRACKING_URI"]
-    remote = json.loads(autotrace(both, *words, "--tracking-uri", uri, "--project", both.project, "--json"))
-    assert len(local["trajectories"]) == len(remote["trajectories"]) == both.n
-    by_id = [{one["trace_id"]: one for one in found["trajectories"]} for found in (local, remote)]
-    assert by_id[0].keys() == by_id[1].keys()
-    for trace_id, here in by_id[0].items():
-        there = by_id[1][trace_id]
-        assert here["tool_calls"] == there["tool_calls"]
+    compared = json.loads(autotrace(both, *words, "--run", str(both.run), "--json"))
+    group = {one["trace_id"]: one for one in compared["trajectories"]}
+    assert len(group) == both.n
+    for trace_id, shown_there in group.items():
         for fact in ("reward", "advantage"):
-            assert here["facts"][fact] == there["facts"][fact] == both.recorded[trace_id].facts[fact]
-    parted = [one for one in local["divergence"][1:] if one["tokens"]]
+            assert shown_there["facts"][fact] == both.recorded[trace_id].facts[fact]
+    parted = [one for one in compared["divergence"][1:] if one["tokens"]]
     assert len(parted) == both.n - 1, "each says its own number"
     assert {one["tokens"]["turn"] for one in parted} == {1}
     shown = autotrace(both, *words, "--run", str(both.run))
     assert "differs from A in turn 1" in shown and "advantage" in shown
-    calls = read_back(f"dev/{both.project}", all={"filter": {"trace_ids": _dashed(by_id[0])}})["all"]
+    calls = read_back(f"dev/{both.project}", all={"filter": {"trace_ids": _dashed(group)}})["all"]
     shapes: dict[str, set[str]] = {}
     for call in calls:
         turn = sum(other["op_name"] == call["op_name"] and other["trace_id"] == call["trace_id"]
