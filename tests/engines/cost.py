@@ -15,10 +15,10 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextvars import Context, ContextVar
 from statistics import mean
-from types import CodeType, FunctionType
+from types import CellType, FunctionType
 from typing import Any
 
-from autotrace.record import template
+from autotrace.patch.wrapper import original_code, original_of
 
 REQUESTS, TOKENS = 64, 64
 CALLS = 100_000
@@ -32,10 +32,11 @@ async def take_turns(
 ) -> dict[str, list[dict[str, float]]]:
     """``rounds`` rounds of each kind (with tracing, without, passed on), of 64 concurrent requests each.
 
-    ``methods`` (class, name) are all that is recorded in this process, the generator first; without: they have their
-    own code again. ``request`` (id, number) reads one answer and says how many chunks it had; ids begin with
-    ``prefix``, the kind, and the round. Each round: seconds of wall clock, CPU seconds of the event loop's thread and
-    of the process, chunks, and how fast the machine was around it.
+    ``methods`` (class, name) are all that autotrace sees in this process, the generator first. Without tracing, a
+    recorded method has its own code again, and a method that is shown to an adapter is the engine's own. ``request``
+    (id, number) reads one answer and says how many chunks it had; ids begin with ``prefix``, the kind, and the round.
+    Each round: seconds of wall clock, CPU seconds of the event loop's thread and of the process, chunks, and how fast
+    the machine was around it.
     """
     traced = [(owner, name, owner.__dict__[name], owner.__dict__[name].__code__) for owner, name in methods]
     found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
@@ -44,8 +45,9 @@ async def take_turns(
         for number in range(rounds):
             for kind in KINDS if number % 2 else reversed(KINDS):
                 for owner, name, function, code in traced:
-                    setattr(owner, name, function)
-                    function.__code__ = code if kind == "with" else _original(code).__code__
+                    bare = original_code(code)
+                    function.__code__ = code if kind == "with" else bare
+                    setattr(owner, name, function if kind == "with" or bare is not code else function.__wrapped__)
                 if kind == "passed on":
                     owner, name, function, _ = traced[0]
                     setattr(owner, name, _passing_on(function))
@@ -56,12 +58,6 @@ async def take_turns(
             setattr(owner, name, function)
             function.__code__ = code
     return found
-
-
-def _original(code: CodeType) -> FunctionType:
-    mark, _, original, _ = code.co_consts[-1]
-    assert mark == template.MARK
-    return original  # type: ignore[no-any-return]
 
 
 def _passing_on(original: Callable[..., AsyncGenerator[Any, None]]) -> Callable[..., AsyncGenerator[Any, None]]:
@@ -104,10 +100,13 @@ def added(wrapper: Any, *args: Any, result: Any = None) -> float:
     def nothing(*_: Any, **__: Any) -> Any:
         return result
 
-    original = _original(wrapper.__code__)
+    original = original_of(wrapper)
+    if original is wrapper:  # not recorded, but shown to an adapter
+        original = wrapper.__wrapped__
     constants = tuple(nothing if const is original else const for const in wrapper.__code__.co_consts)
+    cells = tuple(CellType(nothing) if cell.cell_contents is original else cell for cell in wrapper.__closure__ or ())
     code = wrapper.__code__.replace(co_consts=constants)
-    hollow = FunctionType(code, wrapper.__globals__, wrapper.__name__, wrapper.__defaults__, wrapper.__closure__)
+    hollow = FunctionType(code, wrapper.__globals__, wrapper.__name__, wrapper.__defaults__, cells)
     hollow.__kwdefaults__ = wrapper.__kwdefaults__
     return max(0.0, min(_timed(hollow, args) for _ in range(5)) - min(_timed(nothing, args) for _ in range(5)))
 

@@ -54,6 +54,11 @@ def of_a_request(rounds: list[dict[str, float]], clock: str) -> tuple[float, flo
     return middle, 1.25 * (high - low) / 1.35 / len(found) ** 0.5
 
 
+def slower(rounds: Rounds) -> float:
+    """How many times as long this machine takes as the one of the budgets."""
+    return median(one["speed_ns"] for found in rounds.values() for one in found) / REFERENCE_NS
+
+
 def more(rounds: Rounds, kind: str, clock: str = "thread") -> tuple[float, float]:
     """What a request of this kind takes over one without tracing, and the standard error of that (microseconds)."""
     (took, error), (bare, other) = of_a_request(rounds[kind], clock), of_a_request(rounds["without"], clock)
@@ -66,13 +71,12 @@ def test_what_a_request_costs_the_event_loop(cost: Run, capsys: pytest.CaptureFi
     budget = 1e6 * (PER_REQUEST + PER_CHUNK * chunks)
     added, error = more(rounds, "with")
     bare, _ = of_a_request(rounds["without"], "thread")
-    slower = median(one["speed_ns"] for found in rounds.values() for one in found) / REFERENCE_NS
     with capsys.disabled():
         print(f"\n  event loop: {added:.0f} ± {error:.0f} us a request of {chunks:.0f} chunks", end=" ")
         print(f"(budget {budget:.0f}: {'met' if added <= budget else 'NOT MET'}) on {bare:.0f} us;", end=" ")
         print("a generator that does nothing: {:.0f} ± {:.0f}".format(*more(rounds, "passed on")), end="; ")
         print("beside the engine's other processes {:.0f} ± {:.0f}".format(*more(live, "with")))
-        print(f"  at the speed of the budgets; this machine takes {slower:.2f} times as long")
+        print(f"  at the speed of the budgets; this machine takes {slower(rounds):.2f} times as long")
     assert of_a_request(rounds["with"], "thread")[0] <= MOST * bare
 
 
@@ -99,7 +103,7 @@ def test_what_counters_add_to_a_step(cost: Run, capsys: pytest.CaptureFixture[st
     with capsys.disabled():
         print(f"\n  added to a step: {told} (budget {1e6 * PER_STEP:.0f})")
     assert all(seconds > 0 for seconds in cost.found["step"].values()), "the engine's methods are wrapped"
-    assert sum(cost.found["step"].values()) <= ROOM * PER_STEP
+    assert sum(cost.found["step"].values()) <= ROOM * PER_STEP * slower(cost.found["live"])
 
 
 def test_rounds_with_are_recorded_and_rounds_without_leave_nothing(cost: Run) -> None:
