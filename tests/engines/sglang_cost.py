@@ -7,6 +7,7 @@ import json
 import pickle
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from cost import REQUESTS, TOKENS, added, one_round, take_turns
@@ -61,8 +62,8 @@ class Replay:
 def main(model: str, live: str, replayed: str, result: str) -> None:
     from sglang.srt.entrypoints.engine import Engine
     from sglang.srt.managers.io_struct import GenerateReqInput
-    from sglang.srt.managers.scheduler import Scheduler
     from sglang.srt.managers.tokenizer_manager import TokenizerManager
+    from sglang.srt.observability.req_time_stats import SchedulerReqTimeStats
 
     room = {"max_running_requests": REQUESTS, "max_total_tokens": 2 * REQUESTS * (64 + TOKENS)}
     engine = Engine(model_path=model, **{**ENGINE, **room, "disable_radix_cache": True})
@@ -86,7 +87,8 @@ def main(model: str, live: str, replayed: str, result: str) -> None:
         return found
 
     found = engine.loop.run_until_complete(measured())
-    step = {"Scheduler.run_batch": added(Scheduler.run_batch, None, None)}
+    times = SimpleNamespace(completion_time=1.0, enable_metrics=False)  # of a request that ends in this step
+    step = {"SchedulerReqTimeStats.__getstate__": added(SchedulerReqTimeStats.__getstate__, times)}
     Path(result).write_text(json.dumps({**found, "step": step}))
     engine.shutdown()
 
