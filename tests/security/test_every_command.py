@@ -15,7 +15,7 @@ NAME = re.compile(r"[\w.-]+")
 """What a command calls a file that it makes."""
 
 
-@pytest.mark.parametrize(("name", "part"), reading.parts(strangers.PLACES, [*strangers.PLACES][::6]))
+@pytest.mark.parametrize(("name", "part"), reading.parts(strangers.PLACES, [*strangers.PLACES][::5]))
 def test_no_id_leads_out_of_a_folder_or_into_the_page(name: str, part: tuple[int, bool], tmp_path: Path) -> None:
     theirs, mine, here = (tmp_path / folder for folder in ("theirs", "mine", "here"))
     for folder in (theirs, mine, here):
